@@ -1,0 +1,7 @@
+"""The namespaces that exist, as targets."""
+
+from __future__ import annotations
+
+
+class Namespaces:
+    """Every namespace by its name."""
