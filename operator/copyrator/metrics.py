@@ -1,0 +1,134 @@
+"""Every metric of the operator in one place, so that names are stable.
+
+The lowest layer: anybody may count, nothing is imported from here upwards. Labels are bounded by
+what a cluster's owner configures (kinds, resources, reasons), never by the number of objects:
+no metric carries the name of a namespace, a Secret or a Bundle.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.registry import Collector
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_DEPLOY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
+
+
+class Metrics:
+    """The collectors, registered in `registry` at construction.
+
+    One instance a process (or a test): two in one registry raise ValueError, which is how a metric
+    declared twice is found.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or CollectorRegistry(auto_describe=True)
+        self._engine()
+        self._kube()
+        self._rules()
+        self._bundles()
+
+    def _engine(self) -> None:
+        self.build_info = self._gauge(
+            "build_info", "Always 1; the labels tell what runs.", "version", "python", "kopf"
+        )
+        self.queue_depth = self._gauge("queue_depth", "Keys that wait for a worker.")
+        self.queue_oldest_seconds = self._gauge(
+            "queue_oldest_seconds", "How long the key that has waited longest is due."
+        )
+        self.queue_adds = self._counter(
+            "queue_adds", "Keys put into the queue, by kind of key.", "key", "lane"
+        )
+        self.queue_retries = self._counter("queue_retries", "Keys put back after a failure.", "key")
+        self.workers_busy = self._gauge("workers_busy", "Workers that reconcile a key now.")
+        self.reconciles = self._counter(
+            "reconciles", "Reconciles by what came out of them.", "key", "outcome"
+        )
+        self.reconcile_seconds = self._histogram(
+            "reconcile_seconds", "How long one reconcile took.", "key"
+        )
+        self.write_limit = self._gauge("write_limit", "Writes that may be in flight at a time.")
+        self.writes_in_flight = self._gauge("writes_in_flight", "Writes in flight now.")
+
+    def _kube(self) -> None:
+        self.api_requests = self._counter(
+            "api_requests",
+            "Requests to the API server; code is 0 where no answer came.",
+            "verb",
+            "resource",
+            "code",
+        )
+        self.api_request_seconds = self._histogram(
+            "api_request_seconds", "Latency of requests, watches left out.", "verb"
+        )
+        self.watches = self._gauge("watches", "Open watches; each is one connection.", "resource")
+        self.watches_synced = self._gauge(
+            "watches_synced", "Watches that know their objects completely.", "resource"
+        )
+        self.watch_objects = self._gauge("watch_objects", "Objects held by watches.", "resource")
+        self.watch_events = self._counter(
+            "watch_events", "Changes that watches reported.", "resource", "type"
+        )
+        self.watch_restarts = self._counter(
+            "watch_restarts", "Watches that began again with a list.", "resource", "reason"
+        )
+        self.events_recorded = self._counter(
+            "events_recorded", "Kubernetes Events written.", "type", "reason"
+        )
+        self.events_dropped = self._counter(
+            "events_dropped", "Kubernetes Events given up (rate limit or refusal).", "cause"
+        )
+
+    def _rules(self) -> None:
+        self.rules = self._gauge("rules", "Rules by the reason of their Ready condition.", "reason")
+        self.copies = self._gauge(
+            "copies", "Copies of all rules: desired, ready, failed, conflicts, pending.", "state"
+        )
+        self.copy_writes = self._counter(
+            "copy_writes", "Writes of copies: create, update, delete, adopt.", "action", "resource"
+        )
+        self.copy_failures = self._counter(
+            "copy_failures", "Copies that could not be written, by reason.", "reason"
+        )
+
+    def _bundles(self) -> None:
+        self.bundles = self._gauge(
+            "bundles", "Bundles by the reason of their Ready condition.", "reason"
+        )
+        self.deploys = self._counter(
+            "deploys", "Finished Jobs by action (deploy, uninstall) and result.", "action", "result"
+        )
+        self.deploy_seconds = self._histogram(
+            "deploy_seconds",
+            "From the Job's creation to its outcome.",
+            "action",
+            buckets=_DEPLOY_SECONDS,
+        )
+        self.orphaned_releases = self._counter(
+            "orphaned_releases", "Releases left behind when their Bundle was let go.", "cause"
+        )
+        self.registry_requests = self._counter(
+            "registry_requests",
+            "Requests to OCI registries; code is 0 where no answer came.",
+            "host",
+            "method",
+            "code",
+        )
+        self.registry_request_seconds = self._histogram(
+            "registry_request_seconds", "Latency of requests to OCI registries.", "host"
+        )
+
+    def add(self, collector: Collector) -> None:
+        """Register a collector that computes its samples when it is scraped."""
+        self.registry.register(collector)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"copyrator_{name}", text, labels, registry=self.registry)
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"copyrator_{name}", text, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, text: str, *labels: str, buckets: tuple[float, ...] = _SECONDS
+    ) -> Histogram:
+        return Histogram(f"copyrator_{name}", text, labels, buckets=buckets, registry=self.registry)

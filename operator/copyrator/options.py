@@ -1,0 +1,262 @@
+"""Flags and environment variables of the settings: a flag beats its variable.
+
+They are click options, so that `copyrator run`, its `--help` and the variables that `kopf run` and
+the chart use can't drift apart: `from_environment` parses the same options from an empty command
+line. What is wrong is said once, naming flag and variable, and ends with exit code 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from copyrator.config import OFFICIAL_WERF_IMAGE, LogFormat, LogLevel, Settings
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_TAG = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
+)  # OCI distribution spec, "Pulling manifests"
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
+_IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+
+
+def options(command: Command) -> Command:
+    """Decorate a click command's function with the options of all settings."""
+    declared: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+    declared.extend(reversed(_parameters()))  # click collects them from the innermost outwards
+    return command
+
+
+def from_options(values: dict[str, Any]) -> Settings:
+    """Build the settings from click's values; what isn't a setting is left aside."""
+    known = {field.name for field in dataclasses.fields(Settings)}
+    return Settings(**{name: value for name, value in values.items() if name in known})
+
+
+def from_environment() -> Settings:
+    """Read the settings from variables alone, as `kopf run` needs it.
+
+    Raises:
+        click.UsageError: a value is not valid; the message names the variable.
+    """
+
+    def collect(**values: Any) -> Settings:
+        return from_options(values)
+
+    command = click.Command("copyrator", callback=collect, params=_parameters())
+    settings = command.main(args=[], prog_name="copyrator", standalone_mode=False)
+    assert isinstance(settings, Settings)
+    return settings
+
+
+def matching(pattern: re.Pattern[str], what: str) -> Callback:
+    """Return a click callback that lets only `pattern` through; `what` ends "is not ..."."""
+
+    def check(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+        if value is not None and not pattern.fullmatch(value):
+            raise click.BadParameter(f"{value!r} is not {what}.")
+        return value
+
+    return check
+
+
+def listed(pattern: re.Pattern[str], what: str) -> Callback:
+    """Return a click callback for a comma-separated list; blanks and empty items don't matter."""
+    one = matching(pattern, what)
+
+    def split(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+        items = (part.strip() for part in value.split(","))
+        return tuple(dict.fromkeys(one(ctx, param, item) for item in items if item))
+
+    return split
+
+
+def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
+    """Return a click callback for a finite number, more than `above` and at least `least`."""
+
+    def check(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+        if not math.isfinite(value):
+            raise click.BadParameter(f"{value} is not a usable number of seconds.")
+        if value <= above:
+            raise click.BadParameter(f"{value:g} is too little: more than {above:g} seconds.")
+        if value < least:
+            raise click.BadParameter(f"{value:g} is too little: at least {least:g} seconds.")
+        return value
+
+    return check
+
+
+def _parameters() -> list[click.Parameter]:
+    return [*_cluster_options(), *_rule_options(), *_bundle_options(), *_process_options()]
+
+
+def _cluster_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--kubeconfig"],
+            type=click.Path(path_type=Path, dir_okay=False),
+            envvar="KUBECONFIG",
+            help="Kubeconfig file; default: the pod's service account, else ~/.kube/config.",
+        ),
+        click.Option(
+            ["--context"],
+            envvar="COPYRATOR_CONTEXT",
+            help="Context of the kubeconfig; default: its current one.",
+        ),
+        click.Option(
+            ["--run-outside-cluster"],
+            is_flag=True,
+            hidden=True,
+            expose_value=False,
+            callback=_hint_outside_cluster,
+        ),
+    ]
+
+
+def _rule_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--namespace"],
+            callback=matching(_DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+            envvar="NAMESPACE",
+            default="default",
+            show_default=True,
+            help="The namespace whose rules are trusted.",
+        ),
+        click.Option(
+            ["--rule-name"],
+            callback=matching(_DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
+            envvar="RULE_NAME",
+            help="Run only the rule of this name; default: every rule.",
+        ),
+        click.Option(
+            ["--tenant-rules/--no-tenant-rules"],
+            envvar="COPYRATOR_TENANT_RULES",
+            default=False,
+            show_default=True,
+            help="Serve rules of other namespaces too, each from its own namespace only.",
+        ),
+        click.Option(
+            ["--kinds"],
+            callback=listed(_KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
+            envvar="COPYRATOR_KINDS",
+            default="ConfigMap,Secret",
+            show_default=True,
+            help="Kinds that rules may copy or render, separated by commas.",
+        ),
+    ]
+
+
+def _bundle_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--jobs-ttl"],
+            type=click.IntRange(min=0, max=10**9),
+            envvar="WERF_OPERATOR_JOBS_TTL",
+            default=120,
+            show_default=True,
+            help="Seconds a Job is kept once its outcome is in the Bundle's status.",
+        ),
+        click.Option(
+            ["--werf-tag"],
+            callback=matching(_TAG, "an image tag"),
+            envvar="WERF_OPERATOR_TAG",
+            default="latest",
+            show_default=True,
+            help="Tag of the werf image, where a Bundle names none.",
+        ),
+        click.Option(
+            ["--timer-interval"],
+            type=float,
+            callback=seconds(above=0),
+            envvar="WERF_OPERATOR_TIMER_INTERVAL",
+            default=600.0,
+            show_default=True,
+            help="Seconds between two polls of a registry, where a Bundle says nothing.",
+        ),
+        click.Option(
+            ["--timer-idle"],
+            type=float,
+            callback=seconds(least=0),
+            envvar="WERF_OPERATOR_TIMER_IDLE",
+            default=10.0,
+            show_default=True,
+            help="Seconds a Bundle is left alone after a change before the timer polls it.",
+        ),
+        click.Option(
+            ["--allowed-service-accounts"],
+            callback=listed(_DNS_SUBDOMAIN, "a service account's name"),
+            envvar="COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
+            default="werf",
+            show_default=True,
+            help="Service accounts that Bundles' Jobs may run as, separated by commas.",
+        ),
+        click.Option(
+            ["--allowed-images"],
+            callback=listed(_IMAGE, "an image repository"),
+            envvar="COPYRATOR_ALLOWED_IMAGES",
+            default=OFFICIAL_WERF_IMAGE,
+            show_default=True,
+            help="Image repositories that Bundles' Jobs may run, separated by commas.",
+        ),
+    ]
+
+
+def _process_options() -> list[click.Parameter]:
+    return [
+        click.Option(
+            ["--log-format"],
+            type=click.Choice(LogFormat, case_sensitive=False),
+            envvar="COPYRATOR_LOG_FORMAT",
+            default=LogFormat.CONSOLE,
+            show_default=True,
+            help="Log lines for a person, or one JSON object a line.",
+        ),
+        click.Option(
+            ["--log-level"],
+            type=click.Choice(LogLevel, case_sensitive=False),
+            envvar="COPYRATOR_LOG_LEVEL",
+            default=LogLevel.INFO,
+            show_default=True,
+            help="The least severe line that is written.",
+        ),
+        click.Option(
+            ["--health-address"],
+            envvar="COPYRATOR_HEALTH_ADDRESS",
+            default=_default_health_address,
+            show_default="127.0.0.1; in a cluster every address",
+            help="Address of /healthz, /readyz and /metrics.",
+        ),
+        click.Option(
+            ["--health-port"],
+            type=click.IntRange(min=0, max=65535),
+            envvar="COPYRATOR_HEALTH_PORT",
+            default=8080,
+            show_default=True,
+            help="Port of /healthz, /readyz and /metrics; 0 picks a free one.",
+        ),
+    ]
+
+
+def _default_health_address() -> str:
+    """In a pod the kubelet and Prometheus come from outside; on a laptop nobody should."""
+    return "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
+
+
+def _hint_outside_cluster(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(
+            "Hint: --run-outside-cluster is ignored; --kubeconfig chooses the cluster.",
+            err=True,
+        )
