@@ -1,0 +1,1 @@
+"""Asking OCI registries which manifest a tag names, politely and without blocking."""
