@@ -1,0 +1,286 @@
+"""Reading a Bundle into BundleSpec."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from copyrator.api import names, syntax
+from copyrator.api.bundle_spec import (
+    DEFAULT_VERSION,
+    MAX_DURATION,
+    MIN_INTERVAL,
+    BundleDefaults,
+    BundleSpec,
+    DeletionPolicy,
+    JobSpec,
+    Retry,
+    ValuesKind,
+    ValuesSource,
+)
+from copyrator.api.bundle_status import (
+    Attempted,
+    Available,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    HistoryEntry,
+    LastError,
+    Outcome,
+    Rejected,
+    VersionRef,
+    parse_status,
+)
+from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, json_type
+from copyrator.api.times import format_duration, parse_duration
+
+__all__ = [
+    "Attempted",
+    "Available",
+    "BundleDefaults",
+    "BundleReason",
+    "BundleSpec",
+    "BundleStatus",
+    "DeletionPolicy",
+    "Deployed",
+    "HistoryEntry",
+    "InvalidSpec",
+    "JobSpec",
+    "LastError",
+    "Outcome",
+    "Rejected",
+    "Retry",
+    "ValuesKind",
+    "ValuesSource",
+    "VersionRef",
+    "parse_bundle",
+    "parse_status",
+]
+
+_REGISTRY = re.compile(
+    r"(?:[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?"
+    r"(?:\.[A-Za-z0-9](?:[-A-Za-z0-9]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?"
+)
+_REPO = re.compile(
+    r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
+)
+_IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:/@]*")
+_TAG = re.compile(r"[A-Za-z0-9_][-A-Za-z0-9._]{0,127}")
+MAX_TAG_FILTER: Final = 256
+MAX_TTL: Final = 7 * 24 * 3600
+
+
+def parse_bundle(body: Any, defaults: BundleDefaults) -> BundleSpec | InvalidSpec:
+    """Read a Bundle as the API server holds it. Never raises, whatever JSON it is given."""
+    try:
+        return _read(Fields(body, ""), defaults)
+    except SpecError as error:
+        return error.invalid
+
+
+def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
+    metadata = body.sub("metadata")
+    namespace = metadata.required_text("namespace")
+    name = metadata.required_text("name")
+    if len(name) > names.MAX_RELEASE_NAME:
+        metadata.fail(
+            "name",
+            f"has {len(name)} characters; it names the Helm release, which may have at most "
+            f"{names.MAX_RELEASE_NAME}: make the Bundle again under a shorter name",
+        )
+    spec = body.sub("spec")
+    env, ignored = _read_env(spec)
+    tag_filter = spec.text("tagFilter", _tag_filter)
+    return BundleSpec(
+        namespace=namespace,
+        name=name,
+        registry=spec.required_text("registry", _registry),
+        repo=spec.required_text("repo", _repo),
+        version=spec.text("version", _version) or DEFAULT_VERSION,
+        auth=spec.text("auth", syntax.object_name),
+        project_namespace=spec.text("project_namespace", syntax.namespace) or namespace,
+        values_from=_read_values(spec),
+        env=env,
+        ignored_env=ignored,
+        interval=_duration(spec, "interval", defaults.interval, least=MIN_INTERVAL),
+        suspend=spec.flag("suspend"),
+        service_account=spec.text("serviceAccountName", syntax.object_name)
+        or defaults.service_account,
+        timeout=_duration(spec, "timeout", defaults.timeout),
+        auto_rollback=spec.flag("autoRollback"),
+        releases_history_max=spec.number("releasesHistoryMax", 0, least=1, most=1000)
+        if spec.has("releasesHistoryMax")
+        else None,
+        tag_filter=tag_filter,
+        prerelease=spec.flag("prerelease"),
+        insecure=spec.flag("insecure"),
+        skip_tls_verify=spec.flag("skipTLSVerify"),
+        ca_secret=spec.text("caSecret", syntax.object_name),
+        werf_image=_werf_image(spec.sub("werf"), defaults),
+        job=_read_job(spec.sub("job"), defaults),
+        retry=_read_retry(spec.sub("retry"), defaults),
+        deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
+    )
+
+
+def _registry(value: str) -> str | None:
+    if "://" in value:
+        hint = "; for plain HTTP set spec.insecure" if value.startswith("http://") else ""
+        return f"must be host[:port] without a scheme: remove {value.partition('://')[0]}://{hint}"
+    if "/" in value:
+        return "must be host[:port] without a path: put the path into spec.repo"
+    if len(value) <= 255 and _REGISTRY.fullmatch(value):
+        return None
+    return f"{syntax.shown(value)} is no host[:port]; for example registry.example.com:5000"
+
+
+def _repo(value: str) -> str | None:
+    if "@" in value:
+        return "must not hold a digest: put a tag, wildcard or range into spec.version"
+    if ":" in value:
+        return "must not hold a tag or scheme: put the tag into spec.version"
+    if len(value) <= 255 and _REPO.fullmatch(value):
+        return None
+    return (
+        f"{syntax.shown(value)} is no repository path; use lower-case words joined by '/', "
+        "without a '/' at either end, for example team/app"
+    )
+
+
+def _version(value: str) -> str | None:
+    if len(value) > 256 or not value.isprintable() or not value.strip():
+        return "must be a tag, a wildcard such as 1.2.* or a range such as '>=1.2 <2'"
+    if value.startswith("sha256:") or "@sha256:" in value:
+        return "must be a tag, wildcard or range, not a digest; the operator finds the digest"
+    return None
+
+
+def _tag_filter(value: str) -> str | None:
+    if len(value) > MAX_TAG_FILTER:
+        return f"must have at most {MAX_TAG_FILTER} characters"
+    try:
+        re.compile(value)
+    except (re.error, OverflowError, RecursionError) as error:
+        return f"is no regular expression: {error}"
+    return None
+
+
+def _duration(spec: Fields, name: str, default: float, *, least: float = 1.0) -> float:
+    value = spec.get(name)
+    if value is None:
+        return default
+    hint = "write it with a unit, for example 30s, 5m or 1h30m"
+    if not isinstance(value, str):
+        spec.fail(name, f"must be a duration, not {json_type(value)}; {hint}")
+    seconds = parse_duration(value)
+    if seconds is None:
+        spec.fail(name, f"{syntax.shown(value)} is no duration; {hint}")
+    if not least <= seconds <= MAX_DURATION:
+        spec.fail(
+            name,
+            f"must be between {format_duration(least)} and {format_duration(MAX_DURATION)}",
+        )
+    return seconds
+
+
+def _read_values(spec: Fields) -> tuple[ValuesSource, ...]:
+    found: list[ValuesSource] = []
+    if (name := spec.text("values", syntax.object_name)) is not None:
+        found.append(ValuesSource(ValuesKind.CONFIG_MAP, name))
+    for i, item in enumerate(spec.items("valuesFrom")):
+        entry = Fields(item, f"{spec.at('valuesFrom')}[{i}]")
+        if not entry.has("kind"):
+            entry.fail("kind", "is required: ConfigMap or Secret")
+        found.append(
+            ValuesSource(
+                kind=entry.choice("kind", ValuesKind, ValuesKind.CONFIG_MAP),
+                name=entry.required_text("name", syntax.object_name),
+                optional=entry.flag("optional"),
+            )
+        )
+    return tuple(found)
+
+
+def _read_env(spec: Fields) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Variables as strings, and the names of those that the operator sets itself.
+
+    The latter are left out rather than refused, so that old manifests keep working; the
+    reconcile says so in the condition.
+    """
+    fields = spec.sub("env")
+    env: dict[str, str] = {}
+    ignored: list[str] = []
+    for name, value in fields.raw.items():
+        check_text(name, fields.path, syntax.env_name)
+        if names.is_reserved_env(name):
+            ignored.append(name)
+        else:
+            env[name] = _env_value(value, f"{fields.path}[{name}]")
+    return env, tuple(sorted(ignored))
+
+
+def _env_value(value: Any, path: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise SpecError(path, f"must be a string, number or boolean, not {json_type(value)}")
+    if "\0" in value:
+        raise SpecError(path, "must not hold a NUL character")
+    return value
+
+
+def _werf_image(werf: Fields, defaults: BundleDefaults) -> str:
+    image = werf.text("image", _image)
+    version = werf.text("version", _tag)
+    if image is not None and ("@" in image or ":" in image.rpartition("/")[2]):
+        if version is not None:
+            werf.fail("version", "must be removed: spec.werf.image names a tag or digest already")
+        return image
+    return f"{image or defaults.werf_image}:{version or defaults.werf_version}"
+
+
+def _image(value: str) -> str | None:
+    if len(value) <= 512 and _IMAGE.fullmatch(value) and "://" not in value:
+        return None
+    return f"{syntax.shown(value)} is no image; for example registry.werf.io/werf/werf"
+
+
+def _tag(value: str) -> str | None:
+    return None if _TAG.fullmatch(value) else f"{syntax.shown(value)} is no image tag"
+
+
+def _read_job(job: Fields, defaults: BundleDefaults) -> JobSpec:
+    tolerations = tuple(
+        Fields(item, f"{job.at('tolerations')}[{i}]").raw
+        for i, item in enumerate(job.items("tolerations"))
+    )
+    return JobSpec(
+        ttl_seconds_after_finished=job.number(
+            "ttlSecondsAfterFinished", defaults.jobs_ttl, least=0, most=MAX_TTL
+        ),
+        resources=job.sub("resources").raw,
+        node_selector=job.text_map("nodeSelector", syntax.label_key, syntax.label_value),
+        tolerations=tolerations,
+        pod_labels=_pod_metadata(job, "podLabels", values_are_labels=True),
+        pod_annotations=_pod_metadata(job, "podAnnotations", values_are_labels=False),
+        security_context=job.sub("securityContext").raw,
+    )
+
+
+def _pod_metadata(job: Fields, name: str, *, values_are_labels: bool) -> dict[str, str]:
+    found = job.text_map(name, syntax.label_key, syntax.label_value if values_are_labels else None)
+    for key in found:
+        if key.startswith(names.BUNDLE_PREFIX) or key == names.LABEL_MANAGED_BY:
+            raise SpecError(f"{job.at(name)}[{key}]", "is written by the operator; remove it")
+    return found
+
+
+def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:
+    return Retry(
+        limit=retry.number("limit", defaults.retry_limit, least=0, most=1000),
+        backoff=_duration(retry, "backoff", defaults.retry_backoff),
+    )

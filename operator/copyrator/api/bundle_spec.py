@@ -1,0 +1,127 @@
+"""A Bundle as its author meant it, with the operator's defaults filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+DEFAULT_VERSION: Final = "latest"
+DEFAULT_TIMEOUT: Final = 1800.0
+DEFAULT_RETRY_LIMIT: Final = 5
+DEFAULT_RETRY_BACKOFF: Final = 30.0
+MIN_INTERVAL: Final = 10.0
+MAX_DURATION: Final = 30 * 24 * 3600.0
+
+
+class ValuesKind(StrEnum):
+    """Kinds that values files are read from."""
+
+    CONFIG_MAP = "ConfigMap"
+    SECRET = "Secret"  # noqa: S105 - a kind, not a password
+
+
+class DeletionPolicy(StrEnum):
+    """What becomes of the release when its Bundle is deleted."""
+
+    UNINSTALL = "Uninstall"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDefaults:
+    """What the operator's settings say where a Bundle says nothing. Durations in seconds."""
+
+    interval: float = 600.0
+    timeout: float = DEFAULT_TIMEOUT
+    service_account: str = "werf"
+    werf_image: str = "registry.werf.io/werf/werf"
+    werf_version: str = "latest"
+    jobs_ttl: int = 120
+    retry_limit: int = DEFAULT_RETRY_LIMIT
+    retry_backoff: float = DEFAULT_RETRY_BACKOFF
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesSource:
+    """A ConfigMap or Secret in the Bundle's namespace, each key of which is a values file."""
+
+    kind: ValuesKind
+    name: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """How the Jobs of a Bundle run; the maps are raw pod fields."""
+
+    ttl_seconds_after_finished: int = 120
+    resources: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    node_selector: Mapping[str, str] = field(default_factory=dict, hash=False)
+    tolerations: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
+    pod_labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    security_context: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Merged over the pod's restricted security context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failed digest is tried again. ``backoff`` is the first delay in seconds."""
+
+    limit: int = DEFAULT_RETRY_LIMIT
+    backoff: float = DEFAULT_RETRY_BACKOFF
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleSpec:
+    """A valid Bundle. Durations in seconds."""
+
+    namespace: str
+    name: str
+    registry: str
+    """``host[:port]``."""
+    repo: str
+    """Path in the registry, without tag or digest."""
+    version: str = DEFAULT_VERSION
+    auth: str | None = None
+    """Secret with ``username`` and ``password``, or a dockerconfigjson one."""
+    project_namespace: str
+    """Where the release goes."""
+    values_from: tuple[ValuesSource, ...] = ()
+    """``spec.values`` first, then ``spec.valuesFrom``; a later one wins."""
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Without the variables that the operator sets itself."""
+    ignored_env: tuple[str, ...] = ()
+    """Names in ``spec.env`` that the operator sets itself; to be named in the condition."""
+    interval: float = 600.0
+    suspend: bool = False
+    service_account: str = "werf"
+    timeout: float = DEFAULT_TIMEOUT
+    auto_rollback: bool = False
+    releases_history_max: int | None = None
+    """None: werf's own default."""
+    tag_filter: str | None = None
+    """Regular expression for the whole tag."""
+    prerelease: bool = False
+    insecure: bool = False
+    """Plain HTTP."""
+    skip_tls_verify: bool = False
+    ca_secret: str | None = None
+    """Secret whose key ``ca.crt`` holds the registry's CA."""
+    werf_image: str = "registry.werf.io/werf/werf:latest"
+    """Whole image reference of the Jobs' containers."""
+    job: JobSpec = JobSpec()
+    retry: Retry = Retry()
+    deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
+
+    @property
+    def release(self) -> str:
+        """Helm's name for the release."""
+        return self.name
+
+    @property
+    def reference(self) -> str:
+        """``host[:port]/path``, without a tag."""
+        return f"{self.registry}/{self.repo}"

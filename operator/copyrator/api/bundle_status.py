@@ -1,0 +1,191 @@
+"""The status of a Bundle as typed records: everything that a restart must find again.
+
+``ready``, ``forceUpdate``, ``target`` and ``deploy`` are the original werf operator's fields and
+stay readable (contract, section 3). ``forceUpdate`` is the user's to set: it is read here and
+never written by ``to_dict``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.records import Record
+
+MAX_HISTORY: Final = 10
+"""Past deploys that a status holds, newest first."""
+MAX_REJECTED: Final = 5
+"""Rejected candidates that a status explains."""
+MAX_LOG_TAIL: Final = 2048
+"""Characters of a failed Job's log that a status holds."""
+
+
+class BundleReason(StrEnum):
+    """Reasons of a Bundle's conditions: stable words, part of the API."""
+
+    DEPLOYED = "Deployed"
+    DEPLOYING = "Deploying"
+    POLLING = "Polling"
+    SUSPENDED = "Suspended"
+    AUTOUPDATE_DISABLED = "AutoupdateDisabled"
+    INVALID_SPEC = "InvalidSpec"
+    AUTHENTICATION_FAILED = "AuthenticationFailed"
+    REGISTRY_UNREACHABLE = "RegistryUnreachable"
+    RATE_LIMITED = "RateLimited"
+    TAG_NOT_FOUND = "TagNotFound"
+    NO_MATCHING_VERSION = "NoMatchingVersion"
+    WOULD_DOWNGRADE = "WouldDowngrade"
+    VALUES_MISSING = "ValuesMissing"
+    SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
+    JOB_UNSCHEDULABLE = "JobUnschedulable"
+    IMAGE_PULL_FAILED = "ImagePullFailed"
+    JOB_LOST = "JobLost"
+    DEPLOY_FAILED = "DeployFailed"
+    QUARANTINED = "Quarantined"
+    TIMED_OUT = "TimedOut"
+    RELEASE_CONFLICT = "ReleaseConflict"
+    NAMESPACE_CHANGED = "NamespaceChanged"
+    UNINSTALLING = "Uninstalling"
+    UNINSTALL_FAILED = "UninstallFailed"
+
+
+class Outcome(StrEnum):
+    """How an attempt stands."""
+
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    """By werf's own verdict: counts against the digest."""
+    INTERRUPTED = "Interrupted"
+    """By the infrastructure: doesn't count against the digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRef(Record):
+    """The original's pair: a tag and the digest behind it (``sha256:…``)."""
+
+    digest: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected(Record):
+    """A tag that was not chosen."""
+
+    version: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Available(Record):
+    """What the registry offers for ``spec.version``, as of ``time``."""
+
+    version: str | None = None
+    digest: str | None = None
+    time: str | None = None
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed(Record):
+    """The last good deploy."""
+
+    version: str | None = None
+    digest: str | None = None
+    revision: int | None = None
+    namespace: str | None = None
+    values_hash: str | None = None
+    generation: int | None = None
+    verified: bool | None = None
+    """werf printed this digest itself; false for a baseline taken over from the original."""
+    time: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted(Record):
+    """The newest attempt. Written before its Job is made, so no attempt runs twice."""
+
+    version: str | None = None
+    digest: str | None = None
+    job: str | None = None
+    attempt: int | None = None
+    """Number of this attempt at the same digest, generation, values and request; from 1."""
+    failures: int | None = None
+    """How many of those failed by werf's verdict."""
+    interruptions: int | None = None
+    """How many of those the infrastructure ended."""
+    outcome: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    generation: int | None = None
+    values_hash: str | None = None
+    request: str | None = None
+    started_at: str | None = None
+    finished_at: str | None = None
+    next_retry_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry(Record):
+    """A finished attempt."""
+
+    version: str | None = None
+    digest: str | None = None
+    revision: int | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    job: str | None = None
+    time: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastError(Record):
+    """The newest error, until a success clears it."""
+
+    reason: str | None = None
+    message: str | None = None
+    log_tail: str | None = None
+    time: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleStatus(Record):
+    """The whole status."""
+
+    ready: int | None = None
+    """1: the spec is valid and its credentials are usable. It doesn't mean deployed."""
+    force_update: int | None = None
+    """Set to 1 by a user to force a deploy; never written by ``to_dict``."""
+    target: VersionRef = VersionRef()
+    deploy: VersionRef = VersionRef()
+    conditions: tuple[dict[str, Any], ...] = ()
+    observed_generation: int | None = None
+    available: Available = Available()
+    deployed: Deployed = Deployed()
+    attempted: Attempted = Attempted()
+    history: tuple[HistoryEntry, ...] = ()
+    next_poll_at: str | None = None
+    last_error: LastError = LastError()
+    last_handled_request: str | None = None
+    """The value of the requestedAt annotation that was acted on last."""
+    last_handled_force: str | None = None
+    """The value of the forceAt annotation that was acted on last."""
+
+    @property
+    def forced(self) -> bool:
+        """A user asks for a deploy in the original's way."""
+        return self.force_update == 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """The status to apply: everything but ``forceUpdate``, bounded in size."""
+        status = Record.to_dict(self)  # slots: no zero-argument super
+        status.pop("forceUpdate", None)
+        if "history" in status:
+            status["history"] = status["history"][:MAX_HISTORY]
+        return status
+
+
+def parse_status(body: Any) -> BundleStatus:
+    """Read the status of a Bundle's body; never raises."""
+    return BundleStatus.parse(body.get("status") if isinstance(body, dict) else None)

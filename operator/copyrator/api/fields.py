@@ -1,0 +1,177 @@
+"""Reading dynamic JSON into typed values, with a field path and a remedy for what is wrong.
+
+The CRDs check most of this before an object is stored. The parsers check it all again, because
+an object may have been stored under an older CRD, and because CEL can't see untyped fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+E = TypeVar("E", bound=StrEnum)
+Check = Callable[[str], str | None]
+"""Takes a value, returns what is wrong with it and what to do, or None."""
+
+_JSON_NAMES: dict[type, str] = {
+    dict: "a map",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidSpec:
+    """A spec that can't be acted on: the field at fault and what its author should do."""
+
+    reason: ClassVar[str] = "InvalidSpec"
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+class SpecError(Exception):
+    """Raised inside the parsers only; ``parse_rule`` and ``parse_bundle`` return InvalidSpec."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path = path
+        self.message = message
+
+    @property
+    def invalid(self) -> InvalidSpec:
+        """The same as a value."""
+        return InvalidSpec(self.path, self.message)
+
+
+def json_type(value: Any) -> str:
+    """Name a value's type as a manifest's author would."""
+    return _JSON_NAMES.get(type(value), type(value).__name__)
+
+
+def check_text(value: Any, path: str, check: Check | None = None) -> str:
+    """Return a non-empty string that passes ``check``, or raise SpecError."""
+    if not isinstance(value, str):
+        hint = f'; write it in quotes: "{str(value).lower()}"' if _is_scalar(value) else ""
+        raise SpecError(path, f"must be a string, not {json_type(value)}{hint}")
+    if not value:
+        raise SpecError(path, "must not be empty; fill it in or remove the field")
+    if check is not None and (problem := check(value)):
+        raise SpecError(path, problem)
+    return value
+
+
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, (bool, int, float))
+
+
+class Fields:
+    """One map of a manifest. ``null`` counts as absent, as it does for the API server."""
+
+    __slots__ = ("path", "raw")
+
+    def __init__(self, raw: Any, path: str) -> None:
+        if raw is not None and not isinstance(raw, Mapping):
+            raise SpecError(path or "the object", f"must be a map, not {json_type(raw)}")
+        self.raw: Mapping[str, Any] = raw or {}
+        self.path = path
+
+    def at(self, name: str) -> str:
+        """The path of a field of this map."""
+        return f"{self.path}.{name}" if self.path else name
+
+    def has(self, name: str) -> bool:
+        """Tell whether the field is there and not null."""
+        return self.raw.get(name) is not None
+
+    def get(self, name: str) -> Any:
+        """The raw value, or None."""
+        return self.raw.get(name)
+
+    def fail(self, name: str, message: str) -> NoReturn:
+        """Raise SpecError for a field."""
+        raise SpecError(self.at(name), message)
+
+    def sub(self, name: str) -> Fields:
+        """A nested map; empty when absent."""
+        return Fields(self.raw.get(name), self.at(name))
+
+    def required_text(self, name: str, check: Check | None = None) -> str:
+        """A non-empty string that must be there."""
+        if not self.has(name):
+            self.fail(name, "is required")
+        return check_text(self.raw[name], self.at(name), check)
+
+    def text(self, name: str, check: Check | None = None) -> str | None:
+        """A non-empty string, or None when absent."""
+        if not self.has(name):
+            return None
+        return check_text(self.raw[name], self.at(name), check)
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A boolean."""
+        value = self.raw.get(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            self.fail(name, f"must be true or false without quotes, not {json_type(value)}")
+        return value
+
+    def number(self, name: str, default: int, *, least: int, most: int) -> int:
+        """An integer between ``least`` and ``most``, both included."""
+        value = self.raw.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fail(name, f"must be a whole number, not {json_type(value)}")
+        if not least <= value <= most:
+            self.fail(name, f"must be between {least} and {most}, not {value}")
+        return value
+
+    def choice(self, name: str, kind: type[E], default: E) -> E:
+        """One of the words of a StrEnum."""
+        value = self.raw.get(name)
+        if value is None:
+            return default
+        words = [word.value for word in kind]
+        if not isinstance(value, str) or value not in words:
+            self.fail(name, f"must be one of {', '.join(words)}")
+        return kind(value)
+
+    def items(self, name: str) -> Sequence[Any]:
+        """A list of anything; empty when absent."""
+        value = self.raw.get(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            self.fail(name, f"must be a list, not {json_type(value)}")
+        return value
+
+    def texts(self, name: str, check: Check | None = None) -> tuple[str, ...]:
+        """A list of non-empty strings, each once, in order; empty when absent."""
+        found = (
+            check_text(item, f"{self.at(name)}[{i}]", check)
+            for i, item in enumerate(self.items(name))
+        )
+        return tuple(dict.fromkeys(found))
+
+    def text_map(
+        self, name: str, key: Check | None = None, value: Check | None = None
+    ) -> dict[str, str]:
+        """A map of string to string; empty when absent. Empty values are allowed."""
+        found: dict[str, str] = {}
+        fields = self.sub(name)
+        for word, text in fields.raw.items():
+            check_text(word, fields.path, key)
+            path = f"{fields.path}[{word}]"
+            found[word] = check_text(text, path, value) if text != "" else ""
+        return found

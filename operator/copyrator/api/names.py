@@ -1,0 +1,119 @@
+"""Every label, annotation, finalizer and constant by which clusters know this operator.
+
+They are API: changing one orphans what older versions wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FIELD_MANAGER: Final = "copyrator"
+"""Field manager of every write."""
+
+# Copy rules -------------------------------------------------------------------------------------
+
+RULE_GROUP: Final = "flant.com"
+RULE_VERSION: Final = "v1"
+RULE_API_VERSION: Final = f"{RULE_GROUP}/{RULE_VERSION}"
+RULE_KIND: Final = "CopyratorRule"
+RULE_PLURAL: Final = "copyrators"
+
+RULE_PREFIX: Final = "copyrator.flant.com/"
+"""Prefix of our own labels and annotations on rules, sources, copies and Namespaces."""
+
+LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+MANAGED_BY: Final = "copyrator"
+"""Value of LABEL_MANAGED_BY on every copy: what our metadata watch selects by."""
+
+ANN_RULE: Final = "copyrator.flant.com/rule"
+"""On a copy: ``namespace/name`` of the rule that owns it (too long for a label)."""
+ANN_RULE_UID: Final = "copyrator.flant.com/rule-uid"
+"""On a copy: the uid of that rule, so that a recreated rule is told from its predecessor."""
+ANN_SOURCE: Final = "copyrator.flant.com/source"
+"""On a copy: ``namespace/name`` of its source; absent on what a template made."""
+ANN_HASH: Final = "copyrator.flant.com/content-hash"
+"""On a copy: keyed hash of the content that we wrote."""
+
+LABEL_IGNORE: Final = "copyrator.flant.com/ignore"
+"""On a Namespace, value ``true``: no rule may copy into it."""
+ANN_ALLOW_FROM: Final = "copyrator.flant.com/allow-from"
+"""On a Namespace: comma-separated globs of namespaces whose tenant rules may copy into it."""
+ANN_ALLOW_TO: Final = "copyrator.flant.com/allow-to"
+"""On a source: comma-separated globs of namespaces that it may be copied to."""
+
+FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
+
+# Bundles ----------------------------------------------------------------------------------------
+
+BUNDLE_GROUP: Final = "operator.werf.dev"
+BUNDLE_VERSION: Final = "v1"
+BUNDLE_API_VERSION: Final = f"{BUNDLE_GROUP}/{BUNDLE_VERSION}"
+BUNDLE_KIND: Final = "Bundle"
+BUNDLE_PLURAL: Final = "bundles"
+
+BUNDLE_PREFIX: Final = "operator.werf.dev/"
+
+ANN_DISABLE_AUTOUPDATE: Final = "operator.werf.dev/disable-autoupdate"
+"""On a Bundle, any value: no request to the registry and no update until it is removed."""
+ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
+"""On a Bundle, any new value: poll now, and try a quarantined digest again."""
+ANN_FORCE_AT: Final = "operator.werf.dev/forceAt"
+"""On a Bundle, any new value: deploy now, even what is deployed already."""
+ANN_FORCE_DELETE: Final = "operator.werf.dev/force-delete"
+"""On a Bundle that is being deleted, value ``true``: let go without uninstalling."""
+ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"
+"""On a Job: the Bundle's name (an annotation, as the original wrote it)."""
+
+LABEL_BUNDLE: Final = "operator.werf.dev/bundle"
+"""On a Job: the Bundle's name; at most 53 characters, so it always fits a label."""
+LABEL_JOB_KIND: Final = "operator.werf.dev/job"
+"""On a Job: ``deploy`` or ``uninstall``."""
+ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
+"""On a Job: the uid of its Bundle; an uninstall Job has no owner reference to tell it."""
+ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
+"""On a Job: the number of the attempt that it runs."""
+ANN_DIGEST: Final = "operator.werf.dev/digest"
+"""On a Job: the manifest digest that it is pinned to."""
+
+FINALIZER_BUNDLE: Final = "operator.werf.dev/uninstall"
+FINALIZER_KOPF: Final = "kopf.zalando.org/KopfFinalizerMarker"
+"""The original werf operator's finalizer: put ours on, take this one off (contract, section 4)."""
+KOPF_PREFIX: Final = "kopf.zalando.org/"
+"""Prefix of kopf's annotations that the originals left behind."""
+
+RELEASE_METADATA_PREFIXES: Final = (
+    "app.kubernetes.io/",
+    "app.k8s.io/",
+    "argocd.argoproj.io/",
+)
+"""Labels and annotations of a Bundle under these prefixes reach the release's objects."""
+
+MAX_RELEASE_NAME: Final = 53
+"""Helm's limit for a release's name, and so for a Bundle's."""
+
+RESERVED_ENV: Final = frozenset(
+    {
+        "HOME",
+        "TMPDIR",
+        "DOCKER_CONFIG",
+        "WERF_BUILDAH_MODE",
+        "WERF_DEPLOY_REPORT_PATH",
+        "WERF_DOCKER_CONFIG",
+        "WERF_NAMESPACE",
+        "WERF_PASSWORD",
+        "WERF_RELEASE",
+        "WERF_REPO",
+        "WERF_SAVE_DEPLOY_REPORT",
+        "WERF_TAG",
+        "WERF_TELEMETRY",
+        "WERF_USERNAME",
+    }
+)
+"""Variables that the operator sets on every Job and that ``spec.env`` can't replace."""
+
+RESERVED_ENV_PREFIX: Final = "WERF_VALUES_OPERATOR_"
+
+
+def is_reserved_env(name: str) -> bool:
+    """Tell whether the operator sets this variable itself."""
+    return name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIX)

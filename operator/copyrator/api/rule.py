@@ -1,0 +1,231 @@
+"""Reading a CopyratorRule, in the old form or the good one, into RuleSpec."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from copyrator.api import syntax
+from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type
+from copyrator.api.rule_spec import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    WELL_KNOWN_KINDS,
+    ConflictPolicy,
+    DeletionPolicy,
+    ImmutablePolicy,
+    KeyTransform,
+    MetadataTransform,
+    Mode,
+    RuleSpec,
+    Source,
+    Targets,
+    Template,
+    Transform,
+)
+from copyrator.api.rule_transform import read_template, read_transform
+from copyrator.api.selectors import ANY_LABELS, Globs, LabelSelector, Operator, parse_selector
+
+__all__ = [
+    "ConflictPolicy",
+    "DeletionPolicy",
+    "ImmutablePolicy",
+    "InvalidSpec",
+    "KeyTransform",
+    "MetadataTransform",
+    "Mode",
+    "RuleSpec",
+    "Source",
+    "Targets",
+    "Template",
+    "Transform",
+    "parse_rule",
+]
+
+OLD_FIELDS: Final = ("ruleType", "selector", "namespace", "namespaces")
+RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
+
+
+def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
+    """Read a CopyratorRule as the API server holds it. Never raises, whatever JSON it is given."""
+    try:
+        return _read(Fields(body, ""))
+    except SpecError as error:
+        return error.invalid
+
+
+def _read(body: Fields) -> RuleSpec:
+    old = [name for name in OLD_FIELDS if body.has(name)]
+    home = _home(body)
+    if body.has("spec"):
+        if old:
+            body.fail("spec", f"can't stand beside the old form; remove {', '.join(old)} or spec")
+        return _read_spec(body.sub("spec"), home)
+    if not old:
+        body.fail("spec", "is required: say what to copy in spec.source or spec.template")
+    return _read_old(body, home)
+
+
+def _home(body: Fields) -> str:
+    found = body.sub("metadata").get("namespace")
+    return found if isinstance(found, str) and found else "default"
+
+
+# The old form -----------------------------------------------------------------------------------
+
+
+def _read_old(body: Fields, home: str) -> RuleSpec:
+    rule_type = body.required_text("ruleType")
+    kind = RULE_TYPES.get(rule_type.lower())
+    if kind is None:
+        body.fail(
+            "ruleType",
+            f"must be configmap or secret, not {syntax.shown(rule_type)}; "
+            "other kinds are copied by spec.source",
+        )
+    namespaces = _old_namespaces(body) or (home,)
+    return RuleSpec(
+        legacy=True,
+        source=Source(
+            kind=kind,
+            api_version=WELL_KNOWN_KINDS[kind],
+            namespaces=namespaces,
+            selector=_old_selector(body),
+        ),
+    )
+
+
+def _old_namespaces(body: Fields) -> tuple[str, ...]:
+    """Both spellings together mean both lists; ``namespace`` may be one string."""
+    value = body.get("namespace")
+    if value is None or isinstance(value, list):
+        first = body.texts("namespace", syntax.namespace)
+    elif isinstance(value, str):
+        first = (body.required_text("namespace", syntax.namespace),)
+    else:
+        body.fail("namespace", f"must be a string or a list of strings, not {json_type(value)}")
+    return tuple(dict.fromkeys(first + body.texts("namespaces", syntax.namespace)))
+
+
+def _old_selector(body: Fields) -> LabelSelector:
+    """Labels that a source must carry, all of them.
+
+    None at all would copy every Secret of the namespace into the whole cluster. Nobody means
+    that, so a missing or empty selector is refused rather than obeyed.
+    """
+    value = body.get("selector")
+    if isinstance(value, str):
+        labels = _split_labels(value)
+    elif value is None or isinstance(value, Mapping):
+        labels = body.text_map("selector", syntax.label_key, syntax.label_value)
+    else:
+        body.fail(
+            "selector", f"must be a map of labels or a string key=value, not {json_type(value)}"
+        )
+    if not labels:
+        body.fail(
+            "selector",
+            "must name at least one label; without one, everything in the namespace "
+            "would be copied to every other",
+        )
+    return LabelSelector.from_labels(labels)
+
+
+def _split_labels(text: str) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        key, sign, value = (piece.strip() for piece in part.partition("="))
+        problem = syntax.label_key(key) or syntax.label_value(value)
+        if not sign or problem:
+            why = f": {problem}" if sign and problem else ""
+            raise SpecError(
+                "selector",
+                f"{syntax.shown(part)} is not key=value{why}; "
+                "for other conditions use spec.source.selector",
+            )
+        if labels.setdefault(key, value) != value:
+            raise SpecError("selector", f"asks for two values of the label {syntax.shown(key)}")
+    return labels
+
+
+# The good form ----------------------------------------------------------------------------------
+
+
+def _read_spec(spec: Fields, home: str) -> RuleSpec:
+    if spec.has("source") == spec.has("template"):
+        spec.fail("source", "give exactly one of spec.source and spec.template")
+    template = None
+    source = None
+    if spec.has("template"):
+        if spec.has("transform"):
+            spec.fail("transform", "must be removed: write what you want into spec.template")
+        template = read_template(spec.sub("template"))
+    else:
+        source = _read_source(spec.sub("source"), home)
+    return RuleSpec(
+        source=source,
+        template=template,
+        targets=_read_targets(spec.sub("targets")),
+        transform=read_transform(spec.sub("transform"), source.kind if source else ""),
+        on_conflict=spec.choice("onConflict", ConflictPolicy, ConflictPolicy.SKIP),
+        on_immutable=spec.choice("onImmutable", ImmutablePolicy, ImmutablePolicy.FAIL),
+        deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.DELETE),
+        limit=spec.number("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT),
+        mode=spec.choice("mode", Mode, Mode.APPLY),
+        suspend=spec.flag("suspend"),
+    )
+
+
+def _read_source(source: Fields, home: str) -> Source:
+    kind = source.required_text("kind", syntax.kind)
+    if source.has("namespace") and source.has("namespaces"):
+        source.fail("namespaces", "give either namespace or namespaces, not both")
+    one = source.text("namespace", syntax.namespace)
+    if source.get("namespaces") == []:
+        source.fail("namespaces", "must name a namespace; remove it for the rule's own")
+    many = source.texts("namespaces", syntax.namespace)
+    if source.has("name") == source.has("selector"):
+        source.fail("name", "give exactly one of name and selector")
+    return Source(
+        kind=kind,
+        api_version=source.text("apiVersion", syntax.api_version) or WELL_KNOWN_KINDS.get(kind),
+        namespaces=many or ((one,) if one else (home,)),
+        name=source.text("name", syntax.object_name),
+        selector=_source_selector(source),
+    )
+
+
+def _source_selector(source: Fields) -> LabelSelector | None:
+    if not source.has("selector"):
+        return None
+    selector = parse_selector(source.get("selector"), source.at("selector"))
+    if selector.empty:
+        source.fail(
+            "selector",
+            "must name at least one label; an empty one would copy everything "
+            f"of this kind ({{key: …, operator: {Operator.DOES_NOT_EXIST}}} says so on purpose)",
+        )
+    return selector
+
+
+def _read_targets(targets: Fields) -> Targets:
+    if targets.get("namespaces") == []:
+        targets.fail("namespaces", "must not be empty; remove it for every namespace")
+    selector = ANY_LABELS
+    if targets.has("selector"):
+        selector = parse_selector(targets.get("selector"), targets.at("selector"))
+    return Targets(
+        namespaces=Globs(targets.texts("namespaces", _namespace_glob)),
+        exclude=Globs(targets.texts("exclude", _namespace_glob)),
+        selector=selector,
+    )
+
+
+def _namespace_glob(value: str) -> str | None:
+    allowed = set("abcdefghijklmnopqrstuvwxyz0123456789-*?")
+    if len(value) <= 63 and set(value) <= allowed:
+        return None
+    return (
+        f"{syntax.shown(value)} matches no namespace; "
+        "use lower-case letters, digits, '-', and the wildcards '*' and '?'"
+    )

@@ -1,0 +1,160 @@
+"""CopyratorRule as its author meant it: the old form and ``spec`` in one shape.
+
+The rest of the program never sees which form a rule was written in, except by ``legacy``: such a
+rule adopts the unmarked copies that the original copy operator left (contract, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.selectors import ANY_LABELS, NO_GLOBS, Globs, LabelSelector
+
+DEFAULT_LIMIT: Final = 100_000
+MAX_LIMIT: Final = 10_000_000
+
+WELL_KNOWN_KINDS: Final[Mapping[str, str]] = {
+    "ConfigMap": "v1",
+    "Secret": "v1",
+    "ServiceAccount": "v1",
+    "ResourceQuota": "v1",
+    "LimitRange": "v1",
+    "Role": "rbac.authorization.k8s.io/v1",
+    "RoleBinding": "rbac.authorization.k8s.io/v1",
+    "NetworkPolicy": "networking.k8s.io/v1",
+}
+"""apiVersion of the kinds that the chart allows by default; a CRD of the same kind (Calico's
+NetworkPolicy, say) must be named with its own apiVersion."""
+
+
+class ConflictPolicy(StrEnum):
+    """What to do about an object of the copy's name that isn't ours."""
+
+    SKIP = "Skip"
+    ADOPT = "Adopt"
+    OVERWRITE = "Overwrite"
+
+
+class ImmutablePolicy(StrEnum):
+    """What to do when the API server refuses a change of an immutable field."""
+
+    FAIL = "Fail"
+    RECREATE = "Recreate"
+
+
+class DeletionPolicy(StrEnum):
+    """What becomes of copies that are no longer wanted."""
+
+    DELETE = "Delete"
+    ORPHAN = "Orphan"
+
+
+class Mode(StrEnum):
+    """Whether copies are written."""
+
+    APPLY = "Apply"
+    PLAN = "Plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is copied. Exactly one of ``name`` and ``selector`` is set."""
+
+    kind: str
+    api_version: str | None
+    """None: to be resolved by discovery."""
+    namespaces: tuple[str, ...]
+    """Never empty; when two hold a source of one name, the first listed wins."""
+    name: str | None = None
+    selector: LabelSelector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """An object rendered for each target namespace; ``body`` is as written, not rendered."""
+
+    kind: str
+    api_version: str
+    body: Mapping[str, Any] = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """Which namespaces get a copy. Phase and consent are judged elsewhere."""
+
+    namespaces: Globs = NO_GLOBS
+    exclude: Globs = NO_GLOBS
+    selector: LabelSelector = ANY_LABELS
+
+    def matches(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
+        """Tell whether a namespace of this name and these labels is a target."""
+        return (
+            (not self.namespaces or self.namespaces.matches(namespace))
+            and not self.exclude.matches(namespace)
+            and self.selector.matches(labels)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyTransform:
+    """Which keys of a ConfigMap's or Secret's data are copied, and under which names.
+
+    ``include`` and ``exclude`` are globs on the source's keys; no ``include`` means every key.
+    """
+
+    include: Globs = NO_GLOBS
+    exclude: Globs = NO_GLOBS
+    rename: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataTransform:
+    """Labels or annotations to add to a copy, and globs of those not to take over."""
+
+    add: Mapping[str, str] = field(default_factory=dict, hash=False)
+    remove: Globs = NO_GLOBS
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """How a copy differs from its source."""
+
+    name: str | None = None
+    """Jinja2 text for the copy's name; None: the source's name."""
+    keys: KeyTransform = KeyTransform()
+    labels: MetadataTransform = MetadataTransform()
+    annotations: MetadataTransform = MetadataTransform()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSpec:
+    """A valid rule. Exactly one of ``source`` and ``template`` is set."""
+
+    legacy: bool = False
+    source: Source | None = None
+    template: Template | None = None
+    targets: Targets = Targets()
+    transform: Transform = Transform()
+    on_conflict: ConflictPolicy = ConflictPolicy.SKIP
+    on_immutable: ImmutablePolicy = ImmutablePolicy.FAIL
+    deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
+    limit: int = DEFAULT_LIMIT
+    mode: Mode = Mode.APPLY
+    suspend: bool = False
+
+    @property
+    def kind(self) -> str:
+        """The kind of the copies."""
+        made = self.source or self.template
+        assert made is not None
+        return made.kind
+
+    @property
+    def api_version(self) -> str | None:
+        """The apiVersion of the copies; None: to be resolved by discovery."""
+        made = self.source or self.template
+        assert made is not None
+        return made.api_version

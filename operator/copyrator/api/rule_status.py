@@ -1,0 +1,146 @@
+"""The status of a CopyratorRule: one pure function from counts to the map that is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.conditions import Verdict, build_conditions
+from copyrator.api.times import format_time
+
+MAX_FAILURES: Final = 20
+"""Samples of failing copies that a status holds."""
+MAX_FAILURE_MESSAGE: Final = 512
+"""Characters of a sample's message that are kept."""
+
+
+class RuleReason(StrEnum):
+    """Reasons of a rule's conditions: stable words, part of the API."""
+
+    SYNCED = "Synced"
+    PROGRESSING = "Progressing"
+    SUSPENDED = "Suspended"
+    PLANNED = "Planned"
+    INVALID_SPEC = "InvalidSpec"
+    NOT_TRUSTED = "NotTrusted"
+    SOURCE_NOT_FOUND = "SourceNotFound"
+    KIND_UNAVAILABLE = "KindUnavailable"
+    PARTIAL_FAILURE = "PartialFailure"
+
+
+class FailureReason(StrEnum):
+    """Why one copy isn't as it should be: stable words, part of the API."""
+
+    CONFLICT = "Conflict"
+    FORBIDDEN = "Forbidden"
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    ADMISSION_DENIED = "AdmissionDenied"
+    IMMUTABLE = "Immutable"
+    TEMPLATE_ERROR = "TemplateError"
+    TOO_LARGE = "TooLarge"
+    NAMESPACE_TERMINATING = "NamespaceTerminating"
+    NOT_ACCEPTED = "NotAccepted"
+    ERROR = "Error"
+    """Anything else, such as an API server that is out of reach."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Failure:
+    """A sample of a copy that failed."""
+
+    namespace: str
+    name: str
+    reason: FailureReason
+    message: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As the status holds it."""
+        return {
+            "namespace": self.namespace,
+            "name": self.name,
+            "reason": self.reason.value,
+            "message": self.message[:MAX_FAILURE_MESSAGE],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CopyCounts:
+    """How many copies a rule wants, and how many of them stand where."""
+
+    desired: int = 0
+    ready: int = 0
+    failed: int = 0
+    conflicts: int = 0
+    pending: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """As the status holds it."""
+        return {
+            "desired": self.desired,
+            "ready": self.ready,
+            "failed": self.failed,
+            "conflicts": self.conflicts,
+            "pending": self.pending,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCounts:
+    """What a rule in Plan mode would do."""
+
+    create: int = 0
+    update: int = 0
+    delete: int = 0
+
+    def to_dict(self) -> dict[str, int]:
+        """As the status holds it."""
+        return {"create": self.create, "update": self.update, "delete": self.delete}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """What a reconcile of a rule found out."""
+
+    sources: int = 0
+    targets: int = 0
+    copies: CopyCounts = field(default_factory=CopyCounts)
+    failures: Sequence[Failure] = ()
+    plan: PlanCounts | None = None
+    synced: bool = False
+    """Everything wanted stands there as of now."""
+
+
+def build_rule_status(
+    previous: Any, verdict: Verdict, facts: RuleFacts, *, generation: int, now: datetime
+) -> dict[str, Any]:
+    """Build the whole status. Equal input and an unchanged world give an equal status.
+
+    ``lastSyncTime`` moves only when the rule becomes synced, or is synced in another way than
+    before: a heartbeat would cost a write and say nothing.
+    """
+    before = previous if isinstance(previous, Mapping) else {}
+    status: dict[str, Any] = {
+        "conditions": build_conditions(
+            before.get("conditions"), verdict, generation=generation, now=now
+        ),
+        "observedGeneration": generation,
+        "sources": facts.sources,
+        "targets": facts.targets,
+        "copies": facts.copies.to_dict(),
+        "failures": [failure.to_dict() for failure in sorted(facts.failures)[:MAX_FAILURES]],
+    }
+    if facts.plan is not None:
+        status["plan"] = facts.plan.to_dict()
+    last = before.get("lastSyncTime")
+    if facts.synced and (not isinstance(last, str) or not _same(before, status)):
+        last = format_time(now)
+    if isinstance(last, str):
+        status["lastSyncTime"] = last
+    return status
+
+
+def _same(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    return all(before.get(name) == value for name, value in status.items())

@@ -1,0 +1,150 @@
+"""Reading what a copy shall look like: ``spec.transform`` and ``spec.template``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from jinja2 import TemplateSyntaxError
+from jinja2.sandbox import SandboxedEnvironment
+
+from copyrator.api import names, syntax
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Template, Transform
+from copyrator.api.selectors import Globs
+
+MAX_TEMPLATE_TEXT: Final = 65_536
+"""Characters of one string of a template."""
+MAX_DEPTH: Final = 64
+"""Levels of nesting in a template."""
+
+_SYNTAX = SandboxedEnvironment()
+"""Only ever parses; rules/rendering renders."""
+
+_DATA_KINDS: Final = ("ConfigMap", "Secret")
+
+
+def read_transform(transform: Fields, kind: str) -> Transform:
+    """Read ``spec.transform``. ``kind`` is the source's."""
+    if transform.has("keys") and kind not in _DATA_KINDS:
+        transform.fail("keys", f"must be removed: a {kind} has no data keys")
+    return Transform(
+        name=transform.text("name", _jinja),
+        keys=_read_keys(transform.sub("keys")),
+        labels=_read_labels(transform.sub("labels")),
+        annotations=_read_annotations(transform.sub("annotations")),
+    )
+
+
+def _read_keys(keys: Fields) -> KeyTransform:
+    rename = keys.text_map("rename", syntax.data_key, syntax.data_key)
+    taken: dict[str, str] = {}
+    for old, new in rename.items():
+        path = f"{keys.at('rename')}[{old}]"
+        if not new:
+            raise SpecError(path, "must not be empty; name the key that the copy shall have")
+        if other := taken.get(new):
+            raise SpecError(path, f"collides with {other}: both would be named {new}")
+        taken[new] = old
+    include = Globs(keys.texts("include", _key_glob))
+    exclude = Globs(keys.texts("exclude", _key_glob))
+    for old in rename:
+        if exclude.matches(old) or (include and not include.matches(old)):
+            raise SpecError(
+                f"{keys.at('rename')}[{old}]",
+                "renames a key that include and exclude leave out; rename works on source keys",
+            )
+    return KeyTransform(include=include, exclude=exclude, rename=rename)
+
+
+def _read_labels(labels: Fields) -> MetadataTransform:
+    add = labels.text_map("add", syntax.label_key, syntax.label_value)
+    return _metadata(labels, add)
+
+
+def _read_annotations(annotations: Fields) -> MetadataTransform:
+    return _metadata(annotations, annotations.text_map("add", syntax.label_key))
+
+
+def _metadata(fields: Fields, add: dict[str, str]) -> MetadataTransform:
+    remove = Globs(fields.texts("remove", _metadata_glob))
+    for key in add:
+        path = f"{fields.at('add')}[{key}]"
+        if key == names.LABEL_MANAGED_BY or key.startswith(names.RULE_PREFIX):
+            raise SpecError(path, "is written by the operator itself; remove it")
+        if remove.matches(key):
+            raise SpecError(path, "is both added and removed; say one of them")
+    return MetadataTransform(add=add, remove=remove)
+
+
+def _key_glob(value: str) -> str | None:
+    return syntax.data_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{syntax.shown(value)} matches no key; use letters, digits, '-', '_', '.', "
+        "and the wildcards '*' and '?'"
+    )
+
+
+def _metadata_glob(value: str) -> str | None:
+    return syntax.label_key(value.replace("*", "x").replace("?", "x")) and (
+        f"{syntax.shown(value)} matches no label's key; "
+        "write the whole key, with '*' and '?' as wildcards"
+    )
+
+
+def read_template(template: Fields) -> Template:
+    """Read ``spec.template``: a whole object, each string of which may hold Jinja2."""
+    kind = template.required_text("kind", syntax.kind)
+    api_version = template.required_text("apiVersion", syntax.api_version)
+    metadata = template.sub("metadata")
+    metadata.required_text("name")
+    for field, hint in _FORBIDDEN_METADATA.items():
+        if metadata.has(field):
+            metadata.fail(field, f"must be removed: {hint}")
+    if metadata.has("namespace") and metadata.get("namespace") != "{{ namespace.name }}":
+        metadata.fail("namespace", "must be removed: the operator fills in each target namespace")
+    if template.has("status"):
+        template.fail("status", "must be removed: an object's own controller writes it")
+    for path, text in _texts(template.raw, template.path):
+        if problem := _jinja(text):
+            raise SpecError(path, problem)
+    return Template(kind=kind, api_version=api_version, body=template.raw)
+
+
+_FORBIDDEN_METADATA: Final = {
+    "generateName": "copies have fixed names; write metadata.name",
+    "ownerReferences": "owners don't reach across namespaces",
+    "finalizers": "nothing would ever take them off",
+    "uid": "the API server writes it",
+    "resourceVersion": "the API server writes it",
+    "managedFields": "the API server writes it",
+    "creationTimestamp": "the API server writes it",
+}
+
+
+def _texts(root: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Every string value and key in a template with its path; not recursive, so no depth hurts."""
+    pending: list[tuple[str, Any, int]] = [(path, root, 0)]
+    while pending:
+        here, value, depth = pending.pop()
+        if depth > MAX_DEPTH:
+            raise SpecError(path, f"is nested more than {MAX_DEPTH} levels deep")
+        if isinstance(value, str):
+            yield here, value
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                yield here, str(key)
+                pending.append((f"{here}.{key}", item, depth + 1))
+        elif isinstance(value, list):
+            pending += [(f"{here}[{i}]", item, depth + 1) for i, item in enumerate(value)]
+
+
+def _jinja(text: str) -> str | None:
+    if len(text) > MAX_TEMPLATE_TEXT:
+        return f"is longer than {MAX_TEMPLATE_TEXT} characters"
+    if "{" not in text:
+        return None
+    try:
+        _SYNTAX.parse(text)
+    except (TemplateSyntaxError, RecursionError) as error:
+        return f"is no valid Jinja2 text: {error}"
+    return None

@@ -1,0 +1,178 @@
+"""Which objects and namespaces a rule means: label selectors and anchored globs.
+
+A selector is evaluated twice with one meaning: by the API server (``to_string``), so that the
+rest of the cluster costs nothing, and here (``matches``), for objects that are known already.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api import syntax
+from copyrator.api.fields import Fields, SpecError, check_text
+
+
+class Operator(StrEnum):
+    """The words of ``matchExpressions``."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Requirement:
+    """One condition on one label; ``values`` are sorted and unique."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Kubernetes' meaning: ``NotIn`` also holds for an object without the label."""
+        value = labels.get(self.key)
+        if self.operator is Operator.IN:
+            return value in self.values
+        if self.operator is Operator.NOT_IN:
+            return value not in self.values
+        return (value is not None) == (self.operator is Operator.EXISTS)
+
+    def to_string(self) -> str:
+        """The form that the ``labelSelector`` parameter takes."""
+        if self.operator is Operator.EXISTS:
+            return self.key
+        if self.operator is Operator.DOES_NOT_EXIST:
+            return f"!{self.key}"
+        if self.operator is Operator.IN and len(self.values) == 1:
+            return f"{self.key}={self.values[0]}"
+        word = "in" if self.operator is Operator.IN else "notin"
+        return f"{self.key} {word} ({','.join(self.values)})"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements must hold. They are sorted, so equal meanings share one watch."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    @classmethod
+    def from_labels(cls, labels: Mapping[str, str]) -> LabelSelector:
+        """A selector for objects that carry all these labels."""
+        return cls.of(Requirement(key, Operator.IN, (value,)) for key, value in labels.items())
+
+    @classmethod
+    def of(cls, requirements: Iterable[Requirement]) -> LabelSelector:
+        """A selector in canonical order."""
+        return cls(tuple(sorted(set(requirements))))
+
+    @property
+    def empty(self) -> bool:
+        """An empty selector matches everything."""
+        return not self.requirements
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that every matching object carries with one certain value."""
+        return {
+            want.key: want.values[0]
+            for want in self.requirements
+            if want.operator is Operator.IN and len(want.values) == 1
+        }
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Tell whether an object with these labels is meant; None counts as no labels."""
+        found = labels or {}
+        return all(requirement.matches(found) for requirement in self.requirements)
+
+    def to_string(self) -> str:
+        """The form that the ``labelSelector`` parameter takes; empty selects everything."""
+        return ",".join(requirement.to_string() for requirement in self.requirements)
+
+
+def parse_selector(raw: Any, path: str) -> LabelSelector:
+    """Read ``{matchLabels, matchExpressions}``.
+
+    Raises:
+        SpecError: naming the field at fault.
+    """
+    fields = Fields(raw, path)
+    known = {"matchLabels", "matchExpressions"}
+    if stray := sorted(set(map(str, fields.raw)) - known):
+        raise SpecError(
+            f"{path}.{stray[0]}",
+            "is no field of a selector; put labels under matchLabels",
+        )
+    labels = fields.text_map("matchLabels", syntax.label_key, syntax.label_value)
+    wanted = [Requirement(key, Operator.IN, (value,)) for key, value in labels.items()]
+    for i, item in enumerate(fields.items("matchExpressions")):
+        wanted.append(_parse_expression(Fields(item, f"{fields.at('matchExpressions')}[{i}]")))
+    return LabelSelector.of(wanted)
+
+
+def _parse_expression(fields: Fields) -> Requirement:
+    key = fields.required_text("key", syntax.label_key)
+    if not fields.has("operator"):
+        fields.fail("operator", "is required: one of In, NotIn, Exists, DoesNotExist")
+    operator = fields.choice("operator", Operator, Operator.IN)
+    path = fields.at("values")
+    values = {
+        check_text(item, f"{path}[{i}]", syntax.label_value) if item != "" else ""
+        for i, item in enumerate(fields.items("values"))
+    }
+    takes_values = operator in (Operator.IN, Operator.NOT_IN)
+    if takes_values and not values:
+        fields.fail("values", f"must name at least one value for {operator}")
+    if not takes_values and values:
+        fields.fail("values", f"must be removed: {operator} takes no values")
+    return Requirement(key, operator, tuple(sorted(values)))
+
+
+@dataclass(frozen=True, slots=True)
+class Globs:
+    """Patterns of ``*`` (any characters) and ``?`` (one), anchored at both ends.
+
+    No patterns match nothing; whether that means "none" or "all" is the field's to say.
+    """
+
+    patterns: tuple[str, ...] = ()
+    _compiled: re.Pattern[str] | None = field(
+        default=None, init=False, repr=False, compare=False, hash=False
+    )
+
+    def __post_init__(self) -> None:
+        if self.patterns:
+            joined = "|".join(_translate(pattern) for pattern in self.patterns)
+            object.__setattr__(self, "_compiled", re.compile(joined))
+
+    def __bool__(self) -> bool:
+        return bool(self.patterns)
+
+    @property
+    def literal(self) -> bool:
+        """Every pattern names exactly one thing."""
+        return not any(mark in pattern for pattern in self.patterns for mark in "*?")
+
+    def matches(self, text: str) -> bool:
+        """Tell whether any pattern matches the whole text."""
+        return self._compiled is not None and self._compiled.fullmatch(text) is not None
+
+
+def _translate(pattern: str) -> str:
+    """A regular expression that can't back-track for ever (fnmatch makes atomic groups)."""
+    return fnmatch.translate(pattern.replace("[", "[[]"))
+
+
+NO_GLOBS: Final = Globs()
+ANY_LABELS: Final = LabelSelector()
+"""The selector that matches everything."""
+
+
+def parse_globs(text: str) -> Globs:
+    """Read the comma-separated globs of a consent annotation; blanks are ignored."""
+    return Globs(tuple(part for part in (piece.strip() for piece in text.split(",")) if part))

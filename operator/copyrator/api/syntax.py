@@ -1,0 +1,100 @@
+"""The API server's rules for names, labels and keys, as checks that say what to do.
+
+Sources: RFC 1123 names, and ``k8s.io/apimachinery/pkg/util/validation``. Always ``fullmatch``:
+Python's ``$`` lets a trailing newline pass.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_DATA_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_KIND = re.compile(r"[A-Z][A-Za-z0-9]*")
+_API_VERSION = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?v[a-z0-9]+")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def namespace(value: str) -> str | None:
+    """A namespace's name: an RFC 1123 label."""
+    if len(value) <= 63 and _LABEL.fullmatch(value):
+        return None
+    if "*" in value or "?" in value:
+        return f"{shown(value)} is a pattern; list the namespaces by name"
+    return (
+        f"{shown(value)} is no namespace's name; use at most 63 lower-case letters, digits and '-'"
+    )
+
+
+def object_name(value: str) -> str | None:
+    """An object's name: an RFC 1123 subdomain."""
+    if len(value) <= 253 and _SUBDOMAIN.fullmatch(value):
+        return None
+    return (
+        f"{shown(value)} is no object's name; "
+        "use at most 253 lower-case letters, digits, '-' and '.'"
+    )
+
+
+def label_key(value: str) -> str | None:
+    """The key of a label or annotation: ``[prefix/]name``."""
+    prefix, slash, name = value.rpartition("/")
+    if slash and not (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix)):
+        return f"{shown(value)} has a prefix that is no DNS name; write it as example.com/name"
+    if len(name) <= 63 and _QUALIFIED.fullmatch(name):
+        return None
+    return (
+        f"{shown(value)} is no label's key; use at most 63 letters, digits, '-', '_' and '.', "
+        "beginning and ending with a letter or digit"
+    )
+
+
+def label_value(value: str) -> str | None:
+    """The value of a label; may be empty."""
+    if not value or (len(value) <= 63 and _QUALIFIED.fullmatch(value)):
+        return None
+    return (
+        f"{shown(value)} is no label's value; use at most 63 letters, digits, '-', '_' and '.', "
+        "beginning and ending with a letter or digit"
+    )
+
+
+def data_key(value: str) -> str | None:
+    """A key of a ConfigMap or Secret."""
+    if len(value) <= 253 and _DATA_KEY.fullmatch(value) and value not in (".", ".."):
+        return None
+    return (
+        f"{shown(value)} is no key of a ConfigMap or Secret; "
+        "use at most 253 letters, digits, '-', '_' and '.'"
+    )
+
+
+def kind(value: str) -> str | None:
+    """A kind, such as ``Secret``."""
+    if len(value) <= 63 and _KIND.fullmatch(value):
+        return None
+    return f"{shown(value)} is no kind; write it as in a manifest, for example Secret"
+
+
+def api_version(value: str) -> str | None:
+    """``v1`` or ``group/version``."""
+    if len(value) <= 253 and _API_VERSION.fullmatch(value):
+        return None
+    return f"{shown(value)} is no apiVersion; write it as v1 or group/v1"
+
+
+def env_name(value: str) -> str | None:
+    """A name that every shell takes for an environment variable."""
+    if len(value) <= 255 and _ENV_NAME.fullmatch(value):
+        return None
+    return (
+        f"{shown(value)} can't name an environment variable; "
+        "use letters, digits and '_', not beginning with a digit"
+    )
+
+
+def shown(value: str, most: int = 80) -> str:
+    """Quote a user's word for a message, shortened."""
+    return repr(value if len(value) <= most else value[: most - 1] + "…")

@@ -1,0 +1,44 @@
+"""Times and durations as Kubernetes writes them. Takes ``now`` from the caller, reads no clock."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[hms])")
+_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[hms]))+")
+
+
+def format_time(moment: datetime) -> str:
+    """RFC 3339 in UTC with whole seconds, as ``metav1.Time``: ``2026-01-31T12:00:00Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_time(text: object) -> datetime | None:
+    """The moment that an RFC 3339 string names, or None for anything else."""
+    if not isinstance(text, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def parse_duration(text: str) -> float | None:
+    """Seconds in ``30s``, ``5m``, ``1h30m`` or ``1.5h``; None when it is no duration."""
+    if len(text) > 32 or not _WHOLE.fullmatch(text):
+        return None
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest form: ``1h30m``, ``5m``, ``30s``, ``1.5s``, ``0s``."""
+    whole, rest = divmod(max(seconds, 0.0), 60.0)
+    hours, minutes = divmod(int(whole), 60)
+    parts = [f"{hours}h" if hours else "", f"{minutes}m" if minutes else ""]
+    if rest or not any(parts):
+        parts.append(f"{round(rest, 3):g}s")
+    return "".join(parts)
