@@ -34,7 +34,7 @@ Callback = Callable[[click.Context, click.Parameter, Any], Any]
 def options(command: Command) -> Command:
     """Decorate a click command's function with the options of all settings."""
     declared: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
-    declared.extend(reversed(_parameters()))  # click collects them from the innermost outwards
+    declared.extend(reversed(parameters()))  # click collects them from the innermost outwards
     return command
 
 
@@ -54,7 +54,7 @@ def from_environment() -> Settings:
     def collect(**values: Any) -> Settings:
         return from_options(values)
 
-    command = click.Command("copyrator", callback=collect, params=_parameters())
+    command = click.Command("copyrator", callback=collect, params=parameters())
     settings = command.main(args=[], prog_name="copyrator", standalone_mode=False)
     assert isinstance(settings, Settings)
     return settings
@@ -97,22 +97,23 @@ def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
     return check
 
 
-def _parameters() -> list[click.Parameter]:
+def parameters() -> list[click.Parameter]:
+    """Return new click options for all settings, in the order in which --help shows them."""
     return [*_cluster_options(), *_rule_options(), *_bundle_options(), *_process_options()]
 
 
 def _cluster_options() -> list[click.Parameter]:
     return [
-        click.Option(
-            ["--kubeconfig"],
+        _option(
+            "--kubeconfig",
+            "KUBECONFIG",
+            "Kubeconfig file; default: the pod's service account, else ~/.kube/config.",
             type=click.Path(path_type=Path, dir_okay=False),
-            envvar="KUBECONFIG",
-            help="Kubeconfig file; default: the pod's service account, else ~/.kube/config.",
         ),
-        click.Option(
-            ["--context"],
-            envvar="COPYRATOR_CONTEXT",
-            help="Context of the kubeconfig; default: its current one.",
+        _option(
+            "--context",
+            "COPYRATOR_CONTEXT",
+            "Context of the kubeconfig; default: its current one.",
         ),
         click.Option(
             ["--run-outside-cluster"],
@@ -126,127 +127,122 @@ def _cluster_options() -> list[click.Parameter]:
 
 def _rule_options() -> list[click.Parameter]:
     return [
-        click.Option(
-            ["--namespace"],
+        _option(
+            "--namespace",
+            "NAMESPACE",
+            "The namespace whose rules are trusted.",
             callback=matching(_DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
-            envvar="NAMESPACE",
             default="default",
-            show_default=True,
-            help="The namespace whose rules are trusted.",
         ),
-        click.Option(
-            ["--rule-name"],
+        _option(
+            "--rule-name",
+            "RULE_NAME",
+            "Run only the rule of this name; default: every rule.",
             callback=matching(_DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
-            envvar="RULE_NAME",
-            help="Run only the rule of this name; default: every rule.",
         ),
-        click.Option(
-            ["--tenant-rules/--no-tenant-rules"],
-            envvar="COPYRATOR_TENANT_RULES",
+        _option(
+            "--tenant-rules/--no-tenant-rules",
+            "COPYRATOR_TENANT_RULES",
+            "Serve rules of other namespaces too, each from its own namespace only.",
             default=False,
-            show_default=True,
-            help="Serve rules of other namespaces too, each from its own namespace only.",
         ),
-        click.Option(
-            ["--kinds"],
+        _option(
+            "--kinds",
+            "COPYRATOR_KINDS",
+            "Kinds that rules may copy or render, separated by commas.",
             callback=listed(_KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
-            envvar="COPYRATOR_KINDS",
             default="ConfigMap,Secret",
-            show_default=True,
-            help="Kinds that rules may copy or render, separated by commas.",
         ),
     ]
 
 
 def _bundle_options() -> list[click.Parameter]:
     return [
-        click.Option(
-            ["--jobs-ttl"],
+        _option(
+            "--jobs-ttl",
+            "WERF_OPERATOR_JOBS_TTL",
+            "Seconds a Job is kept once its outcome is in the Bundle's status.",
             type=click.IntRange(min=0, max=10**9),
-            envvar="WERF_OPERATOR_JOBS_TTL",
             default=120,
-            show_default=True,
-            help="Seconds a Job is kept once its outcome is in the Bundle's status.",
         ),
-        click.Option(
-            ["--werf-tag"],
+        _option(
+            "--werf-tag",
+            "WERF_OPERATOR_TAG",
+            "Tag of the werf image, where a Bundle names none.",
             callback=matching(_TAG, "an image tag"),
-            envvar="WERF_OPERATOR_TAG",
             default="latest",
-            show_default=True,
-            help="Tag of the werf image, where a Bundle names none.",
         ),
-        click.Option(
-            ["--timer-interval"],
+        _option(
+            "--timer-interval",
+            "WERF_OPERATOR_TIMER_INTERVAL",
+            "Seconds between two polls of a registry, where a Bundle says nothing.",
             type=float,
             callback=seconds(above=0),
-            envvar="WERF_OPERATOR_TIMER_INTERVAL",
             default=600.0,
-            show_default=True,
-            help="Seconds between two polls of a registry, where a Bundle says nothing.",
         ),
-        click.Option(
-            ["--timer-idle"],
+        _option(
+            "--timer-idle",
+            "WERF_OPERATOR_TIMER_IDLE",
+            "Seconds a Bundle is left alone after a change before the timer polls it.",
             type=float,
             callback=seconds(least=0),
-            envvar="WERF_OPERATOR_TIMER_IDLE",
             default=10.0,
-            show_default=True,
-            help="Seconds a Bundle is left alone after a change before the timer polls it.",
         ),
-        click.Option(
-            ["--allowed-service-accounts"],
+        _option(
+            "--allowed-service-accounts",
+            "COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
+            "Service accounts that Bundles' Jobs may run as, separated by commas.",
             callback=listed(_DNS_SUBDOMAIN, "a service account's name"),
-            envvar="COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
             default="werf",
-            show_default=True,
-            help="Service accounts that Bundles' Jobs may run as, separated by commas.",
         ),
-        click.Option(
-            ["--allowed-images"],
-            callback=listed(_IMAGE, "an image repository"),
-            envvar="COPYRATOR_ALLOWED_IMAGES",
+        _option(
+            "--allowed-images",
+            "COPYRATOR_ALLOWED_IMAGES",
+            "Image repositories that Bundles' Jobs may run, separated by commas.",
+            callback=listed(_IMAGE, "an image repository without tag or digest"),
             default=OFFICIAL_WERF_IMAGE,
-            show_default=True,
-            help="Image repositories that Bundles' Jobs may run, separated by commas.",
         ),
     ]
 
 
 def _process_options() -> list[click.Parameter]:
     return [
-        click.Option(
-            ["--log-format"],
+        _option(
+            "--log-format",
+            "COPYRATOR_LOG_FORMAT",
+            "Log lines for a person, or one JSON object a line.",
             type=click.Choice(LogFormat, case_sensitive=False),
-            envvar="COPYRATOR_LOG_FORMAT",
             default=LogFormat.CONSOLE,
-            show_default=True,
-            help="Log lines for a person, or one JSON object a line.",
+            show_default=LogFormat.CONSOLE.value,
         ),
-        click.Option(
-            ["--log-level"],
+        _option(
+            "--log-level",
+            "COPYRATOR_LOG_LEVEL",
+            "The least severe line that is written.",
             type=click.Choice(LogLevel, case_sensitive=False),
-            envvar="COPYRATOR_LOG_LEVEL",
             default=LogLevel.INFO,
-            show_default=True,
-            help="The least severe line that is written.",
+            show_default=LogLevel.INFO.value,
         ),
-        click.Option(
-            ["--health-address"],
-            envvar="COPYRATOR_HEALTH_ADDRESS",
+        _option(
+            "--health-address",
+            "COPYRATOR_HEALTH_ADDRESS",
+            "Address of /healthz, /readyz and /metrics.",
             default=_default_health_address,
             show_default="127.0.0.1; in a cluster every address",
-            help="Address of /healthz, /readyz and /metrics.",
         ),
-        click.Option(
-            ["--health-port"],
+        _option(
+            "--health-port",
+            "COPYRATOR_HEALTH_PORT",
+            "Port of /healthz, /readyz and /metrics; 0 picks a free one.",
             type=click.IntRange(min=0, max=65535),
-            envvar="COPYRATOR_HEALTH_PORT",
             default=8080,
-            show_default=True,
-            help="Port of /healthz, /readyz and /metrics; 0 picks a free one.",
         ),
     ]
+
+
+def _option(flag: str, variable: str, text: str, **attributes: Any) -> click.Option:
+    attributes.setdefault("show_default", True)
+    return click.Option([flag], envvar=variable, show_envvar=True, help=text, **attributes)
 
 
 def _default_health_address() -> str:

@@ -1,0 +1,21 @@
+"""`copyrator run`: the operator itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from copyrator import options
+
+
+@click.command()
+@options.options
+def run(**values: Any) -> None:
+    """Run the operator until SIGTERM or SIGINT.
+
+    Each option also has an environment variable; an option beats its variable.
+    """
+    from copyrator import app  # noqa: PLC0415 - so that --help doesn't wait for kopf
+
+    raise SystemExit(app.run(options.from_options(values)))
