@@ -1,0 +1,80 @@
+{{/* The chart's name, at most 63 characters. */}}
+{{- define "copyrator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* The name that the release's objects share: the release's own where it says copyrator already. */}}
+{{- define "copyrator.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := include "copyrator.name" . -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Cluster-wide names carry the namespace, so that two installations never share a ClusterRole. */}}
+{{- define "copyrator.clusterName" -}}
+{{- printf "%s:%s" .Release.Namespace (include "copyrator.fullname" .) -}}
+{{- end -}}
+
+{{- define "copyrator.serviceAccountName" -}}
+{{- default (include "copyrator.fullname" .) .Values.serviceAccount.name -}}
+{{- end -}}
+
+{{- define "copyrator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "copyrator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "copyrator.labels" -}}
+{{ include "copyrator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "copyrator.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+RBAC rules that give .verbs on each of .kinds ("Secret", "RoleBinding.rbac.authorization.k8s.io"),
+one rule for each API group, in a fixed order so that an upgrade shows no false differences.
+The plural is Kubernetes' own guess (meta.UnsafeGuessKindToResource), which is right for every
+built-in kind.
+*/}}
+{{- define "copyrator.rulesForKinds" -}}
+{{- $groups := dict -}}
+{{- range .kinds -}}
+{{- $parts := splitn "." 2 (first (splitList "/" .)) -}}
+{{- $group := $parts._1 | default "" -}}
+{{- $_ := set $groups $group (append (get $groups $group | default list) (include "copyrator.plural" $parts._0)) -}}
+{{- end -}}
+{{- range $group := keys $groups | sortAlpha }}
+- apiGroups: [{{ $group | quote }}]
+  resources: {{ get $groups $group | uniq | sortAlpha | toJson }}
+  verbs: {{ $.verbs | toJson }}
+{{- end -}}
+{{- end -}}
+
+{{- define "copyrator.plural" -}}
+{{- $kind := lower . -}}
+{{- if eq $kind "endpoints" -}}
+{{- $kind -}}
+{{- else if hasSuffix "s" $kind -}}
+{{- $kind -}}es
+{{- else if hasSuffix "y" $kind -}}
+{{- trimSuffix "y" $kind -}}ies
+{{- else -}}
+{{- $kind -}}s
+{{- end -}}
+{{- end -}}
