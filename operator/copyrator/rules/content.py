@@ -1,0 +1,209 @@
+"""What a copy shall hold: from a rule and its source (or template) to an object without a place.
+
+Where no namespace's name goes into it, one Content serves all targets: only the place and the seal
+differ from copy to copy.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.rule import Transform
+from copyrator.rules.metadata import copied_annotations, copied_labels
+from copyrator.rules.ownership import SEP, Shape, is_ours_enough, is_ours_exactly
+from copyrator.rules.records import CopyRecord, Extras
+from copyrator.rules.sealing import Sealer
+from copyrator.rules.transform import transform_data
+
+EXACT_KINDS: Final = frozenset({"ConfigMap", "Secret"})
+"""Kinds whose content is wholly ours, and that are written without being read."""
+
+_NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+_SERVER_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    # A legacy token of the source's namespace means nothing elsewhere.
+    "ServiceAccount": frozenset({"secrets"}),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Content:
+    """A wanted object, but for where it stands."""
+
+    api_version: str
+    kind: str
+    payload: Mapping[str, Any]
+    """The top-level fields other than metadata and status."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    """Without the seal, which differs from place to place."""
+    digest: bytes
+    _known_right: Shape | None = field(default=None, repr=False)
+    """The last shape found in order: the same for all copies, as a rule."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the copy is wholly ours, so that it can be replaced unread."""
+        return self.kind in EXACT_KINDS
+
+    def is_undisturbed(self, shape: Shape) -> bool:
+        """Tell whether nobody touched what we wrote (see rules/ownership)."""
+        if shape is self._known_right:
+            return True
+        check = is_ours_exactly if self.exact else is_ours_enough
+        if not (
+            all(shape.owns_label(key) for key in self.labels)
+            and all(shape.owns_annotation(key) for key in self.annotations)
+            and shape.owns_annotation(names.ANN_HASH)
+            and check(self.payload, shape)
+        ):
+            return False
+        self._known_right = shape
+        return True
+
+    def is_right(self, record: CopyRecord) -> bool:
+        """Tell whether a copy holds this content and nothing else that matters."""
+        return record.digest == self.digest and self.is_undisturbed(record.shape)
+
+
+def copied_content(
+    source: Mapping[str, Any], transform: Transform, *, rule: str, sealer: Sealer
+) -> Content:
+    """The content of the copies of a source.
+
+    Raises:
+        TransformError: the transform doesn't fit the source.
+    """
+    metadata = source["metadata"]
+    kind = str(source["kind"])
+    hidden = _NOT_CONTENT | _SERVER_FIELDS.get(kind, frozenset())
+    payload = {key: value for key, value in source.items() if key not in hidden}
+    return _seal(
+        sealer,
+        api_version=str(source["apiVersion"]),
+        kind=kind,
+        payload=transform_data(payload, transform.keys),
+        labels=copied_labels(metadata.get("labels"), transform),
+        annotations=copied_annotations(
+            metadata.get("annotations"),
+            transform,
+            rule=rule,
+            origin=f"{metadata['namespace']}/{metadata['name']}",
+        ),
+    )
+
+
+def rendered_content(
+    rendered: Mapping[str, Any], transform: Transform, *, rule: str, sealer: Sealer
+) -> Content:
+    """The content of a copy that a template made for one namespace."""
+    metadata = rendered.get("metadata") or {}
+    payload = {key: value for key, value in rendered.items() if key not in _NOT_CONTENT}
+    kind = str(rendered["kind"])
+    return _seal(
+        sealer,
+        api_version=str(rendered["apiVersion"]),
+        kind=kind,
+        payload=_as_read(kind, payload),
+        labels=copied_labels(metadata.get("labels"), transform),
+        annotations=copied_annotations(
+            metadata.get("annotations"), transform, rule=rule, origin=None
+        ),
+    )
+
+
+def _as_read(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """A Secret's ``stringData`` in the form that the API server keeps and shows."""
+    if kind != "Secret":
+        return payload
+    texts = payload.pop("stringData", None) or {}
+    if texts:
+        encoded = {k: base64.b64encode(str(v).encode()).decode() for k, v in texts.items()}
+        payload["data"] = {**(payload.get("data") or {}), **encoded}
+    payload.setdefault("type", "Opaque")
+    return payload
+
+
+def _seal(sealer: Sealer, **parts: Any) -> Content:
+    return Content(**parts, digest=sealer.digest(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a copy stands; ``resource`` is the kind's key as in CopyKey."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+def new_object(content: Content, place: Place, rule: str, sealer: Sealer) -> dict[str, Any]:
+    """The body that creates the copy."""
+    seal = sealer.seal(content.digest, place.resource, place.namespace, place.name, rule)
+    return {
+        "apiVersion": content.api_version,
+        "kind": content.kind,
+        "metadata": {
+            "name": place.name,
+            "namespace": place.namespace,
+            "labels": dict(content.labels),
+            "annotations": {**content.annotations, names.ANN_HASH: seal},
+        },
+        **content.payload,
+    }
+
+
+def carry_on(
+    body: dict[str, Any], extras: Extras, *, uid: str, resource_version: str
+) -> dict[str, Any]:
+    """Turn a new object's body into one that replaces what stands there, keeping others' marks."""
+    metadata = body["metadata"]
+    metadata["uid"] = uid
+    metadata["resourceVersion"] = resource_version
+    metadata["labels"] = {**extras.labels, **metadata["labels"]}
+    metadata["annotations"] = {**extras.annotations, **metadata["annotations"]}
+    if extras.finalizers:
+        metadata["finalizers"] = list(extras.finalizers)
+    if extras.owners:
+        metadata["ownerReferences"] = [dict(owner) for owner in extras.owners]
+    return body
+
+
+def merge_into(live: Mapping[str, Any], body: dict[str, Any], shape: Shape) -> dict[str, Any]:
+    """Add to a replacing body what others own of a live object of a kind that isn't wholly ours.
+
+    Top-level fields that we neither want nor wrote before stay; of a list of references
+    (``imagePullSecrets``) the items that we didn't write stay.
+    """
+    ours = {path.split(SEP, 1)[0] for path in shape.ours}
+    for name, value in live.items():
+        if name == "status" or (name not in body and name not in ours):
+            body[name] = value
+        elif _is_reference_list(value) and _is_reference_list(body.get(name, [])):
+            body[name] = _merged_references(name, value, body.get(name, []), shape)
+    return body
+
+
+def _is_reference_list(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(item, Mapping) and set(item) == {"name"} for item in value
+    )
+
+
+def _merged_references(
+    field_name: str, live: list[Any], wanted: list[Any], shape: Shape
+) -> list[Any]:
+    kept = [
+        item
+        for item in live
+        if item not in wanted
+        and not any(
+            path.startswith(f"{field_name}{SEP}k:") and f'"{item["name"]}"' in path
+            for path in shape.ours
+        )
+    ]
+    return [*wanted, *kept]

@@ -1,0 +1,202 @@
+"""What to do about one target object: one pure function, one named answer.
+
+Everything that wants the target, whoever owns what stands there, and what is known of both comes
+in; one decision goes out. Because it is made for the target as a whole, two rules can't rewrite
+each other's copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.rules.records import CopyRecord
+
+
+class Act(StrEnum):
+    """What is done to the target."""
+
+    NOTHING = "Nothing"
+    CREATE = "Create"
+    REPLACE = "Replace"
+    ADOPT = "Adopt"
+    """Replace an object that isn't ours."""
+    DELETE = "Delete"
+    RELEASE = "Release"
+    """Take our marks off and leave the object."""
+    ASK_OWNER = "AskOwner"
+    """Its rule has to decide about its deletion, with all its copies in view."""
+
+
+class Why(StrEnum):
+    """The reason of a decision."""
+
+    UNWANTED = "Unwanted"
+    UP_TO_DATE = "UpToDate"
+    MISSING = "Missing"
+    CHANGED = "Changed"
+    """The wanted content changed."""
+    DRIFTED = "Drifted"
+    """Somebody else changed the copy."""
+    TAKEN_OVER = "TakenOver"
+    """Its former rule let go of it."""
+    ABANDONED = "Abandoned"
+    """Its rule exists no more and nobody wants it: not ours to delete."""
+    OWNED_BY_OTHER = "OwnedByOther"
+    FOREIGN = "Foreign"
+    IS_SOURCE = "IsSource"
+    """A rule copies this very object: it is never overwritten."""
+    NAMESPACE_CLOSED = "NamespaceClosed"
+    """Terminating or gone."""
+    BEING_DELETED = "BeingDeleted"
+    PAUSED = "Paused"
+    BROKEN = "Broken"
+    """The wanted content can't be made (template, transform)."""
+
+
+class Hold(StrEnum):
+    """What is known of the rule that owns a copy but doesn't claim it (now)."""
+
+    GONE = "Gone"
+    """No such rule exists."""
+    KEEPS = "Keeps"
+    """It exists, and whether it wants the copy can't be told: leave the copy alone."""
+    CONDEMNED = "Condemned"
+    """It let go, and its reconcile decided this deletion with everything in view."""
+    LET_GO = "LetGo"
+    """It doesn't want the copy any more; its reconcile hasn't decided yet."""
+
+
+class Want(Protocol):
+    """What the planner asks of a claim."""
+
+    @property
+    def owner(self) -> str:
+        """``namespace/name`` of the rule."""
+
+    @property
+    def paused(self) -> bool:
+        """Suspended or in Plan mode: nothing is written."""
+
+    @property
+    def on_conflict(self) -> ConflictPolicy:
+        """What to do about a foreign object."""
+
+    def is_right(self, record: CopyRecord) -> bool | None:
+        """Whether a copy is as wanted; None where the wanted content can't be made."""
+
+    def is_drift(self, record: CopyRecord) -> bool:
+        """Whether a copy that isn't right holds the wanted digest, so that others changed it."""
+
+    def adopts(self, foreign: Foreign) -> bool:
+        """Whether ``onConflict: Adopt``, or the old form, takes this very object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The metadata of an object that isn't ours, as a look found it."""
+
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    metadata: Mapping[str, object]
+
+
+W = TypeVar("W", bound=Want)
+
+
+@dataclass(frozen=True, slots=True)
+class Situation(Generic[W]):
+    """All that is known of one target."""
+
+    claims: Sequence[W]
+    """Who wants it, by precedence: the older rule first; within a rule the source listed first."""
+    standing: CopyRecord | None
+    """Our copy there."""
+    open: bool
+    """Its namespace exists and isn't Terminating."""
+    hold: Hold = Hold.GONE
+    """About ``standing``'s owner, where it is none of the claims'."""
+    deletion: DeletionPolicy = DeletionPolicy.DELETE
+    """That owner's policy."""
+    foreign: Foreign | None = None
+    """What a look found instead of our copy."""
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[W]):
+    """The decision. ``winner`` is the claim that the target goes to, or would go to."""
+
+    act: Act
+    why: Why
+    winner: W | None = None
+
+
+def plan_copy(now: Situation[W]) -> Plan[W]:
+    """Decide about one target."""
+    if not now.open:
+        return Plan(Act.NOTHING, Why.NAMESPACE_CLOSED)
+    standing = now.standing
+    if standing is None or not standing.owner:
+        return _plan_free(now)
+    keeper = _first(now.claims, lambda claim: claim.owner == standing.owner)
+    if standing.deleting:
+        return Plan(Act.NOTHING, Why.BEING_DELETED, keeper)
+    if keeper is not None:
+        return _plan_kept(keeper, standing)
+    return _plan_let_go(now)
+
+
+def _plan_free(now: Situation[W]) -> Plan[W]:
+    """Nothing of ours stands there."""
+    winner = _first_active(now.claims)
+    if winner is None:
+        why = Why.PAUSED if now.claims else Why.UNWANTED
+        return Plan(Act.NOTHING, why, next(iter(now.claims), None))
+    if now.is_source:
+        return Plan(Act.NOTHING, Why.IS_SOURCE)
+    if now.foreign is None:
+        return Plan(Act.CREATE, Why.MISSING, winner)
+    if winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(now.foreign):
+        return Plan(Act.ADOPT, Why.FOREIGN, winner)
+    return Plan(Act.NOTHING, Why.FOREIGN)
+
+
+def _plan_let_go(now: Situation[W]) -> Plan[W]:
+    """A copy stands there whose owner doesn't claim it."""
+    if now.hold is Hold.KEEPS:
+        return Plan(Act.NOTHING, Why.OWNED_BY_OTHER)
+    heir = _first_active(now.claims)
+    if heir is not None:
+        return Plan(Act.REPLACE, Why.TAKEN_OVER, heir)
+    if now.hold is Hold.GONE:
+        return Plan(Act.NOTHING, Why.ABANDONED)
+    if now.hold is Hold.LET_GO:
+        return Plan(Act.ASK_OWNER, Why.UNWANTED)
+    released = now.deletion is DeletionPolicy.ORPHAN
+    return Plan(Act.RELEASE if released else Act.DELETE, Why.UNWANTED)
+
+
+def _plan_kept(keeper: W, standing: CopyRecord) -> Plan[W]:
+    right = keeper.is_right(standing)
+    if right:
+        return Plan(Act.NOTHING, Why.UP_TO_DATE, keeper)
+    if keeper.paused:
+        return Plan(Act.NOTHING, Why.PAUSED, keeper)
+    if right is None:
+        return Plan(Act.NOTHING, Why.BROKEN, keeper)
+    why = Why.DRIFTED if keeper.is_drift(standing) else Why.CHANGED
+    return Plan(Act.REPLACE, why, keeper)
+
+
+def _first_active(claims: Sequence[W]) -> W | None:
+    return _first(claims, lambda claim: not claim.paused)
+
+
+def _first(claims: Sequence[W], fits: Callable[[W], bool]) -> W | None:
+    return next((claim for claim in claims if fits(claim)), None)
