@@ -96,6 +96,8 @@ class Deployed(Record):
     revision: int | None = None
     namespace: str | None = None
     values_hash: str | None = None
+    spec_hash: str | None = None
+    """Hash of what the spec says about the release, so that other edits deploy nothing."""
     generation: int | None = None
     verified: bool | None = None
     """werf printed this digest itself; false for a baseline taken over from the original."""
@@ -110,16 +112,17 @@ class Attempted(Record):
     digest: str | None = None
     job: str | None = None
     attempt: int | None = None
-    """Number of this attempt at the same digest, generation, values and request; from 1."""
+    """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
     failures: int | None = None
-    """How many of those failed by werf's verdict."""
+    """How many attempts at this same target failed by werf's verdict."""
     interruptions: int | None = None
-    """How many of those the infrastructure ended."""
+    """How many attempts at this same target the infrastructure ended in a row."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
     generation: int | None = None
     values_hash: str | None = None
+    spec_hash: str | None = None
     request: str | None = None
     started_at: str | None = None
     finished_at: str | None = None
