@@ -1,0 +1,155 @@
+"""The command line: `python -m localcluster up|down|status|env|build`."""
+
+import shlex
+import signal
+import sys
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from localcluster.build import Programs
+from localcluster.cluster import Cluster, discard
+from localcluster.errors import LocalClusterError
+from localcluster.paths import state_root
+from localcluster.pins import CLUSTER_PROGRAMS
+from localcluster.state import Layout
+
+
+class _Group(click.Group):
+    """Turns our errors into one message and exit code 1, without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except LocalClusterError as error:
+            raise click.ClickException(str(error)) from error
+
+
+def _state_dir(context: click.Context, _parameter: click.Parameter, chosen: Path | None) -> Path:
+    return chosen or state_root() / str(context.params["name"])
+
+
+def _which(command: Any) -> Any:
+    """Adds the options that say which cluster is meant."""
+    name = click.option("--name", default="default", is_eager=True, help="The cluster's name.")
+    state = click.option(
+        "--state",
+        "state_dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        callback=_state_dir,
+        help="The directory with everything of the cluster, in place of one made from --name.",
+    )
+    return name(state(command))
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """A real Kubernetes control plane of local processes, without root or containers."""
+    # The default action of SIGTERM would leave what was started half way.
+    signal.signal(signal.SIGTERM, _exit_on_signal)
+
+
+@main.command()
+@_which
+@click.option("--node/--no-node", default=True, help="Run pods as local processes.")
+@click.option("--registry/--no-registry", default=True, help="Run an OCI registry.")
+@click.option("--apiserver-flag", "flags", multiple=True, help="A further kube-apiserver flag.")
+def up(name: str, state_dir: Path, node: bool, registry: bool, flags: tuple[str, ...]) -> None:
+    """Start a cluster, or what is down of it; builds its programs the first time."""
+    programs = Programs.default()
+    programs.find(CLUSTER_PROGRAMS)
+    started = time.monotonic()
+    cluster = Cluster.start(
+        state_dir,
+        process_node=node,
+        registry=registry,
+        apiserver_flags=flags,
+        programs=programs,
+    )
+    click.echo(f"Cluster {name} is ready after {time.monotonic() - started:.1f} s.")
+    _describe(cluster)
+    option = _option(name, state_dir)
+    click.echo(f'Use it:  eval "$(python -m localcluster env{option})"')
+    click.echo(f"Stop it: python -m localcluster down{option}")
+
+
+@main.command()
+@_which
+@click.option("--all", "everything", is_flag=True, help="Every cluster that was given a name.")
+def down(state_dir: Path, everything: bool, **_name: str) -> None:
+    """Stop a cluster and remove its data."""
+    directories = _all() if everything else [state_dir]
+    for directory in directories:
+        if discard(directory):
+            click.echo(f"Stopped the cluster in {directory}.")
+        else:
+            click.echo(f"No cluster in {directory}.")
+
+
+@main.command()
+@_which
+@click.option("--all", "everything", is_flag=True, help="Every cluster that was given a name.")
+def status(state_dir: Path, everything: bool, **_name: str) -> None:
+    """Show which components run; exit code 1 if one doesn't."""
+    healthy = True
+    for directory in _all() if everything else [state_dir]:
+        cluster = Cluster.attach(directory)
+        click.echo(f"{directory}")
+        for component, runs in cluster.status().items():
+            pid = cluster.supervisor.plan.state.processes[component].pid if runs else "-"
+            click.echo(f"  {component:<24} {'running' if runs else 'DOWN':<8} pid {pid}")
+            healthy = healthy and runs
+        _describe(cluster)
+    sys.exit(0 if healthy else 1)
+
+
+@main.command()
+@_which
+def env(state_dir: Path, **_name: str) -> None:
+    """Print shell commands that point kubectl and helm at the cluster."""
+    cluster = Cluster.attach(state_dir)
+    variables = {**cluster.environment(), "COPYRATOR_REGISTRY": cluster.registry}
+    for variable, value in variables.items():
+        click.echo(f"export {variable}={shlex.quote(value)}")
+
+
+@main.command()
+@click.argument("programs", nargs=-1)
+def build(programs: tuple[str, ...]) -> None:
+    """Build programs (default: those of a cluster) and print their paths; also kwok, kubelet."""
+    for program, path in Programs.default().find(programs or CLUSTER_PROGRAMS).items():
+        click.echo(f"{program}\t{path}")
+
+
+def _describe(cluster: Cluster) -> None:
+    click.echo(f"  kubeconfig  {cluster.admin_kubeconfig}")
+    click.echo(f"  API server  {cluster.server}")
+    if cluster.supervisor.plan.state.registry:
+        click.echo(f"  registry    {cluster.registry} (plain HTTP)")
+    click.echo(f"  logs        {cluster.layout.logs}")
+
+
+def _option(name: str, state_dir: Path) -> str:
+    if state_dir != state_root() / name:
+        return f" --state {shlex.quote(str(state_dir))}"
+    return "" if name == "default" else f" --name {shlex.quote(name)}"
+
+
+def _all() -> list[Path]:
+    """The directories of every cluster that was given a name."""
+    if not state_root().is_dir():
+        return []
+    return sorted(
+        directory for directory in state_root().iterdir() if Layout(directory).state_file.exists()
+    )
+
+
+def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m localcluster")

@@ -1,0 +1,86 @@
+"""The audit log: how a test counts the requests of a user, and sees what was refused."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+POLICY: dict[str, Any] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    # One line a request when it is done, and for a watch one when it begins.
+    "omitStages": ["RequestReceived"],
+    "rules": [
+        {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]},
+        {"level": "Metadata"},
+    ],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEvent:
+    """One request as the API server saw it.
+
+    Attributes:
+        user: the name, such as `system:serviceaccount:copyrator:copyrator`.
+        verb: get, list, watch, create, update, patch, delete, deletecollection.
+        resource: the plural, empty for paths that aren't resources.
+        subresource: such as `status`, or empty.
+        namespace: empty for a cluster-wide request.
+        name: empty for a collection, and for a create (its name is in the body).
+        code: the HTTP status of the answer.
+        uri: path and query.
+    """
+
+    user: str
+    verb: str
+    resource: str
+    subresource: str
+    namespace: str
+    name: str
+    code: int
+    uri: str
+
+
+def read_events(log: Path, since: int = 0) -> list[AuditEvent]:
+    """The requests that were logged from byte `since` on, each one once."""
+    seen: set[str] = set()
+    events = []
+    for entry in _entries(log, since):
+        # A watch is logged when it begins and when it ends.
+        if entry["auditID"] not in seen:
+            seen.add(entry["auditID"])
+            events.append(_event(entry))
+    return events
+
+
+def offset(log: Path) -> int:
+    """The place in the log that the next request will be written to; 0 when there is no log."""
+    return log.stat().st_size if log.exists() else 0
+
+
+def _entries(log: Path, since: int) -> Iterator[dict[str, Any]]:
+    if not log.exists():
+        return
+    with log.open("rb") as lines:
+        lines.seek(since)
+        for line in lines:
+            if line.endswith(b"\n"):  # the last line may be in the middle of being written
+                yield json.loads(line)
+
+
+def _event(entry: dict[str, Any]) -> AuditEvent:
+    # As the request was authorised: under impersonation, the user that was impersonated.
+    user = entry.get("impersonatedUser") or entry["user"]
+    target = entry.get("objectRef", {})
+    return AuditEvent(
+        user=user.get("username", ""),
+        verb=entry["verb"],
+        resource=target.get("resource", ""),
+        subresource=target.get("subresource", ""),
+        namespace=target.get("namespace", ""),
+        name=target.get("name", ""),
+        code=entry.get("responseStatus", {}).get("code", 0),
+        uri=entry["requestURI"],
+    )

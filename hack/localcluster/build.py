@@ -1,0 +1,183 @@
+"""Programs, built once from their pins and cached; a second clone builds nothing."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.errors import BuildFailedError
+from localcluster.locks import file_lock
+from localcluster.paths import cache_dir
+from localcluster.pins import BUILD_FLAGS, Module, go_platform, module_of
+from localcluster.progress import Progress
+from localcluster.toolchain import Toolchain, find_toolchain
+
+# The programs that controller-runtime's setup-envtest lays out in KUBEBUILDER_ASSETS.
+ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
+ASSETS = frozenset({"etcd", "kube-apiserver", "kubectl"})
+# Modules, compiler cache and programs of a first build take this much.
+NEEDED_BYTES = 5 * 2**30
+
+_NETWORK_ERRORS = (
+    "dial tcp",
+    "no such host",
+    "i/o timeout",
+    "TLS handshake",
+    "proxyconnect",
+    "connection refused",
+    "connection reset",
+    "certificate signed by unknown authority",
+    "module lookup disabled",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """Finds programs, building what the cache lacks.
+
+    Attributes:
+        cache: the cache directory.
+        progress: where progress lines go.
+    """
+
+    cache: Path
+    progress: Progress
+
+    @classmethod
+    def default(cls) -> "Programs":
+        """Programs in the user's cache, progress on stderr."""
+        return cls(cache_dir(), Progress.on_stderr())
+
+    def find(self, names: Sequence[str]) -> dict[str, Path]:
+        """The path of each program, after building those that are missing.
+
+        Raises:
+            BuildFailedError: a program can't be built; says what to do.
+        """
+        found = {name: path for name in names if (path := _from_assets(name))}
+        wanted: dict[str, list[str]] = {}
+        modules: dict[str, Module] = {}
+        for name in names:
+            if name not in found:
+                module = module_of(name)
+                modules[module.name] = module
+                wanted.setdefault(module.name, []).append(name)
+        for module_name, programs in wanted.items():
+            directory = self._ensure(modules[module_name], programs)
+            found |= {program: directory / program for program in programs}
+        return found
+
+    def _ensure(self, module: Module, programs: Sequence[str]) -> Path:
+        """The cache directory of a module, with `programs` in it."""
+        key = module.key()
+        directory = self.cache / "bin" / key
+        if not _missing(directory, programs):
+            return directory
+
+        def waiting(seconds: float) -> None:
+            self.progress.tick(f"another run is building {module.name}", seconds)
+
+        with file_lock(self.cache / "locks" / f"{key}.lock", waiting):
+            # Whoever held the lock may have built them.
+            if missing := _missing(directory, programs):
+                self._build(module, missing, directory)
+        return directory
+
+    def _build(self, module: Module, programs: Sequence[str], directory: Path) -> None:
+        toolchain = find_toolchain(module.required_go(), self.cache, self.progress.line)
+        directory.mkdir(parents=True, exist_ok=True)
+        # Built beside their place and renamed: an interrupted build leaves nothing half made,
+        # and Go's own cache lets the next one go on where it was.
+        with tempfile.TemporaryDirectory(dir=self.cache / "bin", prefix=".build-") as name:
+            output = Path(name)
+            self._compile(module, programs, toolchain, output)
+            for program in programs:
+                (output / program).rename(directory / program)
+
+    def _compile(
+        self, module: Module, programs: Sequence[str], toolchain: Toolchain, output: Path
+    ) -> None:
+        # With one package the name is ours to choose; with several, Go uses the package's name.
+        target = f"{output}/{programs[0]}" if len(programs) == 1 else f"{output}/"
+        packages = [module.packages[program] for program in programs]
+        command = ["build", "-v", *BUILD_FLAGS, "-ldflags", module.ldflags(), "-o", target]
+        log = output / "go.log"
+        system, architecture = go_platform().split("/")
+        platform = {"GOOS": system, "GOARCH": architecture}
+        what = f"building {', '.join(programs)} {module.version}"
+        with log.open("wb") as sink:
+            builder = subprocess.Popen(
+                [toolchain.go, *command, *packages],
+                cwd=module.directory,
+                env={**os.environ, **toolchain.environment, **platform},
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                process_group=0,
+            )
+            try:
+                code = self.progress.wait(what, builder, lambda: _packages_compiled(log))
+            except BaseException:
+                _end(builder)
+                raise
+        if code != 0:
+            raise _explain(what, log.read_text(errors="replace"), self.cache)
+
+
+def _from_assets(name: str) -> Path | None:
+    """The program in KUBEBUILDER_ASSETS, where that is set and has it."""
+    assets = os.environ.get(ASSETS_VARIABLE)
+    if not assets or name not in ASSETS:
+        return None
+    if not Path(assets).is_dir():
+        raise BuildFailedError(
+            f"{ASSETS_VARIABLE}={assets} is not a directory.",
+            f"Point it at the binaries (`setup-envtest use -p path`), or unset {ASSETS_VARIABLE}.",
+        )
+    program = Path(assets).absolute() / name
+    return program if os.access(program, os.X_OK) else None
+
+
+def _missing(directory: Path, programs: Iterable[str]) -> list[str]:
+    return [program for program in programs if not os.access(directory / program, os.X_OK)]
+
+
+def _packages_compiled(log: Path) -> str:
+    # `go build -v` prints the name of a package as it compiles it, nothing for a cached one.
+    # Anything with a blank in it is a message.
+    packages = sum(b" " not in line for line in log.read_bytes().splitlines())
+    return f"{packages} packages compiled" if packages else "loading modules"
+
+
+def _end(builder: subprocess.Popen[bytes]) -> None:
+    """End the compiler with all its children: it has a process group of its own."""
+    if builder.poll() is None:
+        os.killpg(builder.pid, signal.SIGKILL)
+        builder.wait()
+
+
+def _explain(what: str, output: str, cache: Path) -> BuildFailedError:
+    """The error for a failed build, with a remedy that fits what Go printed."""
+    # Lines without a blank are names of compiled packages.
+    lines = [line for line in output.splitlines() if " " in line.strip()]
+    problem = "\n".join([f"{what} failed:", *lines[-12:]])
+    free = shutil.disk_usage(cache).free
+    if "no space left on device" in output:
+        remedy = (
+            f"A first build takes about {NEEDED_BYTES >> 30} GB, {free >> 30} GB are free in "
+            f"{cache}: make room, or set COPYRATOR_CACHE (and GOCACHE, GOMODCACHE) elsewhere."
+        )
+    elif any(sign in output for sign in _NETWORK_ERRORS):
+        remedy = (
+            "The Go module proxy can't be reached. Check the network, or set GOPROXY, "
+            "HTTPS_PROXY or SSL_CERT_FILE for this machine; what is built already is kept."
+        )
+    elif "signal: killed" in output:
+        remedy = "The compiler was killed, probably for lack of memory: 4 GB are needed."
+    else:
+        remedy = "Start again; if it fails once more, run `go clean -cache` first."
+    return BuildFailedError(problem, remedy)

@@ -1,0 +1,3 @@
+module localcluster/pki
+
+go 1.24.0

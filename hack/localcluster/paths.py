@@ -1,0 +1,22 @@
+"""Where things live: the cache of built programs, and the state of clusters (XDG)."""
+
+import os
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """The cache of programs and of the Go toolchain: COPYRATOR_CACHE, or the user's cache."""
+    if chosen := os.environ.get("COPYRATOR_CACHE"):
+        return Path(chosen).expanduser().absolute()
+    return _base("XDG_CACHE_HOME", ".cache") / "copyrator"
+
+
+def state_root() -> Path:
+    """The directory with one sub-directory for each named cluster, and the port register."""
+    return _base("XDG_STATE_HOME", ".local/state") / "copyrator"
+
+
+def _base(variable: str, fallback: str) -> Path:
+    # The XDG specification: a relative path in these variables is to be ignored.
+    chosen = Path(os.environ.get(variable) or "")
+    return chosen if chosen.is_absolute() else Path.home() / fallback

@@ -1,0 +1,181 @@
+"""Which programs there are, where their pins stand, and the key that a built one is cached by.
+
+Each directory under `go/` is a small Go module that pins one upstream project: its go.sum
+verifies every byte that is compiled. They are separate because Kubernetes and etcd's server
+can't share a module, and so that changing one pin rebuilds one project.
+"""
+
+import hashlib
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from localcluster.errors import BuildFailedError
+
+GO_DIR = Path(__file__).parent / "go"
+BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
+BUILD_ENVIRONMENT = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One directory under `go/`: the programs that one upstream project gives us.
+
+    Attributes:
+        name: the directory's name.
+        requires: the upstream module whose version is the programs' version; empty for our own.
+        packages: the Go package of each program, by the program's name.
+        variables: what the linker sets; `{version}`, `{major}` and `{minor}` are filled in.
+            Without them a server built from a module calls itself v0.0.0-master, and kubectl
+            and helm refuse that or take it for a very old one.
+    """
+
+    name: str
+    requires: str
+    packages: dict[str, str]
+    variables: dict[str, str]
+
+    @property
+    def directory(self) -> Path:
+        """The directory with go.mod."""
+        return GO_DIR / self.name
+
+    @property
+    def version(self) -> str:
+        """The pinned upstream version, such as `v1.34.4`; `local` for a program of our own."""
+        if not self.requires:
+            return "local"
+        return pinned_version(self.directory, self.requires)
+
+    def ldflags(self) -> str:
+        """The linker's flags: no symbol table, no DWARF, and the version variables."""
+        # What the release builds of upstream say about the Kubernetes they belong to.
+        kubernetes = pinned_version(GO_DIR / "kubernetes", "k8s.io/kubernetes")
+        major, minor = kubernetes.lstrip("v").split(".")[:2]
+        values = {"version": self.version, "major": major, "minor": minor}
+        settings = [f"-X {name}={value.format(**values)}" for name, value in self.variables.items()]
+        return " ".join(["-s", "-w", *settings])
+
+    def key(self) -> str:
+        """A name for the built programs that changes with anything they are made of."""
+        digest = hashlib.sha256()
+        for part in (*BUILD_FLAGS, self.ldflags(), go_platform(), *sorted(self.packages.values())):
+            digest.update(part.encode() + b"\0")
+        for variable, value in sorted(BUILD_ENVIRONMENT.items()):
+            digest.update(f"{variable}={value}\0".encode())
+        for source in sorted(self.directory.iterdir()):
+            if source.suffix in {".mod", ".sum", ".go"}:
+                digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+        return f"{self.name}-{self.version}-{digest.hexdigest()[:16]}"
+
+    def required_go(self) -> tuple[int, ...]:
+        """The lowest Go version that the module's go.mod accepts."""
+        return parse_go_version(_directive(self.directory, r"^go (\S+)$"))
+
+
+_K8S_VERSION = "k8s.io/component-base/version"
+_HELM_K8S = ("helm.sh/helm/v3/pkg/chartutil", "helm.sh/helm/v3/pkg/lint/rules")
+
+MODULES: tuple[Module, ...] = (
+    Module("pki", "", {"pki": "."}, {}),
+    Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}, {}),
+    Module(
+        "kubernetes",
+        "k8s.io/kubernetes",
+        {
+            program: f"k8s.io/kubernetes/cmd/{program}"
+            for program in (
+                "kube-apiserver",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kubectl",
+                "kubelet",
+            )
+        },
+        {
+            f"{_K8S_VERSION}.gitVersion": "{version}",
+            f"{_K8S_VERSION}.gitMajor": "{major}",
+            f"{_K8S_VERSION}.gitMinor": "{minor}",
+            f"{_K8S_VERSION}.gitTreeState": "clean",
+        },
+    ),
+    Module(
+        "registry",
+        "github.com/distribution/distribution/v3",
+        {"registry": "github.com/distribution/distribution/v3/cmd/registry"},
+        {"github.com/distribution/distribution/v3/version.version": "{version}"},
+    ),
+    Module(
+        "helm",
+        "helm.sh/helm/v3",
+        {"helm": "helm.sh/helm/v3/cmd/helm"},
+        {
+            "helm.sh/helm/v3/internal/version.version": "{version}",
+            **{f"{package}.k8sVersionMajor": "{major}" for package in _HELM_K8S},
+            **{f"{package}.k8sVersionMinor": "{minor}" for package in _HELM_K8S},
+        },
+    ),
+    Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, {}),
+)
+
+# What every cluster runs. kubelet and kwok are built when somebody asks for them.
+CLUSTER_PROGRAMS = (
+    "pki",
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "registry",
+    "helm",
+)
+
+
+def module_of(program: str) -> Module:
+    """The module that a program is built from.
+
+    Raises:
+        BuildFailedError: there is no such program.
+    """
+    for module in MODULES:
+        if program in module.packages:
+            return module
+    known = ", ".join(program for module in MODULES for program in module.packages)
+    raise BuildFailedError(f"There is no program {program!r}.", f"Choose from: {known}.")
+
+
+def pinned_version(directory: Path, requires: str) -> str:
+    """The version of an upstream module that a go.mod requires."""
+    return _directive(directory, rf"^(?:require )?\s*{re.escape(requires)} (v\S+)")
+
+
+def parse_go_version(text: str) -> tuple[int, ...]:
+    """`go1.26.8` or `1.24.0` as a tuple that compares; a pre-release counts as its release."""
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", text)
+    return tuple(int(part or 0) for part in found.groups()) if found else (0, 0, 0)
+
+
+def go_platform() -> str:
+    """This machine as Go names it, such as `linux/amd64`.
+
+    Raises:
+        BuildFailedError: the machine isn't one that the control plane runs on.
+    """
+    system, machine = platform.system().lower(), platform.machine().lower()
+    if system != "linux" or machine not in _ARCHITECTURES:
+        raise BuildFailedError(
+            f"The local control plane doesn't run on {system}/{machine}.",
+            "Use Linux on x86_64 or arm64, for example a virtual machine or WSL 2.",
+        )
+    return f"{system}/{_ARCHITECTURES[machine]}"
+
+
+def _directive(directory: Path, pattern: str) -> str:
+    go_mod = directory / "go.mod"
+    found = re.search(pattern, go_mod.read_text(encoding="utf-8"), re.MULTILINE)
+    if not found:
+        raise BuildFailedError(f"{go_mod} has no line {pattern!r}.", "Restore it from git.")
+    return found.group(1)

@@ -1,0 +1,164 @@
+"""What a cluster's directory holds, and the file that says which processes are its."""
+
+import json
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from localcluster.errors import LocalClusterError
+from localcluster.processes import ProcessId
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths under one state directory."""
+
+    root: Path
+
+    @property
+    def state_file(self) -> Path:
+        """Ports, options and processes, as JSON."""
+        return self.root / "state.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held while the cluster is being started, changed or stopped."""
+        return self.root / "lock"
+
+    @property
+    def pki(self) -> Path:
+        """Keys and certificates."""
+        return self.root / "pki"
+
+    @property
+    def kubeconfigs(self) -> Path:
+        """One kubeconfig for each user and service account that was asked for."""
+        return self.root / "kubeconfigs"
+
+    @property
+    def config(self) -> Path:
+        """Configuration files of the components."""
+        return self.root / "config"
+
+    @property
+    def logs(self) -> Path:
+        """One log for each component, and the audit log."""
+        return self.root / "logs"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log, JSON lines."""
+        return self.logs / "audit.log"
+
+    @property
+    def etcd(self) -> Path:
+        """Etcd's data."""
+        return self.root / "etcd"
+
+    @property
+    def registry(self) -> Path:
+        """The OCI registry's blobs and manifests."""
+        return self.root / "registry"
+
+    @property
+    def node(self) -> Path:
+        """The process node's pods."""
+        return self.root / "node"
+
+    @property
+    def bin(self) -> Path:
+        """Links to kubectl and helm, for a PATH."""
+        return self.root / "bin"
+
+    @property
+    def pod_bin(self) -> Path:
+        """The `werf` that pods run when the variable WERF names one."""
+        return self.root / "pod-bin"
+
+    @property
+    def home(self) -> Path:
+        """Caches of kubectl and helm, kept out of the user's."""
+        return self.root / "home"
+
+    def prepare(self) -> None:
+        """Make the directories.
+
+        Raises:
+            LocalClusterError: the directory holds something else.
+        """
+        self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        ours = {path.name for path in self._entries()}
+        if strangers := {entry.name for entry in self.root.iterdir()} - ours:
+            raise LocalClusterError(
+                f"{self.root} holds other things, such as {min(strangers)!r}.",
+                "Choose an empty or a new directory for the cluster's state.",
+            )
+        for directory in (self.kubeconfigs, self.config, self.logs, self.bin, self.pod_bin):
+            directory.mkdir(exist_ok=True)
+        for directory in (self.home, self.node):
+            directory.mkdir(exist_ok=True)
+
+    def remove(self, *, keep_logs: bool = False) -> None:
+        """Remove what we put there and nothing else."""
+        for path in self._entries():
+            if keep_logs and path == self.logs:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if self.root.is_dir() and not any(self.root.iterdir()):
+            self.root.rmdir()
+
+    def _entries(self) -> list[Path]:
+        directories = (self.pki, self.kubeconfigs, self.config, self.logs, self.etcd)
+        more = (self.registry, self.node, self.bin, self.pod_bin, self.home)
+        # The lock goes last: until then nobody else can begin anything here.
+        return [self.state_file, *directories, *more, self.lock_file]
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """What has to be known to recognise, repair and stop a cluster.
+
+    Attributes:
+        ports: the loopback port of each listener.
+        process_node: whether pods are run as local processes.
+        registry: whether an OCI registry runs.
+        apiserver_flags: further flags of kube-apiserver.
+        processes: the process of each component that was started.
+    """
+
+    ports: dict[str, int]
+    process_node: bool = True
+    registry: bool = True
+    apiserver_flags: list[str] = field(default_factory=list)
+    processes: dict[str, ProcessId] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write the file in one step, so that a reader never sees half of it."""
+        draft = path.with_suffix(".tmp")
+        draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
+        draft.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "ClusterState | None":
+        """The state of a cluster, or None when there is no cluster.
+
+        Raises:
+            LocalClusterError: the file can't be read.
+        """
+        try:
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            processes = content.pop("processes")
+            loaded = cls(**content)
+            loaded.processes = {name: ProcessId(**entry) for name, entry in processes.items()}
+        except FileNotFoundError:
+            return None
+        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            raise LocalClusterError(
+                f"{path} can't be read: {error!r}.",
+                f"Was it written by another version? Remove {path.parent} if nothing of it runs.",
+            ) from error
+        return loaded
