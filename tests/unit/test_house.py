@@ -1,0 +1,63 @@
+"""Promises about the tree itself that no linter checks."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+import copyrator
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("folder", [".", "operator", "tests"])
+def test_import_operator_is_the_standard_librarys(folder: str) -> None:
+    # In an own process from each folder that might shadow it: python -c puts the folder first.
+    code = "import operator, copyrator; print(operator.__file__)"
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT / folder,
+        env={"PYTHONPATH": f"{ROOT / 'operator'}:{ROOT / 'hack'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert Path(result.stdout.strip()).parent == Path(sysconfig.get_path("stdlib"))
+
+
+def test_the_source_root_is_not_a_package() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists()
+
+
+def test_every_module_of_the_operator_can_be_imported_by_itself() -> None:
+    names = [
+        module.name
+        for module in pkgutil.walk_packages(copyrator.__path__, "copyrator.")
+        # These two act when they are imported, which is what they are for.
+        if module.name not in {"copyrator.__main__", "copyrator.kopf_main"}
+    ]
+    assert len(names) > 20
+    for name in names:
+        importlib.import_module(name)
+
+
+def test_locks_name_no_index_but_the_one_that_pip_is_set_up_for() -> None:
+    for lock in ROOT.glob("requirements*.lock"):
+        text = lock.read_text()
+        assert "://" not in text, f"{lock.name} names an address"
+        pinned = re.findall(r"^[a-z0-9][a-z0-9._-]*==", text, re.MULTILINE)
+        assert len(pinned) > 20
+        assert text.count("--hash=sha256:") > len(pinned)
+
+
+def test_ci_runs_what_a_person_runs() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "make test" in script.read_text()
