@@ -1,0 +1,1 @@
+"""What runs keys: queue, workers, scheduler and limits; knows neither Kubernetes nor kopf."""

@@ -1,0 +1,1 @@
+"""Kubernetes API access: connection, client, watches and Events; it decides nothing."""

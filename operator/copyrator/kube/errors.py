@@ -1,0 +1,299 @@
+"""Typed errors of the Kubernetes API, made in one place from HTTP answers.
+
+Everything above decides by class and by a few properties, never by parsing text again. Messages
+come from the API server; they are cut to a size that fits a condition, and the client takes the
+values of Secrets out of them before it raises (see redaction.py).
+"""
+
+# ruff: noqa: N818 - the classes carry the API's own reasons, which don't end in Error
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar
+
+MESSAGE_LIMIT = 1024
+"""Characters of a message that are kept: enough for a person, small enough for a condition."""
+
+RETRY_AFTER_CAP = 300.0
+"""Seconds; an answer that asks for more is believed only so far."""
+
+_WEBHOOK = re.compile(r"""admission webhook ["'][^"']+["'] denied the request""")
+_POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']+' with binding '[^']+' denied request")
+_IMMUTABLE = re.compile(
+    r"immutable|cannot change roleRef|may not (?:be changed|change) once set"
+    r"|updates to .{1,200} are forbidden",
+    re.IGNORECASE,
+)
+_TOO_LARGE = re.compile(
+    r"request is too large|message larger than max|entity too large"
+    r"|(?:may not be more than|must have at most|may not be longer than) \d{5,}(?: bytes)?"
+)
+
+
+class ApiError(Exception):
+    """An answer of the API server that isn't success, or the lack of one.
+
+    Attributes:
+        status: the HTTP status, 0 where there was no answer.
+        reason: the machine-readable reason of the Status object, or a word of ours.
+        message: for people, at most `MESSAGE_LIMIT` characters, free of Secret values.
+        details: the Status object's details (kind, name, causes …), maybe empty.
+        retry_after: seconds that the server asks to wait, None where it didn't.
+    """
+
+    default_status: ClassVar[int] = 0
+    default_reason: ClassVar[str] = "Unknown"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int | None = None,
+        reason: str = "",
+        details: Mapping[str, Any] | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        self.status = self.default_status if status is None else status
+        self.reason = reason or self.default_reason
+        self.message = _shorten(message) or self.reason
+        self.details: dict[str, Any] = dict(details or {})
+        self.retry_after = retry_after
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.status}): {self.message}" if self.status else self.message
+
+    @property
+    def causes(self) -> list[dict[str, Any]]:
+        """The Status object's causes: dicts with reason, message and field."""
+        causes = self.details.get("causes")
+        return [c for c in causes if isinstance(c, dict)] if isinstance(causes, list) else []
+
+    @property
+    def throttled(self) -> bool:
+        """True where the server says that it has too much to do, so everybody should slow down."""
+        return self.status == 429 or (self.status == 503 and self.retry_after is not None)
+
+    @property
+    def transient(self) -> bool:
+        """True where the same request may well succeed later with nothing changed by anybody."""
+        return isinstance(self, Unreachable | TooManyRequests | ServerError)
+
+
+class BadRequest(ApiError):
+    """400: the request itself is wrong."""
+
+    default_status = 400
+    default_reason = "BadRequest"
+
+
+class Unauthorized(ApiError):
+    """401, after the credentials were refreshed once."""
+
+    default_status = 401
+    default_reason = "Unauthorized"
+
+
+class Forbidden(ApiError):
+    """403: a right is missing. The other causes of a 403 have classes of their own."""
+
+    default_status = 403
+    default_reason = "Forbidden"
+
+
+class NamespaceTerminating(ApiError):
+    """403: nothing can be created in this namespace any more."""
+
+    default_status = 403
+    default_reason = "NamespaceTerminating"
+
+
+class QuotaExceeded(ApiError):
+    """403: a ResourceQuota of the namespace is used up."""
+
+    default_status = 403
+    default_reason = "QuotaExceeded"
+
+
+class AdmissionDenied(ApiError):
+    """An admission webhook or a ValidatingAdmissionPolicy said no (any 4xx it likes)."""
+
+    default_status = 403
+    default_reason = "AdmissionDenied"
+
+
+class NotFound(ApiError):
+    """404: the object, its namespace, or the whole kind isn't there."""
+
+    default_status = 404
+    default_reason = "NotFound"
+
+    @property
+    def namespace_missing(self) -> bool:
+        """True where the namespace is what isn't there."""
+        return self.details.get("kind") == "namespaces"
+
+    @property
+    def kind_missing(self) -> bool:
+        """True where the path isn't served at all (the CRD is gone), so no object is meant."""
+        return not self.details.get("name")
+
+
+class AlreadyExists(ApiError):
+    """409 to a create: an object of that name is there."""
+
+    default_status = 409
+    default_reason = "AlreadyExists"
+
+
+class ConflictError(ApiError):
+    """409: uid or resourceVersion aren't what the write was decided on."""
+
+    default_status = 409
+    default_reason = "Conflict"
+
+
+class Gone(ApiError):
+    """410: the resourceVersion or the page token has been compacted; list again."""
+
+    default_status = 410
+    default_reason = "Expired"
+
+
+class TooLarge(ApiError):
+    """The object is bigger than the API server or etcd takes."""
+
+    default_status = 413
+    default_reason = "TooLarge"
+
+
+class Invalid(ApiError):
+    """422: validation failed."""
+
+    default_status = 422
+    default_reason = "Invalid"
+
+    @property
+    def immutable(self) -> bool:
+        """True where a field that can't be changed is (part of) the trouble."""
+        texts = [str(cause.get("message", "")) for cause in self.causes] or [self.message]
+        return any(_IMMUTABLE.search(text) for text in texts)
+
+
+class TooManyRequests(ApiError):
+    """429: priority and fairness, or a proxy, has enough of us."""
+
+    default_status = 429
+    default_reason = "TooManyRequests"
+
+
+class ServerError(ApiError):
+    """5xx: the server, a webhook, or etcd behind it, is in trouble."""
+
+    default_status = 500
+    default_reason = "InternalError"
+
+
+class Unreachable(ApiError):
+    """No usable answer: name resolution, refusal, TLS, a timeout. The outcome is unknown."""
+
+    default_reason = "Unreachable"
+
+
+class BrokenAnswer(Unreachable):
+    """An answer that was cut off or isn't JSON. The outcome is unknown."""
+
+    default_reason = "BrokenAnswer"
+
+
+class KindUnavailable(ApiError):
+    """The cluster serves no such kind (now): perhaps its CRD isn't installed."""
+
+    default_status = 404
+    default_reason = "KindUnavailable"
+
+
+class AmbiguousKind(ApiError):
+    """Several API groups serve a kind of that name: apiVersion has to be given."""
+
+    default_reason = "AmbiguousKind"
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: ConflictError,
+    410: Gone,
+    413: TooLarge,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+def from_answer(
+    status: int, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None
+) -> ApiError:
+    """Build the error for an HTTP answer.
+
+    Args:
+        status: the HTTP status (for an ERROR in a watch stream: the code in the Status object).
+        body: the decoded Status object, None where the answer isn't one.
+        headers: the answer's headers, for Retry-After.
+    """
+    body = body or {}
+    message = str(body.get("message") or f"the API server answered {status}")
+    details = body.get("details")
+    details = details if isinstance(details, Mapping) else {}
+    reason = str(body.get("reason") or "")
+    wait = _retry_after(headers or {}, details)
+    kind = _classify(status, reason, message, details)
+    if kind.default_reason not in (reason, "InternalError") and status not in (409, 410):
+        reason = kind.default_reason
+    return kind(message, status=status, reason=reason, details=details, retry_after=wait)
+
+
+def _classify(status: int, reason: str, message: str, details: Mapping[str, Any]) -> type[ApiError]:
+    if 400 <= status < 500 and (_WEBHOOK.search(message) or _POLICY.search(message)):
+        return AdmissionDenied
+    if status in (400, 413, 422, 500) and _TOO_LARGE.search(message):
+        return TooLarge
+    special: type[ApiError] | None = None
+    if status == 403 and _has_cause(details, "NamespaceTerminating"):
+        special = NamespaceTerminating
+    elif status == 403 and ("exceeded quota" in message or "failed quota" in message):
+        special = QuotaExceeded
+    elif status == 409 and reason == "AlreadyExists":
+        special = AlreadyExists
+    elif reason in {"Expired", "Gone"}:
+        special = Gone
+    return special or _BY_STATUS.get(status) or (ServerError if status >= 500 else ApiError)
+
+
+def _has_cause(details: Mapping[str, Any], reason: str) -> bool:
+    causes = details.get("causes") or ()
+    return any(isinstance(cause, Mapping) and cause.get("reason") == reason for cause in causes)
+
+
+def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
+    """Seconds from the header (a number or, from proxies, a date) or from the Status object."""
+    value = headers.get("Retry-After") or details.get("retryAfterSeconds")
+    if not value:
+        return None
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        try:
+            answered = parsedate_to_datetime(headers["Date"])
+            seconds = (parsedate_to_datetime(str(value)) - answered).total_seconds()
+        except (KeyError, TypeError, ValueError):
+            return None
+    return min(max(seconds, 0.0), RETRY_AFTER_CAP)
+
+
+def _shorten(message: str) -> str:
+    return message if len(message) <= MESSAGE_LIMIT else message[: MESSAGE_LIMIT - 1] + "…"

@@ -1,0 +1,189 @@
+"""The kinds of objects that we speak about, and how a kind's name becomes a path of the API."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from copyrator.api import names
+from copyrator.kube.errors import AmbiguousKind, KindUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind as the API serves it; `group` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """As `apiVersion` of an object says it: ``v1`` or ``apps/v1``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def key(self) -> str:
+        """As RBAC and kubectl name it: ``secrets`` or ``roles.rbac.authorization.k8s.io``."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(
+        self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
+    ) -> str:
+        """The URL's path; without `namespace` a namespaced kind's whole cluster is meant."""
+        path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace and self.namespaced:
+            path += f"/namespaces/{quote(namespace, safe='')}"
+        path += f"/{self.plural}"
+        if name:
+            path += f"/{quote(name, safe='')}"
+        if subresource:
+            path += f"/{subresource}"
+        return path
+
+
+_RBAC = "rbac.authorization.k8s.io"
+
+CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+RESOURCEQUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+LIMITRANGES = Resource("", "v1", "limitranges", "LimitRange")
+PODS = Resource("", "v1", "pods", "Pod")
+EVENTS = Resource("", "v1", "events", "Event")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ROLES = Resource(_RBAC, "v1", "roles", "Role")
+ROLEBINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
+NETWORKPOLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
+JOBS = Resource("batch", "v1", "jobs", "Job")
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+CRDS = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+)
+RULES = Resource(names.RULE_GROUP, names.RULE_VERSION, names.RULE_PLURAL, names.RULE_KIND)
+BUNDLES = Resource(names.BUNDLE_GROUP, names.BUNDLE_VERSION, names.BUNDLE_PLURAL, names.BUNDLE_KIND)
+
+WELL_KNOWN: Mapping[str, Resource] = {
+    res.kind: res
+    for res in (
+        CONFIGMAPS,
+        SECRETS,
+        SERVICEACCOUNTS,
+        RESOURCEQUOTAS,
+        LIMITRANGES,
+        PODS,
+        NAMESPACES,
+        ROLES,
+        ROLEBINDINGS,
+        NETWORKPOLICIES,
+        JOBS,
+        LEASES,
+        RULES,
+        BUNDLES,
+    )
+}
+"""Kinds that need no discovery. A CRD that takes one of these names in a group of its own (Calico
+has a NetworkPolicy) doesn't make the plain name ambiguous: a rule that works goes on working."""
+
+_DISCOVERY = ",".join(
+    f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
+    for version in ("v2", "v2beta1")
+)
+
+
+class _Requests(Protocol):
+    @property
+    def request(self) -> Callable[..., Awaitable[Any]]: ...
+
+
+class Discovery:
+    """Finds the `Resource` for a kind by asking the API server, and remembers.
+
+    The aggregated form answers everything in two requests. An unknown kind is asked for again at
+    most every `patience` seconds, so that a rule on a missing CRD costs nothing.
+    """
+
+    def __init__(
+        self,
+        client: _Requests,
+        *,
+        patience: float = 10.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._patience = patience
+        self._clock = clock
+        self._asked_at: float | None = None
+        self._by_kind: dict[str, list[Resource]] = {}
+
+    async def resolve(self, kind: str, api_version: str | None = None) -> Resource:
+        """Find a kind.
+
+        Raises:
+            KindUnavailable: nothing of that name is served (now).
+            AmbiguousKind: several API groups serve it and `api_version` doesn't say which.
+            ApiError: the API server could not be asked.
+        """
+        known = WELL_KNOWN.get(kind)
+        if known and api_version in (None, known.api_version):
+            return known
+        found = self._lookup(kind, api_version)
+        if not found and self._may_ask():
+            await self.refresh()
+            found = self._lookup(kind, api_version)
+        if not found:
+            shown = f"{kind} in {api_version}" if api_version else kind
+            raise KindUnavailable(f"the cluster serves no kind {shown}; is its CRD installed?")
+        groups = {res.group for res in found}
+        if len(groups) > 1:
+            options = " or ".join(sorted({res.api_version for res in found}))
+            raise AmbiguousKind(f"several API groups serve {kind}: set apiVersion to {options}")
+        return found[0]
+
+    async def refresh(self) -> None:
+        """Ask for all kinds now."""
+        by_kind: dict[str, list[Resource]] = {}
+        for path in ("/api", "/apis"):
+            answer = await self._client.request("GET", path, accept=_DISCOVERY)
+            for res in _resources(answer.get("items") or ()):
+                by_kind.setdefault(res.kind, []).append(res)
+        self._by_kind = by_kind
+        self._asked_at = self._clock()
+
+    def forget(self) -> None:
+        """Make the next `resolve` of a kind that isn't well known ask again."""
+        self._by_kind = {}
+        self._asked_at = None
+
+    def _lookup(self, kind: str, api_version: str | None) -> list[Resource]:
+        found = self._by_kind.get(kind, [])
+        return [res for res in found if api_version in (None, res.api_version)]
+
+    def _may_ask(self) -> bool:
+        return self._asked_at is None or self._clock() - self._asked_at >= self._patience
+
+
+def _resources(items: Iterable[Mapping[str, Any]]) -> Iterable[Resource]:
+    """Read an APIGroupDiscoveryList: groups, in each the versions, best first."""
+    for item in items:
+        group = str((item.get("metadata") or {}).get("name") or "")
+        for version in item.get("versions") or ():
+            for served in version.get("resources") or ():
+                kind = (served.get("responseKind") or {}).get("kind")
+                if kind:
+                    yield Resource(
+                        group=group,
+                        version=str(version["version"]),
+                        plural=str(served["resource"]),
+                        kind=str(kind),
+                        namespaced=served.get("scope") == "Namespaced",
+                    )

@@ -1,0 +1,112 @@
+"""What a watch knows, and which of the things it hears are news. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from copyrator.api.keys import ObjectName
+from copyrator.kube.pages import DELETED
+
+R = TypeVar("R")
+
+Change = tuple[ObjectName, R | None, R | None]
+"""Name, what was known before (None: nothing), what is known now (None: it is gone)."""
+
+
+class OutOfOrderError(Exception):
+    """An event came late and can't be judged from what is known: list again."""
+
+
+class Store(Generic[R]):
+    """Records by name. A list replaces them only when it is complete; an event changes one.
+
+    Events of one stream come in the order of their resourceVersions (KEP-5504 says that these may
+    be compared as integers). One that is behind is a duplicate or was re-ordered on the way; it is
+    dropped where the record shows that it is old, and otherwise asks for a new list. To show that,
+    records have an attribute ``resource_version``, or are the object's own dict.
+    """
+
+    def __init__(self, decode: Callable[[dict[str, Any]], R]) -> None:
+        self.records: dict[ObjectName, R] = {}
+        self._decode = decode
+        self._seen: set[ObjectName] = set()
+        self._latest = 0
+
+    def begin_list(self) -> None:
+        """A list starts; nothing is dropped until `end_list`."""
+        self._seen = set()
+
+    def listed(self, body: dict[str, Any]) -> Change[R] | None:
+        """Take an object of a list; None where it is as it was known."""
+        name = name_of(body)
+        self._seen.add(name)
+        old = self.records.get(name)
+        if old is not None and _version(old) == _version(body) != None:  # noqa: E711 - chained
+            return None
+        new = self._decode(body)
+        self.records[name] = new
+        return name, old, new
+
+    def end_list(self, resource_version: str) -> list[Change[R]]:
+        """The list was complete: what it didn't show is gone."""
+        gone = [name for name in self.records if name not in self._seen]
+        self._seen = set()
+        self._latest = _number(resource_version) or 0
+        return [(name, self.records.pop(name), None) for name in gone]
+
+    def event(self, kind: str, body: dict[str, Any]) -> Change[R] | None:
+        """Take an event of a watch; None where it is no news.
+
+        Raises:
+            OutOfOrderError: it is late, and what is known doesn't tell whether it still matters.
+        """
+        name = name_of(body)
+        old = self.records.get(name)
+        version = _number(_version(body))
+        if version is not None:
+            if version <= self._latest and self._is_old(old, version, kind):
+                return None
+            self._latest = max(self._latest, version)
+        if kind == DELETED:
+            if old is None:
+                return None
+            del self.records[name]
+            return name, old, None
+        new = self._decode(body)
+        self.records[name] = new
+        return name, old, new
+
+    def bookmark(self, resource_version: str) -> None:
+        """The stream has shown everything up to this version."""
+        self._latest = max(self._latest, _number(resource_version) or 0)
+
+    def _is_old(self, old: R | None, version: int, kind: str) -> bool:
+        """Judge an event that is behind the stream: True to drop it, False to apply it."""
+        if old is None:
+            if kind == DELETED:
+                return True
+            raise OutOfOrderError  # the news of an object, or the ghost of a deleted one
+        known = _number(_version(old))
+        if known is None:
+            raise OutOfOrderError
+        return version <= known
+
+
+def name_of(body: Mapping[str, Any]) -> ObjectName:
+    """The object's name. Parts are interned: a copy's name is the same in 10,000 namespaces."""
+    meta = body["metadata"]
+    return ObjectName(sys.intern(meta.get("namespace") or ""), sys.intern(meta["name"]))
+
+
+def _version(record: object) -> str | None:
+    if isinstance(record, dict):
+        version = (record.get("metadata") or {}).get("resourceVersion")
+    else:
+        version = getattr(record, "resource_version", None)
+    return None if version is None else str(version)
+
+
+def _number(version: str | None) -> int | None:
+    return int(version) if version and version.isdecimal() else None

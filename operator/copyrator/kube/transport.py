@@ -1,0 +1,260 @@
+"""Requests on one pooled session: credentials, limits, timeouts, and errors made typed.
+
+One session, because a connection is a TLS handshake and memory on both sides; watches have a share
+of their own, so that they can never starve requests. Bodies are never logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from copyrator.kube.connection import Connection
+from copyrator.kube.errors import ApiError, BrokenAnswer, Unreachable, from_answer
+from copyrator.kube.redaction import redact
+from copyrator.metrics import Metrics
+
+CONNECT_TIMEOUT = 5.0
+"""Seconds until a connection stands, TLS included."""
+
+REQUEST_TIMEOUT = 30.0
+"""Seconds for a whole answer, unless the call says otherwise."""
+
+REQUEST_CONNECTIONS = 96
+"""More than the 64 writes that may be in flight: reads find a connection too."""
+
+WATCH_CONNECTIONS = 256
+"""Each watch is a connection; more than these wait for one to be free."""
+
+WATCH_PATIENCE = 60.0
+"""Seconds that a watch waits for a connection before it fails, visibly."""
+
+WRITES = frozenset({"create", "update", "patch", "delete"})
+
+
+class WriteLimit(Protocol):
+    """What bounds writes in flight (engine.limits.AdaptiveLimit, wired in by app.py)."""
+
+    def slot(self) -> AbstractAsyncContextManager[object]:
+        """Wait for a place; the time spent inside is the latency that the limit learns from."""
+        ...
+
+    async def pause(self) -> None:
+        """Return when no Retry-After is running."""
+        ...
+
+    def throttled(self, retry_after: float | None) -> None:
+        """The server has too much to do; seconds to wait where it named them."""
+        ...
+
+
+class NoLimit:
+    """For commands that make a few requests and end."""
+
+    def slot(self) -> AbstractAsyncContextManager[object]:
+        """Never wait."""
+        return nullcontext()
+
+    async def pause(self) -> None:
+        """Never wait."""
+
+    def throttled(self, retry_after: float | None) -> None:
+        """Learn nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request. `verb` and `resource` are RBAC's words, for metrics and limits."""
+
+    verb: str
+    resource: str
+    path: str
+    method: str = "GET"
+    params: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    timeout: aiohttp.ClientTimeout = field(
+        default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
+    )
+
+
+class Transport:
+    """Sends calls. To be made inside the running loop, and closed."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        limit: WriteLimit | None = None,
+        metrics: Metrics | None = None,
+        watch_connections: int = WATCH_CONNECTIONS,
+    ) -> None:
+        self.connection = connection
+        self._limit: WriteLimit = limit or NoLimit()
+        self._metrics = metrics
+        self._watch_connections = watch_connections
+        self._watch_places = asyncio.Semaphore(watch_connections)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=REQUEST_CONNECTIONS + watch_connections,
+                keepalive_timeout=60.0,
+                socket_factory=_socket,
+            ),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        """Close all connections; requests in flight fail with Unreachable."""
+        await self._session.close()
+
+    async def fetch(self, call: Call) -> bytes:
+        """Send and read the whole answer.
+
+        Raises:
+            ApiError: anything but success.
+        """
+        await self._limit.pause()
+        slot = self._limit.slot() if call.verb in WRITES else nullcontext()
+        async with slot:
+            started = time.perf_counter()
+            code = 0
+            try:
+                async with self._answer(call) as response:
+                    raw = await response.read()
+                code = response.status
+            except ApiError as error:
+                code = error.status
+                raise
+            finally:
+                if self._metrics:
+                    self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
+                    seconds = time.perf_counter() - started
+                    self._metrics.api_request_seconds.labels(call.verb).observe(seconds)
+        return raw
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open a watch; reading from it raises ApiError like everything else."""
+        await self._limit.pause()
+        async with self._watch_place(), self._answer(call) as response:
+            if self._metrics:
+                self._metrics.api_requests.labels(call.verb, call.resource, "200").inc()
+            yield response.content
+
+    @asynccontextmanager
+    async def _watch_place(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(WATCH_PATIENCE):
+                await self._watch_places.acquire()
+        except TimeoutError:
+            raise Unreachable(
+                f"no connection is free for a watch: {self._watch_connections} are open; "
+                "let rules share namespaces and selectors",
+                reason="TooManyWatches",
+            ) from None
+        try:
+            yield
+        finally:
+            self._watch_places.release()
+
+    @asynccontextmanager
+    async def _answer(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send; once more with renewed credentials where these were refused."""
+        try:
+            response = await self._send(call)
+            try:
+                if response.status >= 300:
+                    error = await _error(response, call)
+                    if error.throttled:
+                        self._limit.throttled(error.retry_after)
+                    raise error
+                yield response
+            finally:
+                response.release()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise self._no_answer(error) from error
+
+    async def _send(self, call: Call) -> aiohttp.ClientResponse:
+        generation = self.connection.generation
+        try:
+            response = await self._send_once(call)
+        except aiohttp.ClientSSLError:
+            # The CA, or our certificate, may have been replaced on disk.
+            if not await self.connection.renew(generation):
+                raise
+            return await self._send_once(call)
+        if response.status != 401 or not await self.connection.renew(generation):
+            return response
+        response.release()
+        return await self._send_once(call)
+
+    async def _send_once(self, call: Call) -> aiohttp.ClientResponse:
+        headers = dict(await self.connection.headers())
+        headers.update(call.headers)
+        endpoint = self.connection.endpoint
+        query = f"?{urlencode(call.params)}" if call.params else ""
+        if self._session.closed:
+            raise Unreachable("the client is closed")
+        return await self._session.request(
+            call.method,
+            URL(f"{endpoint.host}{call.path}{query}", encoded=True),
+            data=None if call.body is None else msgspec.json.encode(call.body),
+            headers=headers,
+            ssl=endpoint.ssl or True,
+            server_hostname=endpoint.server_hostname,
+            proxy=endpoint.proxy,
+            timeout=call.timeout,
+            allow_redirects=False,
+        )
+
+    def _no_answer(self, error: Exception) -> ApiError:
+        host = self.connection.host
+        if isinstance(error, aiohttp.ClientPayloadError):
+            return BrokenAnswer(f"the answer of {host} was cut off")
+        if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
+            return Unreachable(f"{host} doesn't answer in time", reason="Timeout")
+        text = " ".join(str(error).split()) or type(error).__name__
+        return Unreachable(f"{host} can't be reached: {text}")
+
+
+async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
+    try:
+        status = msgspec.json.decode(await response.read())
+    except msgspec.MsgspecError:
+        status = None
+    if not isinstance(status, dict):
+        status = None
+    elif call.resource == "secrets" and call.body is not None:
+        status = _redacted(status, call.body)
+    return from_answer(response.status, status, response.headers)
+
+
+def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
+    """Go through all the texts of a Status object: its causes quote values too."""
+    if isinstance(status, dict):
+        return {key: _redacted(value, body) for key, value in status.items()}
+    if isinstance(status, list):
+        return [_redacted(value, body) for value in status]
+    return redact(status, body) if isinstance(status, str) else status
+
+
+def _socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices within half a minute that the other side is gone without a word."""
+    family, kind, proto, *_ = address
+    sock = socket.socket(family=family, type=kind, proto=proto)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # Linux; elsewhere the names differ, and silence is guarded
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock

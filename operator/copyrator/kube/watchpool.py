@@ -1,0 +1,223 @@
+"""One watch for everybody who wants to see the same objects: each is a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from copyrator.api.keys import ObjectName
+from copyrator.kube.client import KubeClient
+from copyrator.kube.errors import ApiError
+from copyrator.kube.reflector import OnChange, Reflector, Timing
+from copyrator.kube.resources import Resource
+from copyrator.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+
+def whole(body: dict[str, Any]) -> dict[str, Any]:
+    """Keep the object, but for managedFields, which can be larger than the rest."""
+    body["metadata"].pop("managedFields", None)
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSpec:
+    """What is watched and what is kept of it. Equal ones share a watch.
+
+    `decode` turns an object into the record that is held; it should be a function of a module (so
+    that specs compare equal) and leave out all that nobody needs.
+    """
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    field_selector: str | None = None
+    metadata_only: bool = False
+    decode: Callable[[dict[str, Any]], Any] = whole
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus:
+    """A watch as `/readyz` and the metrics show it."""
+
+    spec: WatchSpec
+    synced: bool
+    objects: int
+    subscribers: int
+    failure: ApiError | None
+    failing_for: float
+    """Seconds; 0 when all is well."""
+
+
+class Subscription:
+    """A listener's place at a shared watch; `release` it when it isn't needed any more."""
+
+    def __init__(self, watch: _Watch, listener: OnChange[Any], on_synced: OnSynced | None) -> None:
+        self.listener = listener
+        self.on_synced = on_synced
+        self.active = True
+        self._watch = watch
+
+    @property
+    def reflector(self) -> Reflector[Any]:
+        """The watch itself: store, synced, failure, lists, relist()."""
+        return self._watch.reflector
+
+    @property
+    def store(self) -> dict[ObjectName, Any]:
+        """Records by name; to be read, not changed."""
+        return self._watch.reflector.store
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of an object can be taken for its deletion."""
+        return self._watch.reflector.synced
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault of the watch."""
+        return self._watch.reflector.failure
+
+    async def wait_synced(self) -> None:
+        """Return when `synced` is True."""
+        await self._watch.reflector.wait_synced()
+
+    def release(self) -> None:
+        """Hear nothing more; the last one to leave ends the watch. Twice does no harm."""
+        if self.active:
+            self.active = False
+            self._watch.leave(self)
+
+
+OnSynced = Callable[[], None]
+
+
+class _Watch:
+    """A reflector, its task, and those who listen to it."""
+
+    def __init__(self, pool: WatchPool, spec: WatchSpec) -> None:
+        self.spec = spec
+        self.subscriptions: list[Subscription] = []
+        self._pool = pool
+        self.reflector: Reflector[Any] = Reflector(
+            pool.client,
+            spec.resource,
+            decode=spec.decode,
+            on_change=self._changed,
+            on_synced=self._synced,
+            namespace=spec.namespace,
+            label_selector=spec.label_selector,
+            field_selector=spec.field_selector,
+            metadata_only=spec.metadata_only,
+            metrics=pool.metrics,
+            timing=pool.timing,
+        )
+        self.task = asyncio.create_task(self.reflector.run(), name=f"watch {self.reflector}")
+
+    def join(self, listener: OnChange[Any], on_synced: OnSynced | None) -> Subscription:
+        subscription = Subscription(self, listener, on_synced)
+        self.subscriptions.append(subscription)
+        for name, record in list(self.reflector.store.items()):
+            self._call(listener, name, None, record)
+        if self.reflector.lists and on_synced:
+            self._call(on_synced)
+        return subscription
+
+    def leave(self, subscription: Subscription) -> None:
+        self.subscriptions.remove(subscription)
+        if not self.subscriptions:
+            self._pool.end(self)
+
+    def _changed(self, name: ObjectName, old: Any, new: Any) -> None:
+        for subscription in tuple(self.subscriptions):
+            if subscription.active:
+                self._call(subscription.listener, name, old, new)
+
+    def _synced(self) -> None:
+        for subscription in tuple(self.subscriptions):
+            if subscription.active and subscription.on_synced:
+                self._call(subscription.on_synced)
+
+    def _call(self, function: Callable[..., None], *args: Any) -> None:
+        """One listener's mistake is neither the watch's nor the others' trouble."""
+        try:
+            function(*args)
+        except Exception:
+            log.exception("a listener to the watch of %s failed", self.reflector)
+
+
+class WatchPool:
+    """Starts watches when somebody wants them and ends them when nobody does any more."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        metrics: Metrics | None = None,
+        timing: Timing = Timing(),  # noqa: B008 - frozen
+    ) -> None:
+        self.client = client
+        self.metrics = metrics
+        self.timing = timing
+        self._watches: dict[WatchSpec, _Watch] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    def acquire(
+        self, spec: WatchSpec, listener: OnChange[Any], *, on_synced: OnSynced | None = None
+    ) -> Subscription:
+        """Join the watch, which starts if it is new.
+
+        What is known already is replayed before this returns: (name, None, record) for each, then
+        `on_synced` if a complete list has been seen. `on_synced` is called after every such list.
+        """
+        watch = self._watches.get(spec)
+        if watch is None:
+            watch = self._watches[spec] = _Watch(self, spec)
+        return watch.join(listener, on_synced)
+
+    def end(self, watch: _Watch) -> None:
+        """Stop a watch (Subscription.release calls this)."""
+        del self._watches[watch.spec]
+        watch.task.cancel()
+        self._ending.add(watch.task)
+        watch.task.add_done_callback(self._ending.discard)
+
+    def statuses(self) -> list[WatchStatus]:
+        """Every watch as it is now."""
+        return [_status(watch) for watch in self._watches.values()]
+
+    def publish(self) -> None:
+        """Set the gauges; to be called before a scrape."""
+        if self.metrics is None:
+            return
+        gauges = self.metrics.watches, self.metrics.watches_synced, self.metrics.watch_objects
+        for gauge in gauges:
+            gauge.clear()
+        for status in self.statuses():
+            for gauge, value in zip(gauges, (1, status.synced, status.objects), strict=True):
+                gauge.labels(status.spec.resource.key).inc(value)
+
+    async def close(self) -> None:
+        """End all watches and wait for them."""
+        for watch in list(self._watches.values()):
+            self.end(watch)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+def _status(watch: _Watch) -> WatchStatus:
+    reflector = watch.reflector
+    return WatchStatus(
+        spec=watch.spec,
+        synced=reflector.synced,
+        objects=len(reflector.store),
+        subscribers=len(watch.subscriptions),
+        failure=reflector.failure,
+        failing_for=reflector.failing_for,
+    )
