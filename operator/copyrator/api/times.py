@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[hms])")
-_WHOLE = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[hms]))+")
+_PART = re.compile(r"([0-9]+(?:[.][0-9]+)?)(ms|[hms])")
+_WHOLE = re.compile(r"(?:[0-9]+(?:[.][0-9]+)?(?:ms|[hms]))+")
 
 
 def format_time(moment: datetime) -> str:

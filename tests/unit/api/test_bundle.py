@@ -1,0 +1,297 @@
+"""A Bundle is read with its defaults, and refused with a remedy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import (
+    BundleDefaults,
+    BundleSpec,
+    DeletionPolicy,
+    InvalidSpec,
+    JobSpec,
+    Retry,
+    ValuesKind,
+    ValuesSource,
+    parse_bundle,
+)
+
+DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
+SMALLEST = {"registry": "registry.example.com", "repo": "team/app"}
+
+
+def bundle(name: str = "shop", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "prod"}, "spec": {**SMALLEST, **spec}}
+
+
+def parsed(body: Any) -> BundleSpec:
+    spec = parse_bundle(body, DEFAULTS)
+    assert isinstance(spec, BundleSpec), spec
+    return spec
+
+
+def test_the_smallest_bundle_takes_the_operators_defaults() -> None:
+    spec = parsed(bundle())
+    assert spec == BundleSpec(
+        namespace="prod",
+        name="shop",
+        registry="registry.example.com",
+        repo="team/app",
+        version="latest",
+        project_namespace="prod",
+        interval=77.0,
+        timeout=1800.0,
+        service_account="werf",
+        werf_image="registry.werf.io/werf/werf:2.3",
+        job=JobSpec(ttl_seconds_after_finished=33),
+        retry=Retry(limit=5, backoff=30.0),
+    )
+    assert spec.release == "shop"
+    assert spec.reference == "registry.example.com/team/app"
+
+
+def test_every_field_is_read() -> None:
+    job = {
+        "ttlSecondsAfterFinished": 9,
+        "resources": {"limits": {"cpu": 1}},
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"operator": "Exists"}],
+        "podLabels": {"l": "v"},
+        "podAnnotations": {"n": "any text"},
+        "securityContext": {"runAsUser": 5},
+    }
+    spec = parsed(
+        bundle(
+            version=">=1.2 <2",
+            auth="creds",
+            project_namespace="shop",
+            values="base",
+            valuesFrom=[
+                {"kind": "Secret", "name": "s"},
+                {"kind": "ConfigMap", "name": "c", "optional": True},
+            ],
+            env={"A": "x"},
+            interval="1h30m",
+            suspend=True,
+            serviceAccountName="deployer",
+            timeout="90s",
+            autoRollback=True,
+            releasesHistoryMax=3,
+            tagFilter="v.*",
+            prerelease=True,
+            insecure=True,
+            skipTLSVerify=True,
+            caSecret="ca",
+            werf={"image": "r.example/werf", "version": "2-stable"},
+            job=job,
+            retry={"limit": 0, "backoff": "5s"},
+            deletionPolicy="Orphan",
+        )
+    )
+    assert (spec.version, spec.auth, spec.project_namespace) == (">=1.2 <2", "creds", "shop")
+    assert spec.values_from == (
+        ValuesSource(ValuesKind.CONFIG_MAP, "base"),
+        ValuesSource(ValuesKind.SECRET, "s"),
+        ValuesSource(ValuesKind.CONFIG_MAP, "c", optional=True),
+    )
+    assert (spec.interval, spec.timeout) == (5400.0, 90.0)
+    assert (spec.suspend, spec.auto_rollback, spec.prerelease) == (True, True, True)
+    assert (spec.insecure, spec.skip_tls_verify, spec.ca_secret) == (True, True, "ca")
+    assert (spec.service_account, spec.releases_history_max) == ("deployer", 3)
+    assert spec.tag_filter == "v.*"
+    assert spec.werf_image == "r.example/werf:2-stable"
+    assert spec.job == JobSpec(
+        ttl_seconds_after_finished=9,
+        resources=job["resources"],  # type: ignore[arg-type]
+        node_selector={"a": "b"},
+        tolerations=({"operator": "Exists"},),
+        pod_labels={"l": "v"},
+        pod_annotations={"n": "any text"},
+        security_context={"runAsUser": 5},
+    )
+    assert spec.retry == Retry(limit=0, backoff=5.0)
+    assert spec.deletion_policy is DeletionPolicy.ORPHAN
+
+
+ENV = [
+    ("text", "text"),
+    ("", ""),
+    (None, ""),
+    (1, "1"),
+    (-7, "-7"),
+    (1.5, "1.5"),
+    (True, "true"),
+    (False, "false"),
+]
+
+
+@pytest.mark.parametrize(("value", "text"), ENV)
+def test_numbers_and_booleans_in_env_become_strings(value: Any, text: str) -> None:
+    assert parsed(bundle(env={"X": value})).env == {"X": text}
+
+
+@pytest.mark.parametrize(
+    "name", ["WERF_REPO", "WERF_TAG", "WERF_RELEASE", "WERF_NAMESPACE", "WERF_VALUES_OPERATOR_000"]
+)
+def test_env_cannot_replace_what_the_operator_sets_and_says_so(name: str) -> None:
+    spec = parsed(bundle(env={name: "evil", "MINE": "x"}))
+    assert spec.env == {"MINE": "x"}
+    assert spec.ignored_env == (name,)
+
+
+IMAGES = [
+    ({}, "registry.werf.io/werf/werf:2.3"),
+    ({"version": "2.67.0"}, "registry.werf.io/werf/werf:2.67.0"),
+    ({"image": "r:5000/werf"}, "r:5000/werf:2.3"),
+    ({"image": "r:5000/werf:9"}, "r:5000/werf:9"),
+    ({"image": "werf@sha256:" + "0" * 64}, "werf@sha256:" + "0" * 64),
+]
+
+
+@pytest.mark.parametrize(("werf", "image"), IMAGES)
+def test_the_werf_image_is_put_together(werf: dict[str, str], image: str) -> None:
+    assert parsed(bundle(werf=werf)).werf_image == image
+
+
+@pytest.mark.parametrize(
+    "registry", ["localhost", "127.0.0.1:5000", "[::1]:5000", "Registry.example.com:443"]
+)
+def test_a_registry_is_a_host_and_perhaps_a_port(registry: str) -> None:
+    assert parsed(bundle(registry=registry)).registry == registry
+
+
+@pytest.mark.parametrize("version", ["latest", "1.2.3", "v1.*", "*", "~1.2", "1.2 - 1.4 || 2.x"])
+def test_a_version_is_kept_for_the_version_engine_to_judge(version: str) -> None:
+    assert parsed(bundle(version=version)).version == version
+
+
+def without(field: str) -> dict[str, Any]:
+    body = bundle()
+    del body["spec"][field]
+    return body
+
+
+INVALID: list[tuple[Any, str, str]] = [
+    (None, "metadata.namespace", "is required"),
+    ([], "the object", "must be a map"),
+    (bundle(name="x" * 54), "metadata.name", "at most 53"),
+    (without("registry"), "spec.registry", "is required"),
+    (without("repo"), "spec.repo", "is required"),
+    ({"metadata": {"name": "a", "namespace": "b"}, "spec": 1}, "spec", "must be a map"),
+    (bundle(registry="https://r.example"), "spec.registry", "remove https://"),
+    (bundle(registry="http://r.example"), "spec.registry", "for plain HTTP set spec.insecure"),
+    (bundle(registry="r.example/team"), "spec.registry", "put the path into spec.repo"),
+    (bundle(registry="r example"), "spec.registry", "is no host[:port]"),
+    (bundle(registry="r:port"), "spec.registry", "is no host[:port]"),
+    (bundle(registry="r\n"), "spec.registry", "is no host[:port]"),
+    (bundle(registry=5), "spec.registry", "must be a string"),
+    (bundle(repo="app:1.0"), "spec.repo", "put the tag into spec.version"),
+    (bundle(repo="app@sha256:1"), "spec.repo", "must not hold a digest"),
+    (bundle(repo="/app"), "spec.repo", "is no repository path"),
+    (bundle(repo="Team/app"), "spec.repo", "is no repository path"),
+    (bundle(repo="a//b"), "spec.repo", "is no repository path"),
+    (bundle(version=" "), "spec.version", "must be a tag"),
+    (bundle(version=1.2), "spec.version", 'write it in quotes: "1.2"'),
+    (bundle(version="sha256:" + "0" * 64), "spec.version", "not a digest"),
+    (bundle(auth="No"), "spec.auth", "is no object's name"),
+    (bundle(values="a/b"), "spec.values", "is no object's name"),
+    (bundle(project_namespace="a.b"), "spec.project_namespace", "is no namespace's name"),
+    (bundle(env={"1A": "x"}), "spec.env", "can't name an environment variable"),
+    (bundle(env={"A-B": "x"}), "spec.env", "can't name an environment variable"),
+    (bundle(env={"A": []}), "spec.env[A]", "must be a string, number or boolean"),
+    (bundle(env={"A": "x\0"}), "spec.env[A]", "NUL"),
+    (bundle(env=["A=1"]), "spec.env", "must be a map"),
+    (bundle(interval="9s"), "spec.interval", "must be between 10s and 720h"),
+    (bundle(interval="ten"), "spec.interval", "write it with a unit"),
+    (bundle(interval=600), "spec.interval", "must be a duration, not a number"),
+    (bundle(timeout="0s"), "spec.timeout", "must be between 1s"),
+    (bundle(timeout="721h"), "spec.timeout", "must be between 1s and 720h"),
+    (bundle(retry={"backoff": "x"}), "spec.retry.backoff", "is no duration"),
+    (bundle(retry={"limit": -1}), "spec.retry.limit", "must be between 0 and 1000"),
+    (bundle(releasesHistoryMax=0), "spec.releasesHistoryMax", "must be between 1"),
+    (bundle(tagFilter="("), "spec.tagFilter", "is no regular expression"),
+    (bundle(tagFilter="a" * 257), "spec.tagFilter", "at most 256"),
+    (bundle(valuesFrom=[{"name": "x"}]), "spec.valuesFrom[0].kind", "is required"),
+    (bundle(valuesFrom=[{"kind": "Pod", "name": "x"}]), "spec.valuesFrom[0].kind", "one of"),
+    (bundle(valuesFrom=[{"kind": "Secret"}]), "spec.valuesFrom[0].name", "is required"),
+    (bundle(valuesFrom=["x"]), "spec.valuesFrom[0]", "must be a map"),
+    (bundle(werf={"image": "w:1", "version": "2"}), "spec.werf.version", "must be removed"),
+    (bundle(werf={"image": "https://w"}), "spec.werf.image", "is no image"),
+    (bundle(werf={"version": "a b"}), "spec.werf.version", "is no image tag"),
+    (bundle(job={"tolerations": ["x"]}), "spec.job.tolerations[0]", "must be a map"),
+    (bundle(job={"podLabels": {"a": "b c"}}), "spec.job.podLabels[a]", "is no label's value"),
+    (
+        bundle(job={"podLabels": {"operator.werf.dev/bundle": "other"}}),
+        "spec.job.podLabels[operator.werf.dev/bundle]",
+        "is written by the operator",
+    ),
+    (bundle(job={"ttlSecondsAfterFinished": -1}), "spec.job.ttlSecondsAfterFinished", "between 0"),
+    (bundle(deletionPolicy="Delete"), "spec.deletionPolicy", "one of Uninstall, Orphan"),
+    (bundle(insecure="yes"), "spec.insecure", "true or false without quotes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "message"), INVALID, ids=[f"{path}: {message}" for _, path, message in INVALID]
+)
+def test_what_cannot_be_meant_is_refused_with_the_field_and_a_remedy(
+    body: Any, path: str, message: str
+) -> None:
+    answer = parse_bundle(body, DEFAULTS)
+    assert isinstance(answer, InvalidSpec), answer
+    assert answer.path == path
+    assert message in answer.message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+FIELDS = st.sampled_from(
+    [
+        "registry",
+        "repo",
+        "version",
+        "auth",
+        "project_namespace",
+        "values",
+        "env",
+        "interval",
+        "suspend",
+        "timeout",
+        "serviceAccountName",
+        "autoRollback",
+        "releasesHistoryMax",
+        "valuesFrom",
+        "tagFilter",
+        "prerelease",
+        "insecure",
+        "skipTLSVerify",
+        "caSecret",
+        "werf",
+        "image",
+        "job",
+        "resources",
+        "tolerations",
+        "podLabels",
+        "retry",
+        "limit",
+        "backoff",
+        "deletionPolicy",
+        "kind",
+        "name",
+        "optional",
+    ]
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(JSON, st.dictionaries(FIELDS, JSON, max_size=8))
+def test_reading_never_raises_whatever_the_json(body: Any, spec: Any) -> None:
+    assert isinstance(parse_bundle(body, DEFAULTS), (BundleSpec, InvalidSpec))
+    assert isinstance(parse_bundle(bundle(**spec), DEFAULTS), (BundleSpec, InvalidSpec))

@@ -1,0 +1,110 @@
+"""A Bundle's status survives a round trip, junk, and fields of other versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import BundleStatus, Deployed, HistoryEntry, VersionRef, parse_status
+from copyrator.api.records import json_fields
+
+FULL: dict[str, Any] = {
+    "ready": 1,
+    "target": {"digest": "sha256:aa", "version": "1.1.0"},
+    "deploy": {"digest": "sha256:bb", "version": "1.0.0"},
+    "conditions": [{"type": "Ready", "status": "True"}],
+    "observedGeneration": 3,
+    "available": {
+        "version": "1.1.0",
+        "digest": "sha256:aa",
+        "rejected": [{"version": "2.0.0", "reason": "out of range"}],
+    },
+    "deployed": {"version": "1.0.0", "digest": "sha256:bb", "revision": 2, "verified": False},
+    "attempted": {"version": "1.1.0", "failures": 0, "valuesHash": "h", "nextRetryAt": "later"},
+    "history": [{"version": "1.0.0", "outcome": "Succeeded"}],
+    "nextPollAt": "2026-01-01T00:00:00Z",
+    "lastError": {"reason": "DeployFailed", "message": "m", "logTail": "l"},
+    "lastHandledRequest": "r",
+    "lastHandledForce": "f",
+}
+
+
+def test_a_full_status_survives_the_round_trip() -> None:
+    assert BundleStatus.parse(FULL).to_dict() == FULL
+
+
+def test_the_typed_view_reads_the_fields() -> None:
+    status = BundleStatus.parse(FULL)
+    assert status.target == VersionRef(digest="sha256:aa", version="1.1.0")
+    assert status.deployed.revision == 2
+    assert status.deployed.verified is False
+    assert status.attempted.values_hash == "h"
+    assert status.history[0].outcome == "Succeeded"
+    assert status.last_error.log_tail == "l"
+
+
+def test_the_originals_status_is_read() -> None:
+    status = BundleStatus.parse(
+        {
+            "ready": 1,
+            "forceUpdate": 1,
+            "target": {"digest": "d", "version": "v"},
+            "deploy": {"digest": "d", "version": "v"},
+        }
+    )
+    assert status.forced
+    assert status.deploy.version == "v"
+    assert status.deployed == Deployed()
+
+
+def test_force_update_is_read_but_never_written() -> None:
+    assert "forceUpdate" not in BundleStatus.parse({"forceUpdate": 1}).to_dict()
+
+
+def test_fields_of_other_versions_survive_at_every_level() -> None:
+    raw = {"later": {"a": [1]}, "deployed": {"version": "1", "later": True}}
+    assert BundleStatus.parse(raw).to_dict() == raw
+
+
+def test_values_of_the_wrong_type_are_ignored() -> None:
+    status = BundleStatus.parse(
+        {
+            "ready": "1",
+            "observedGeneration": True,
+            "target": "junk",
+            "history": [1, {"version": "1", "revision": "two"}],
+            "conditions": {"type": "Ready"},
+            "nextPollAt": None,
+        }
+    )
+    assert status == BundleStatus(history=(HistoryEntry(version="1"),))
+
+
+def test_history_is_bounded() -> None:
+    status = BundleStatus(history=tuple(HistoryEntry(version=str(i)) for i in range(30)))
+    assert [entry["version"] for entry in status.to_dict()["history"]] == list("0123456789")
+
+
+def test_no_status_is_an_empty_one() -> None:
+    for body in (None, {}, {"status": None}, {"status": []}):
+        assert parse_status(body) == BundleStatus()
+    assert BundleStatus().to_dict() == {}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(sorted(json_fields(BundleStatus))), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(JSON)
+def test_any_json_is_read_and_what_is_written_is_read_alike(raw: Any) -> None:
+    written = BundleStatus.parse(raw).to_dict()
+    assert BundleStatus.parse(written).to_dict() == written

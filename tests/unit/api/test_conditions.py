@@ -1,0 +1,94 @@
+"""Conditions mean what kstatus says, and stand still while nothing changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.conditions import (
+    MAX_MESSAGE,
+    ConditionType,
+    Health,
+    Verdict,
+    build_conditions,
+    conditions_by_type,
+    is_true,
+    ready_reason,
+)
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+MEANINGS = [
+    (Health.READY, "True", "False", "False"),
+    (Health.PROGRESSING, "Unknown", "True", "False"),
+    (Health.RETRYING, "False", "True", "False"),
+    (Health.STALLED, "False", "False", "True"),
+    (Health.PAUSED, "Unknown", "False", "False"),
+]
+
+
+def build(previous: Any, health: Health, message: str = "", later: float = 0) -> list[Any]:
+    verdict = Verdict(health, "Because", message)
+    now = NOW + timedelta(seconds=later)
+    return build_conditions(previous, verdict, generation=4, now=now)
+
+
+@pytest.mark.parametrize(("health", "ready", "reconciling", "stalled"), MEANINGS)
+def test_each_health_has_its_three_conditions(
+    health: Health, ready: str, reconciling: str, stalled: str
+) -> None:
+    found = build([], health)
+    assert [(item["type"], item["status"]) for item in found] == [
+        ("Ready", ready),
+        ("Reconciling", reconciling),
+        ("Stalled", stalled),
+    ]
+    assert all(item["reason"] == "Because" for item in found)
+    assert all(item["observedGeneration"] == 4 for item in found)
+    assert all(item["lastTransitionTime"] == "2026-01-02T03:04:05Z" for item in found)
+
+
+def test_the_same_verdict_later_gives_equal_conditions() -> None:
+    first = build(None, Health.RETRYING, "m")
+    assert build(first, Health.RETRYING, "m", later=60) == first
+
+
+def test_only_the_condition_that_changed_gets_a_new_time() -> None:
+    first = build(None, Health.RETRYING)
+    after = conditions_by_type(build(first, Health.STALLED, later=60))
+    assert after["Ready"]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+    assert after["Stalled"]["lastTransitionTime"] == "2026-01-02T03:05:05Z"
+
+
+def test_a_new_message_alone_is_no_transition() -> None:
+    after = build(build(None, Health.READY, "a"), Health.READY, "b", later=60)
+    assert after[0]["message"] == "b"
+    assert after[0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(build(None, Health.READY, "x" * 99_999)[0]["message"]) == MAX_MESSAGE
+
+
+def test_conditions_are_found_by_type() -> None:
+    found = build(None, Health.READY)
+    assert is_true(found, ConditionType.READY)
+    assert not is_true(found, ConditionType.STALLED)
+    assert ready_reason(found) == "Because"
+    assert ready_reason([]) is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text() | st.just("type") | st.just("Ready"),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["type", "status"]), inner),
+        max_leaves=8,
+    )
+)
+def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
+    assert len(build(previous, Health.READY)) == 3
+    ready_reason(previous)

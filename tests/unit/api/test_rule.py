@@ -1,0 +1,446 @@
+"""A rule is read into one shape, whichever form it is written in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copyrator.api.rule import (
+    ConflictPolicy,
+    DeletionPolicy,
+    ImmutablePolicy,
+    InvalidSpec,
+    Mode,
+    RuleSpec,
+    parse_rule,
+)
+from copyrator.api.selectors import LabelSelector
+
+META = {"name": "main-rule", "namespace": "ops"}
+SECRET = {"kind": "Secret", "name": "registry-creds"}
+
+
+def rule(**fields: Any) -> dict[str, Any]:
+    return {"apiVersion": "flant.com/v1", "kind": "CopyratorRule", "metadata": META, **fields}
+
+
+def good(**spec: Any) -> dict[str, Any]:
+    return rule(spec={"source": SECRET, **spec})
+
+
+def parsed(body: Any) -> RuleSpec:
+    spec = parse_rule(body)
+    assert isinstance(spec, RuleSpec), spec
+    return spec
+
+
+LABELS = LabelSelector.from_labels({"app": "x", "tier": "y"})
+
+OLD_FORMS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    ("labels as a map", {"selector": {"app": "x", "tier": "y"}}, ("ops",)),
+    ("labels as a string", {"selector": "app=x,tier=y"}, ("ops",)),
+    ("labels as a string with spaces", {"selector": " app = x , tier=y, "}, ("ops",)),
+    ("one namespace", {"selector": "app=x,tier=y", "namespace": "a"}, ("a",)),
+    ("a list", {"selector": "app=x,tier=y", "namespace": ["b", "a"]}, ("b", "a")),
+    ("the schema's word", {"selector": "app=x,tier=y", "namespaces": ["a", "b"]}, ("a", "b")),
+    (
+        "both words mean both lists",
+        {"selector": "app=x,tier=y", "namespace": ["b", "a"], "namespaces": ["a", "c"]},
+        ("b", "a", "c"),
+    ),
+    ("empty lists mean its own", {"selector": "app=x,tier=y", "namespaces": []}, ("ops",)),
+]
+
+
+@pytest.mark.parametrize(("case", "fields", "namespaces"), OLD_FORMS)
+def test_the_old_form_is_read_unchanged(
+    case: str, fields: dict[str, Any], namespaces: tuple[str, ...]
+) -> None:
+    spec = parsed(rule(ruleType="configmap", **fields))
+    assert spec.legacy
+    assert spec.source is not None
+    assert (spec.kind, spec.api_version) == ("ConfigMap", "v1")
+    assert spec.source.namespaces == namespaces
+    assert spec.source.name is None
+    assert spec.source.selector == LABELS
+
+
+@pytest.mark.parametrize("word", ["secret", "Secret", "SECRET"])
+def test_the_rule_type_is_read_in_any_letter_case(word: str) -> None:
+    assert parsed(rule(ruleType=word, selector="a=b")).kind == "Secret"
+
+
+def test_a_rule_without_a_namespace_of_its_own_looks_in_default() -> None:
+    spec = parsed({"ruleType": "secret", "selector": {"a": "b"}})
+    assert spec.source is not None
+    assert spec.source.namespaces == ("default",)
+
+
+def test_the_smallest_good_form_has_the_documented_defaults() -> None:
+    spec = parsed(good())
+    assert not spec.legacy
+    assert spec.source is not None
+    assert spec.source.namespaces == ("ops",)
+    assert spec.source.name == "registry-creds"
+    assert spec.api_version == "v1"
+    assert spec.targets.matches("anything", None)
+    assert spec.transform.name is None
+    assert spec.on_conflict is ConflictPolicy.SKIP
+    assert spec.on_immutable is ImmutablePolicy.FAIL
+    assert spec.deletion_policy is DeletionPolicy.DELETE
+    assert (spec.limit, spec.mode, spec.suspend) == (100_000, Mode.APPLY, False)
+
+
+def test_every_field_of_the_good_form_is_read() -> None:
+    spec = parsed(
+        rule(
+            spec={
+                "source": {
+                    "kind": "Secret",
+                    "apiVersion": "v1",
+                    "namespaces": ["b", "a"],
+                    "selector": {
+                        "matchLabels": {"app": "x"},
+                        "matchExpressions": [{"key": "old", "operator": "DoesNotExist"}],
+                    },
+                },
+                "targets": {
+                    "namespaces": ["team-*"],
+                    "exclude": ["team-old"],
+                    "selector": {"matchLabels": {"copy": "yes"}},
+                },
+                "transform": {
+                    "name": "{{ source.name }}-copy",
+                    "keys": {"include": ["a", "b*"], "exclude": ["bc"], "rename": {"a": "z"}},
+                    "labels": {"add": {"l": ""}, "remove": ["helm.sh/*"]},
+                    "annotations": {"add": {"a": "any text"}, "remove": ["b"]},
+                },
+                "onConflict": "Adopt",
+                "onImmutable": "Recreate",
+                "deletionPolicy": "Orphan",
+                "limit": 7,
+                "mode": "Plan",
+                "suspend": True,
+            }
+        )
+    )
+    assert spec.source is not None
+    assert spec.source.namespaces == ("b", "a")
+    assert spec.source.selector is not None
+    assert spec.source.selector.to_string() == "app=x,!old"
+    assert spec.targets.matches("team-a", {"copy": "yes"})
+    assert not spec.targets.matches("team-a", {})
+    assert not spec.targets.matches("team-old", {"copy": "yes"})
+    assert not spec.targets.matches("my-team-a", {"copy": "yes"})
+    assert spec.transform.name == "{{ source.name }}-copy"
+    assert spec.transform.keys.include.matches("bx")
+    assert spec.transform.keys.exclude.matches("bc")
+    assert spec.transform.keys.rename == {"a": "z"}
+    assert spec.transform.labels.add == {"l": ""}
+    assert spec.transform.labels.remove.matches("helm.sh/chart")
+    assert spec.transform.annotations.add == {"a": "any text"}
+    assert spec.on_conflict is ConflictPolicy.ADOPT
+    assert spec.on_immutable is ImmutablePolicy.RECREATE
+    assert spec.deletion_policy is DeletionPolicy.ORPHAN
+    assert (spec.limit, spec.mode, spec.suspend) == (7, Mode.PLAN, True)
+
+
+TEMPLATE = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "RoleBinding",
+    "metadata": {"name": "ad-kubernetes-{{ namespace.name }}"},
+}
+
+
+def test_a_template_is_kept_as_it_is_written() -> None:
+    spec = parsed(rule(spec={"template": TEMPLATE}))
+    assert spec.source is None
+    assert spec.template is not None
+    assert spec.template.body == TEMPLATE
+    assert (spec.kind, spec.api_version) == ("RoleBinding", "rbac.authorization.k8s.io/v1")
+
+
+def test_the_built_in_api_version_is_filled_in_and_others_are_left_to_discovery() -> None:
+    for kind, wanted in (("NetworkPolicy", "networking.k8s.io/v1"), ("Widget", None)):
+        spec = parsed(rule(spec={"source": {"kind": kind, "name": "x"}}))
+        assert spec.api_version == wanted
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    return rule(spec={"template": {**TEMPLATE, **fields}})
+
+
+def named(**metadata: Any) -> dict[str, Any]:
+    return template(metadata={"name": "x", **metadata})
+
+
+def transform(**fields: Any) -> dict[str, Any]:
+    return good(transform=fields)
+
+
+def old(**fields: Any) -> dict[str, Any]:
+    return rule(**{"ruleType": "secret", "selector": {"a": "b"}, **fields})
+
+
+def source(**fields: Any) -> dict[str, Any]:
+    return rule(spec={"source": {"kind": "Secret", **fields}})
+
+
+INVALID: list[tuple[Any, str, str]] = [
+    # a rule has one form
+    (rule(), "spec", "is required"),
+    (None, "spec", "is required"),
+    ([], "the object", "must be a map, not a list"),
+    (rule(spec=None), "spec", "is required"),
+    ({**good(), "ruleType": "secret"}, "spec", "remove ruleType or spec"),
+    ({**good(), "selector": {"a": "b"}}, "spec", "remove selector or spec"),
+    ({**good(), "namespace": "x", "namespaces": []}, "spec", "remove namespace, namespaces or"),
+    # the old form
+    (rule(selector={"a": "b"}), "ruleType", "is required"),
+    (old(ruleType="role"), "ruleType", "must be configmap or secret"),
+    (old(ruleType=1), "ruleType", "must be a string, not a number"),
+    (old(selector=None), "selector", "at least one label"),
+    (old(selector={}), "selector", "at least one label"),
+    (old(selector=""), "selector", "at least one label"),
+    (old(selector=" , "), "selector", "at least one label"),
+    (old(selector=["a=b"]), "selector", "must be a map of labels or a string"),
+    (old(selector={"a": True}), "selector[a]", 'write it in quotes: "true"'),
+    (old(selector={"a": ["b"]}), "selector[a]", "must be a string, not a list"),
+    (old(selector={"a b": "c"}), "selector", "is no label's key"),
+    (old(selector={"a": "b c"}), "selector[a]", "is no label's value"),
+    (old(selector="a"), "selector", "'a' is not key=value"),
+    (old(selector="a!=b"), "selector", "is not key=value"),
+    (old(selector="a==b"), "selector", "is not key=value"),
+    (old(selector="=b"), "selector", "is not key=value"),
+    (old(selector="a=b,a=c"), "selector", "two values of the label 'a'"),
+    (old(namespace=7), "namespace", "must be a string or a list of strings, not a number"),
+    (old(namespace={"a": 1}), "namespace", "not a map"),
+    (old(namespace=[7]), "namespace[0]", "must be a string, not a number"),
+    (old(namespace="team-*"), "namespace", "is a pattern; list the namespaces by name"),
+    (old(namespace=""), "namespace", "must not be empty"),
+    (old(namespaces="a"), "namespaces", "must be a list, not a string"),
+    (old(namespaces=["Big"]), "namespaces[0]", "is no namespace's name"),
+    (old(namespaces=["a\n"]), "namespaces[0]", "is no namespace's name"),
+    # source or template
+    (rule(spec={}), "spec.source", "exactly one of spec.source and spec.template"),
+    (rule(spec={"source": SECRET, "template": TEMPLATE}), "spec.source", "exactly one"),
+    (rule(spec="x"), "spec", "must be a map, not a string"),
+    (rule(spec={"source": []}), "spec.source", "must be a map, not a list"),
+    (rule(spec={"source": {"name": "x"}}), "spec.source.kind", "is required"),
+    (source(kind="secret", name="x"), "spec.source.kind", "is no kind"),
+    (source(), "spec.source.name", "exactly one of name and selector"),
+    (source(name="x", selector={"matchLabels": {"a": "b"}}), "spec.source.name", "exactly one"),
+    (source(name="X"), "spec.source.name", "is no object's name"),
+    (source(name="x", apiVersion="one"), "spec.source.apiVersion", "is no apiVersion"),
+    (source(name="x", namespace="a", namespaces=["b"]), "spec.source.namespaces", "not both"),
+    (source(name="x", namespaces=[]), "spec.source.namespaces", "must name a namespace"),
+    (source(name="x", namespaces=["*"]), "spec.source.namespaces[0]", "is a pattern"),
+    (source(selector={}), "spec.source.selector", "at least one label"),
+    (source(selector={"app": "x"}), "spec.source.selector.app", "put labels under matchLabels"),
+    (
+        source(selector={"matchExpressions": [{"key": "a"}]}),
+        "spec.source.selector.matchExpressions[0].operator",
+        "is required",
+    ),
+    (
+        source(selector={"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["1"]}]}),
+        "spec.source.selector.matchExpressions[0].operator",
+        "must be one of In, NotIn, Exists, DoesNotExist",
+    ),
+    (
+        source(selector={"matchExpressions": [{"key": "a", "operator": "In", "values": []}]}),
+        "spec.source.selector.matchExpressions[0].values",
+        "at least one value for In",
+    ),
+    (
+        source(
+            selector={"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]}
+        ),
+        "spec.source.selector.matchExpressions[0].values",
+        "Exists takes no values",
+    ),
+    # template
+    (rule(spec={"template": TEMPLATE, "transform": {}}), "spec.transform", "must be removed"),
+    (rule(spec={"template": {"kind": "Role"}}), "spec.template.apiVersion", "is required"),
+    (template(kind="{{ x }}"), "spec.template.kind", "is no kind"),
+    (template(metadata={}), "spec.template.metadata.name", "is required"),
+    (template(metadata=None), "spec.template.metadata.name", "is required"),
+    (template(status={"a": 1}), "spec.template.status", "must be removed"),
+    (named(namespace="x"), "spec.template.metadata.namespace", "must be removed"),
+    (named(generateName="x"), "spec.template.metadata.generateName", "must be removed"),
+    (named(finalizers=["x"]), "spec.template.metadata.finalizers", "must be removed"),
+    (named(ownerReferences=[1]), "spec.template.metadata.ownerReferences", "must be removed"),
+    (named(name="{{ namespace.name }"), "spec.template.metadata.name", "is no valid Jinja2"),
+    (template(roleRef={"a": ["{% if %}"]}), "spec.template.roleRef.a[0]", "is no valid Jinja2"),
+    (template(data={"{{": "x"}), "spec.template.data", "is no valid Jinja2"),
+    # targets
+    (good(targets={"namespaces": []}), "spec.targets.namespaces", "must not be empty"),
+    (good(targets={"namespaces": ["a.b"]}), "spec.targets.namespaces[0]", "matches no namespace"),
+    (good(targets={"namespaces": "a"}), "spec.targets.namespaces", "must be a list"),
+    (good(targets={"exclude": ["[a]"]}), "spec.targets.exclude[0]", "matches no namespace"),
+    (good(targets={"selector": "a=b"}), "spec.targets.selector", "must be a map"),
+    # transform
+    (transform(name="{{ x"), "spec.transform.name", "is no valid Jinja2"),
+    (transform(name=""), "spec.transform.name", "must not be empty"),
+    (transform(keys={"rename": {"a": "z", "b": "z"}}), "spec.transform.keys.rename[b]", "collides"),
+    (transform(keys={"rename": {"a": ""}}), "spec.transform.keys.rename[a]", "must not be empty"),
+    (transform(keys={"rename": {"a": "b/c"}}), "spec.transform.keys.rename[a]", "is no key"),
+    (transform(keys={"include": ["a b"]}), "spec.transform.keys.include[0]", "matches no key"),
+    (
+        transform(keys={"exclude": ["a*"], "rename": {"ab": "c"}}),
+        "spec.transform.keys.rename[ab]",
+        "leave out",
+    ),
+    (
+        transform(keys={"include": ["a"], "rename": {"b": "c"}}),
+        "spec.transform.keys.rename[b]",
+        "leave out",
+    ),
+    (
+        rule(spec={"source": {"kind": "Role", "name": "x"}, "transform": {"keys": {}}}),
+        "spec.transform.keys",
+        "a Role has no data keys",
+    ),
+    (
+        transform(labels={"add": {"a": "b c"}}),
+        "spec.transform.labels.add[a]",
+        "is no label's value",
+    ),
+    (transform(labels={"add": {"a": 1}}), "spec.transform.labels.add[a]", 'in quotes: "1"'),
+    (transform(labels={"remove": ["a b"]}), "spec.transform.labels.remove[0]", "no label's key"),
+    (
+        transform(labels={"add": {"a": "b"}, "remove": ["a"]}),
+        "spec.transform.labels.add[a]",
+        "both added and removed",
+    ),
+    (
+        transform(labels={"add": {"app.kubernetes.io/managed-by": "me"}}),
+        "spec.transform.labels.add[app.kubernetes.io/managed-by]",
+        "written by the operator",
+    ),
+    (
+        transform(annotations={"add": {"copyrator.flant.com/rule": "x"}}),
+        "spec.transform.annotations.add[copyrator.flant.com/rule]",
+        "written by the operator",
+    ),
+    # the rest
+    (good(onConflict="skip"), "spec.onConflict", "must be one of Skip, Adopt, Overwrite"),
+    (good(onImmutable=True), "spec.onImmutable", "must be one of Fail, Recreate"),
+    (good(deletionPolicy="Keep"), "spec.deletionPolicy", "must be one of Delete, Orphan"),
+    (good(mode="Dry"), "spec.mode", "must be one of Apply, Plan"),
+    (good(limit=0), "spec.limit", "must be between 1 and 10000000"),
+    (good(limit="5"), "spec.limit", "must be a whole number, not a string"),
+    (good(limit=True), "spec.limit", "must be a whole number, not a boolean"),
+    (good(suspend="true"), "spec.suspend", "must be true or false without quotes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "message"), INVALID, ids=[f"{path}: {message}" for _, path, message in INVALID]
+)
+def test_what_cannot_be_meant_is_refused_with_the_field_and_a_remedy(
+    body: Any, path: str, message: str
+) -> None:
+    answer = parse_rule(body)
+    assert isinstance(answer, InvalidSpec), answer
+    assert answer.path == path
+    assert message in answer.message
+    assert str(answer) == f"{path}: {answer.message}"
+
+
+def test_null_counts_as_absent() -> None:
+    spec = parsed(
+        good(
+            targets=None,
+            transform=None,
+            onConflict=None,
+            limit=None,
+            suspend=None,
+            template=None,
+        )
+    )
+    assert spec == parsed(good())
+
+
+def test_unknown_fields_are_left_to_the_api_server() -> None:
+    assert parsed(good(later="x")) == parsed(good())
+
+
+def test_a_template_of_any_depth_is_refused_rather_than_fatal() -> None:
+    deep: Any = "x"
+    for _ in range(5000):
+        deep = {"a": deep}
+    answer = parse_rule(template(data=deep))
+    assert isinstance(answer, InvalidSpec)
+    assert "nested" in answer.message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=12,
+)
+WORDS = st.sampled_from(
+    [
+        "metadata",
+        "namespace",
+        "namespaces",
+        "name",
+        "spec",
+        "source",
+        "template",
+        "targets",
+        "transform",
+        "selector",
+        "matchLabels",
+        "matchExpressions",
+        "key",
+        "operator",
+        "values",
+        "kind",
+        "apiVersion",
+        "keys",
+        "include",
+        "exclude",
+        "rename",
+        "labels",
+        "annotations",
+        "add",
+        "remove",
+        "onConflict",
+        "limit",
+        "mode",
+        "suspend",
+        "ruleType",
+        "Secret",
+        "In",
+        "{{",
+        "{%",
+        "a=b",
+        "team-*",
+        "v1",
+    ]
+)
+LIKE_A_RULE = st.recursive(
+    JSON | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=6),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(JSON | LIKE_A_RULE)
+def test_reading_never_raises_whatever_the_json(body: Any) -> None:
+    assert isinstance(parse_rule(body), (RuleSpec, InvalidSpec))
+
+
+@settings(max_examples=400, deadline=None)
+@given(LIKE_A_RULE, st.sampled_from(["spec", "source", "template", "targets", "transform"]))
+def test_reading_never_raises_whatever_one_part_of_a_rule_is(part: Any, where: str) -> None:
+    body = rule(spec=part) if where == "spec" else good(**{where: part})
+    if where == "template":
+        body["spec"].pop("source")
+    assert isinstance(parse_rule(body), (RuleSpec, InvalidSpec))
