@@ -1,0 +1,109 @@
+"""``python -m demo``: set up, walk through both jobs, tidy up. A step that fails is exit code 1.
+
+``KEEP=1`` leaves the cluster and the operator running and says how to play on.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from demo import bundles, ending, rules, setting_up
+from demo.screen import Screen
+from demo.steps import walk
+from demo.waiting import StepFailed
+from demo.world import World
+from localcluster import Cluster, LocalClusterError
+from localcluster.build import Programs
+from localcluster.bundle import PushError
+from localcluster.cluster import discard
+from localcluster.paths import state_root
+from localcluster.pins import CLUSTER_PROGRAMS
+from localcluster.state import Layout
+
+CHAPTERS = (setting_up.CHAPTER, rules.CHAPTER, bundles.CHAPTER, ending.CHAPTER)
+
+
+def main() -> int:
+    """Run the demo and return its exit code."""
+    options = _options()
+    screen = Screen()
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    began = time.monotonic()
+    try:
+        with _world(options.name, screen, keep=options.keep) as world:
+            steps = walk(world, screen, CHAPTERS)
+            screen.done(f"All {steps} steps happened, in {time.monotonic() - began:.0f} s.")
+            if options.keep:
+                ending.play_on(world, screen, options.name)
+    except (StepFailed, LocalClusterError, PushError) as failure:
+        screen.fault(str(failure))
+        return 1
+    except KeyboardInterrupt:
+        screen.fault("Interrupted; everything that the demo started is stopped.")
+        return 130
+    return 0
+
+
+@contextmanager
+def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
+    """Start a control plane of its own; stop everything again unless all went well and `keep`.
+
+    Raises:
+        LocalClusterError: it can't be started, or a demo of that name stands already.
+    """
+    directory = state_root() / name
+    if Layout(directory).state_file.exists():
+        problem = f"A demo named {name!r} runs already, or was kept with KEEP=1."
+        raise LocalClusterError(problem, ending.stop_command(name))
+    screen.title(
+        "Copyrator, both jobs, on a real control plane",
+        "kube-apiserver, etcd, controllers and a registry run as local processes; pods do too,",
+        "as there is no container runtime here. The operator has the rights the chart gives it.",
+    )
+    Programs.default().find(CLUSTER_PROGRAMS)  # builds them the first time, with its own progress
+    world: World | None = None
+    kept = False
+    try:
+        with screen.started("etcd, kube-apiserver, controllers, registry and a node are up"):
+            world = World(Cluster.start(directory))
+        yield world
+        kept = keep
+    except StepFailed:
+        if world is not None and world.operator is not None:
+            screen.note("The end of the operator's log:")
+            screen.plain(world.operator.tail())
+        raise
+    finally:
+        if not kept:
+            _tidy_up(world, directory)
+
+
+def _tidy_up(world: World | None, directory: Path) -> None:
+    # A second Ctrl-C must not leave half of it running.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    if world is not None and world.operator is not None:
+        world.operator.stop()
+    discard(directory)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("--name", default="demo", help="the cluster's name (default: demo)")
+    kept = os.environ.get("KEEP", "") not in ("", "0")
+    parser.add_argument("--keep", action="store_true", default=kept, help="the same as KEEP=1")
+    return parser.parse_args()
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,157 @@
+"""The second job on screen: a bundle is deployed, follows its registry, and leaves no trace."""
+
+from demo.objects import Manifest, condition, describe
+from demo.screen import Rows
+from demo.steps import Chapter, Step
+from demo.waiting import NotYet, StepFailed, stays, until
+from demo.world import APPS, POLL_SECONDS, World, example
+
+FILE = "bundles/hello.yaml"
+NAME = "hello"
+TAG = "stable"
+PAUSE = "operator.werf.dev/disable-autoupdate"
+SECONDS = 60.0
+"""Deadline of a deploy: a poll, a Job, and helm in it."""
+
+
+def push_first(world: World) -> str:
+    """Push version 1.0.0 before anybody asks for it."""
+    return _push(world, "1.0.0")
+
+
+def deploy(world: World) -> Rows:
+    """Apply the example, which names a registry that only this machine has."""
+    for body in example(FILE):
+        body["metadata"]["namespace"] = APPS
+        if body["kind"] == "Bundle":
+            body["spec"] |= {"registry": world.cluster.registry, "repo": NAME, "insecure": True}
+        world.objects.apply([body])
+    return _wait_deployed(world, "1.0.0")
+
+
+def update(world: World) -> Rows:
+    """Push 1.0.1 and touch nothing else."""
+    _push(world, "1.0.1")
+    return _wait_deployed(world, "1.0.1")
+
+
+def pause(world: World) -> str:
+    """Annotate the Bundle, push 1.0.2, and see that nothing happens for three polls."""
+    _annotate(world, "true")
+    _push(world, "1.0.2")
+
+    def look() -> None:
+        if (shown := _shown(world)) != "1.0.1":
+            msg = f"autoupdate is off, but {shown} is deployed"
+            raise StepFailed(msg)
+
+    stays(look, seconds=3 * POLL_SECONDS)
+    return f"1.0.2 is in the registry, 1.0.1 stays deployed: {describe(_bundle(world))}"
+
+
+def resume(world: World) -> Rows:
+    """Take the annotation off."""
+    _annotate(world, None)
+    return _wait_deployed(world, "1.0.2")
+
+
+def edit_values(world: World) -> Rows:
+    """Edit the values ConfigMap."""
+    name = _bundle(world)["spec"]["values"]
+    world.objects.patch("configmaps", name, APPS, {"data": {"values.yaml": "greeting: Ahoj\n"}})
+
+    def look() -> None:
+        if (greeting := _release(world).get("greeting")) != "Ahoj":
+            raise NotYet(f"the greeting is {greeting!r}")
+
+    until(look, seconds=SECONDS, what="the new greeting in the release")
+    return _wait_deployed(world, "1.0.2")
+
+
+def remove(world: World) -> str:
+    """Delete the Bundle."""
+    world.objects.delete("bundles", NAME, APPS)
+
+    def look() -> None:
+        left = [
+            f"{kind} {name}"
+            for kind, name in (("bundles", NAME), ("configmaps", NAME))
+            if world.objects.get(kind, name, APPS)
+        ]
+        left += [one["metadata"]["name"] for one in _history(world)]
+        if left:
+            raise NotYet(f"still there: {', '.join(left)}")
+
+    until(look, seconds=SECONDS, what="the Bundle and its release to be gone")
+    return "No Bundle, no object of the release, no release Secret is left."
+
+
+def _push(world: World, version: str) -> str:
+    digest = world.push(version, TAG)
+    return f"chart {version} -> {world.cluster.registry}/{NAME}:{TAG}  {digest[:19]}"
+
+
+def _bundle(world: World) -> Manifest:
+    return world.objects.get("bundles", NAME, APPS) or {}
+
+
+def _release(world: World) -> dict[str, str]:
+    deployed = world.objects.get("configmaps", NAME, APPS) or {}
+    data: dict[str, str] = deployed.get("data", {})
+    return data
+
+
+def _shown(world: World) -> str:
+    """The version that the deployed objects themselves show."""
+    return _release(world).get("version", "nothing")
+
+
+def _history(world: World) -> list[Manifest]:
+    return world.objects.list("secrets", APPS, f"owner=helm,name={NAME}")
+
+
+def _wait_deployed(world: World, version: str) -> Rows:
+    """Wait until the release shows `version` and the Bundle says that it is deployed."""
+
+    def look() -> Manifest:
+        bundle = _bundle(world)
+        ready = condition(bundle, "Ready")
+        if _shown(world) != version or ready.get("reason") != "Deployed":
+            raise NotYet(f"the release shows {_shown(world)}; the Bundle says {describe(bundle)}")
+        if bundle["metadata"]["generation"] != bundle["status"].get("observedGeneration"):
+            raise NotYet("the status is of an older spec")
+        return bundle
+
+    bundle = until(look, seconds=SECONDS, what=f"version {version} to be deployed")
+    deployed = bundle["status"].get("deploy", {})
+    release = _release(world)
+    return Rows(
+        ("BUNDLE", "READY", "TAG", "DIGEST", "IN THE CLUSTER"),
+        [
+            (
+                f"{APPS}/{NAME}",
+                condition(bundle, "Ready").get("reason", ""),
+                str(deployed.get("version", "")),
+                str(deployed.get("digest", ""))[:15],
+                f"{release.get('greeting', '')} {release.get('version', '')}",
+            )
+        ],
+    )
+
+
+def _annotate(world: World, value: str | None) -> None:
+    world.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {PAUSE: value}}})
+
+
+CHAPTER = Chapter(
+    "Bundles: what is pushed is deployed",
+    (
+        Step("Bundle 1.0.0 is pushed to the registry", push_first),
+        Step("A Bundle is applied, and a Job deploys 1.0.0", deploy),
+        Step("1.0.1 is pushed and taken", update),
+        Step(f"Autoupdate is paused: 1.0.2 is pushed and left for {3 * POLL_SECONDS} s", pause),
+        Step("Autoupdate is resumed: 1.0.2 is taken", resume),
+        Step("The values ConfigMap is edited and deployed", edit_values),
+        Step("The Bundle is deleted and its release is gone", remove),
+    ),
+)

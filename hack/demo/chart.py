@@ -1,0 +1,65 @@
+"""The Helm chart, rendered by the real helm: what of it a machine without containers can use.
+
+The Deployment's image can't run here, so everything but the Deployment is applied as it is, and the
+Deployment says how the operator's process is started (process.py).
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = ROOT / "charts" / "copyrator"
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """The chart's objects, in the order in which they are to be applied."""
+
+    crds: list[Manifest]
+    rights: list[Manifest]
+    """Service accounts, roles and bindings."""
+    deployment: Manifest
+
+    @property
+    def service_account(self) -> str:
+        """The operator's service account, in the release's namespace."""
+        name: str = self.deployment["spec"]["template"]["spec"]["serviceAccountName"]
+        return name
+
+    @property
+    def container(self) -> Manifest:
+        """The operator's container."""
+        container: Manifest = self.deployment["spec"]["template"]["spec"]["containers"][0]
+        return container
+
+
+def render(
+    helm: Callable[..., str], *, namespace: str, values: Mapping[str, Any] | None = None
+) -> Rendered:
+    """Render the chart for the release "copyrator" in `namespace`.
+
+    Args:
+        helm: runs helm with these arguments and returns what it printed.
+        namespace: the release's namespace.
+        values: chart values by dotted path, such as "log.format".
+    """
+    settings = [
+        part
+        for path, value in (values or {}).items()
+        for part in ("--set-json", f"{path}={json.dumps(value)}")
+    ]
+    printed = helm("template", "copyrator", str(CHART), "--namespace", namespace, *settings)
+    documents = [document for document in yaml.safe_load_all(printed) if document]
+    apart = ("CustomResourceDefinition", "Deployment")
+    return Rendered(
+        crds=[one for one in documents if one["kind"] == "CustomResourceDefinition"],
+        rights=[one for one in documents if one["kind"] not in apart],
+        deployment=next(one for one in documents if one["kind"] == "Deployment"),
+    )

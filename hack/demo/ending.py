@@ -1,0 +1,64 @@
+"""The last chapter: what it cost, the operator's end, and how to play on."""
+
+from collections import Counter
+
+from demo.screen import Rows, Screen
+from demo.steps import Chapter, Step
+from demo.waiting import StepFailed
+from demo.world import APPS, HOME, World
+
+
+def requests(world: World) -> Rows:
+    """Count the operator's requests in the audit log: none may have been refused for its rights."""
+    user = f"system:serviceaccount:{HOME}:{world.chart.service_account}"
+    events = [event for event in world.cluster.audit_events() if event.user == user]
+    refused = {f"{one.verb} {one.resource}/{one.subresource}" for one in events if one.code == 403}
+    if refused:
+        msg = f"the chart's rights lack: {', '.join(sorted(refused))}"
+        raise StepFailed(msg)
+    if not events:
+        msg = f"the audit log has no request of {user}"
+        raise StepFailed(msg)
+    writes = Counter(
+        (one.verb, f"{one.resource}/{one.subresource}".rstrip("/"))
+        for one in events
+        if one.verb not in ("get", "list", "watch", "")
+    )
+    reads = sum(one.verb in ("get", "list", "watch") for one in events)
+    rows = [(str(count), verb, resource) for (verb, resource), count in sorted(writes.items())]
+    return Rows(("REQUESTS", "VERB", "RESOURCE"), [*rows, (str(reads), "get, list, watch", "")])
+
+
+CHAPTER = Chapter(
+    "Looking back",
+    (Step("The audit log: no request of the operator was forbidden", requests),),
+)
+
+
+def play_on(world: World, screen: Screen, name: str) -> None:
+    """Say how to use what was left running."""
+    operator = world.operator
+    assert operator is not None
+    screen.chapter("Everything is left running for you (KEEP=1)")
+    screen.plain(f'eval "$(PYTHONPATH=hack .venv/bin/python -m localcluster env{_named(name)})"')
+    screen.plain()
+    for command in (
+        "kubectl get copyrators,bundles --all-namespaces",
+        "kubectl create namespace team-e",
+        "kubectl get secrets -A -l app.kubernetes.io/managed-by=copyrator",
+        f"kubectl -n {APPS} get bundles,jobs,pods",
+        f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",
+        f"tail -f {operator.log}",
+    ):
+        screen.plain(command)
+    screen.plain()
+    screen.note(stop_command(name))
+
+
+def stop_command(name: str) -> str:
+    """Say how to stop the cluster of that name, and the operator with it."""
+    return f"Stop it, operator included: make cluster-down NAME={name}"
+
+
+def _named(name: str) -> str:
+    return f" --name {name}"

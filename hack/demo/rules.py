@@ -1,0 +1,149 @@
+"""The first job on screen: one rule spreads a Secret, and every copy stays right."""
+
+import base64
+from functools import partial
+from typing import Any
+
+from demo.objects import Manifest, describe, fingerprint
+from demo.screen import Rows
+from demo.steps import Chapter, Step
+from demo.waiting import NotYet, until
+from demo.world import World, example
+
+FILE = "rules/secret.yaml"
+TEAMS = ("team-a", "team-b", "team-c")
+LATE = "team-d"
+OTHER = "other"
+SECONDS = 20.0
+"""Deadline of each step: far more than it takes, so that only what is broken fails."""
+
+
+def _manifest(kind: str) -> Manifest:
+    return next(one for one in example(FILE) if one["kind"] == kind)
+
+
+def _source() -> tuple[str, str]:
+    about = _manifest("Secret")["metadata"]
+    return about["name"], about["namespace"]
+
+
+def spread(world: World) -> Rows:
+    """Apply the example, with three namespaces that its rule names and one that it doesn't."""
+    world.objects.create_namespaces(*TEAMS, OTHER)
+    world.objects.apply(example(FILE))
+    return _wait(world, TEAMS)
+
+
+def late_namespace(world: World) -> Rows:
+    """Make a namespace after the rule."""
+    world.objects.create_namespaces(LATE)
+    return _wait(world, (*TEAMS, LATE))
+
+
+def change_source(world: World) -> Rows:
+    """Change the source's content."""
+    _set_password(world, _source()[1], "rotated-by-the-demo")
+    return _wait(world, (*TEAMS, LATE))
+
+
+def break_copy(world: World) -> Rows:
+    """Change a copy behind the operator's back."""
+    _set_password(world, TEAMS[0], "changed-by-hand")
+    return _wait(world, (*TEAMS, LATE))
+
+
+def delete_copy(world: World) -> Rows:
+    """Delete a copy; a new one has another uid."""
+    name, _ = _source()
+    before = _uid(world, TEAMS[1])
+    world.objects.delete("secrets", name, TEAMS[1])
+
+    def look() -> None:
+        if _uid(world, TEAMS[1]) in (before, ""):
+            raise NotYet("it is not there again")
+
+    until(look, seconds=SECONDS, what=f"a new copy in {TEAMS[1]}")
+    return _wait(world, (*TEAMS, LATE))
+
+
+def status(world: World) -> Rows:
+    """Wait for what the rule says of itself."""
+    about = _manifest("CopyratorRule")["metadata"]
+
+    def look() -> Manifest:
+        rule = world.objects.get("copyrators", about["name"], about["namespace"]) or {}
+        copies = rule.get("status", {}).get("copies", {})
+        if copies.get("ready") != len(TEAMS) + 1 or "Ready=True" not in describe(rule):
+            raise NotYet(f"{describe(rule)}, copies {copies}")
+        return rule
+
+    rule = until(look, seconds=SECONDS, what=f"the rule to say that {len(TEAMS) + 1} are ready")
+    copies = rule["status"]["copies"]
+    return Rows(
+        ("RULE", "DESIRED", "READY", "FAILED", "CONDITION"),
+        [
+            (
+                f"{about['namespace']}/{about['name']}",
+                *(str(copies.get(field, 0)) for field in ("desired", "ready", "failed")),
+                describe(rule).partition(":")[0],
+            )
+        ],
+    )
+
+
+def _wait(world: World, namespaces: tuple[str, ...]) -> Rows:
+    """Wait until exactly these namespaces hold the source's content, and show it."""
+    return until(
+        partial(_look, world, namespaces),
+        seconds=SECONDS,
+        what=f"the source's content in {', '.join(namespaces)}",
+    )
+
+
+def _look(world: World, namespaces: tuple[str, ...]) -> Rows:
+    name, home = _source()
+    found = {
+        one["metadata"]["namespace"]: one
+        for one in world.objects.list("secrets")
+        if one["metadata"]["name"] == name
+    }
+    wanted = fingerprint(found[home])
+    for namespace in namespaces:
+        if namespace not in found:
+            raise NotYet(f"no {name} in {namespace}")
+        if fingerprint(found[namespace]) != wanted:
+            raise NotYet(f"other content in {namespace}")
+    if unwanted := found.keys() - {home, *namespaces}:
+        raise NotYet(f"a copy in {', '.join(sorted(unwanted))}, which the rule doesn't name")
+    rows = [_row(found[namespace]) for namespace in (home, *namespaces)]
+    return Rows(("NAMESPACE", "SECRET", "CONTENT", "FROM"), rows)
+
+
+def _row(secret: dict[str, Any]) -> tuple[str, str, str, str]:
+    about = secret["metadata"]
+    origin = about.get("annotations", {}).get("copyrator.flant.com/source", "")
+    return about["namespace"], about["name"], fingerprint(secret), origin or "(the source)"
+
+
+def _uid(world: World, namespace: str) -> str:
+    found = world.objects.get("secrets", _source()[0], namespace)
+    return str(found["metadata"]["uid"]) if found else ""
+
+
+def _set_password(world: World, namespace: str, password: str) -> None:
+    encoded = base64.b64encode(password.encode()).decode()
+    body = {"data": {"password": encoded}}
+    world.objects.patch("secrets", _source()[0], namespace, body)
+
+
+CHAPTER = Chapter(
+    "Copies: one rule, one Secret, every team",
+    (
+        Step("A rule spreads a Secret over the namespaces team-*", spread),
+        Step(f"The namespace {LATE} appears and gets it", late_namespace),
+        Step("The source changes and every copy follows", change_source),
+        Step(f"The copy in {TEAMS[0]} is changed by hand and healed", break_copy),
+        Step(f"The copy in {TEAMS[1]} is deleted and healed", delete_copy),
+        Step("The rule says so itself", status),
+    ),
+)

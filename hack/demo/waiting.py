@@ -1,0 +1,50 @@
+"""Wait for a real state with a deadline, so that a step that doesn't happen fails and says why."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PAUSE = 0.05
+"""Seconds between two looks: below what a reader notices, above what would load the machine."""
+
+
+class NotYet(Exception):  # noqa: N818 - it is a state of affairs, not an error
+    """What was looked for isn't there yet; the text says what stands there instead."""
+
+
+class StepFailed(Exception):  # noqa: N818 - names the event that ends the demo
+    """A step didn't happen within its deadline; the text is for the person at the screen."""
+
+
+def until(look: Callable[[], T], *, seconds: float, what: str) -> T:
+    """Call `look` until it returns instead of raising NotYet.
+
+    Args:
+        look: returns the state that was waited for, or raises NotYet.
+        seconds: the deadline, in seconds from now.
+        what: the awaited state, to be read after "waited for".
+
+    Raises:
+        StepFailed: the deadline passed; the text has the last NotYet's.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return look()
+        except NotYet as seen:
+            if time.monotonic() >= deadline:
+                msg = f"waited {seconds:.0f} s for {what}; the last look saw: {seen}"
+                raise StepFailed(msg) from None
+        time.sleep(PAUSE)
+
+
+def stays(look: Callable[[], T], *, seconds: float) -> T:
+    """Call `look` for `seconds` and return its last answer; whatever it raises ends the wait."""
+    deadline = time.monotonic() + seconds
+    while True:
+        seen = look()
+        if time.monotonic() >= deadline:
+            return seen
+        time.sleep(PAUSE)
