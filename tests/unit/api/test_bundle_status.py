@@ -88,6 +88,7 @@ def test_history_is_bounded() -> None:
 
 
 def test_no_status_is_an_empty_one() -> None:
+    body: Any
     for body in (None, {}, {"status": None}, {"status": []}):
         assert parse_status(body) == BundleStatus()
     assert BundleStatus().to_dict() == {}

@@ -82,6 +82,7 @@ def test_a_plan_is_shown() -> None:
 
 
 def test_junk_in_the_previous_status_does_no_harm() -> None:
+    junk: Any
     for junk in (None, [], "x", {"conditions": 5, "lastSyncTime": 7}):
         assert build(junk)["lastSyncTime"] == "2026-01-01T00:00:00Z"
 
