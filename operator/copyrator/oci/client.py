@@ -1,19 +1,187 @@
-"""An asyncio client for the few questions we ask of OCI registries (see docs/adr/0004)."""
+"""The few questions that we ask of OCI registries, asynchronously (docs/adr/0004 says why own).
+
+Source: the OCI distribution specification 1.1. An exact tag is one HEAD; a range is the tag list
+and one HEAD.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final
+
+from yarl import URL
+
+from copyrator.oci.auth import Credential
+from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
+from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.tokens import Tokens
+from copyrator.oci.transport import Answer, Request, Transport, Trust
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
+MANIFEST_TYPES: Final = (
+    "application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.v2+json, "
+    "application/vnd.oci.image.index.v1+json, "
+    "application/vnd.docker.distribution.manifest.list.v2+json"
+)
+MAX_MANIFEST: Final = 4 * 1024 * 1024
+"""Bytes; the specification lets registries refuse more."""
+TAGS_A_PAGE: Final = 1000
+MAX_PAGE: Final = 8 * 1024 * 1024
+"""Bytes of one page of tags: registries that don't page send everything at once."""
+MAX_PAGES: Final = 1000
+
 
 class RegistryClient:
-    """One pooled session for all registries; tokens and per-host limits live here."""
+    """One pooled session for all registries; tokens and per-host limits live here.
 
-    def __init__(self, *, metrics: Metrics) -> None:
-        raise NotImplementedError
+    Every method raises RegistryError's subclasses and nothing else.
+    """
+
+    def __init__(self, *, metrics: Metrics, timeout: float = 30.0) -> None:
+        self._transport = Transport(metrics=metrics, timeout=timeout)
+        self._tokens = Tokens(self._transport)
 
     async def close(self) -> None:
         """Close all connections."""
-        raise NotImplementedError
+        await self._transport.close()
+
+    async def digest(self, repository: Repository, tag: str, credential: Credential | None) -> str:
+        """The manifest digest that a tag names now, ``sha256:<64 hex>``.
+
+        Raises:
+            NotFound: no such tag, or no such repository.
+        """
+        url = repository.manifest_url(tag)
+        answer = await self._ask("HEAD", url, repository, credential, accept=MANIFEST_TYPES)
+        if answer.status == 200 and "Docker-Content-Digest" in answer.headers:
+            return _digest(repository, answer.headers["Docker-Content-Digest"])
+        if answer.status not in (200, 405):
+            raise _unexpected(answer, repository, f"the tag {tag}")
+        answer = await self._ask(
+            "GET", url, repository, credential, accept=MANIFEST_TYPES, max_body=MAX_MANIFEST
+        )
+        if answer.status != 200:
+            raise _unexpected(answer, repository, f"the tag {tag}")
+        return "sha256:" + hashlib.sha256(answer.body).hexdigest()
+
+    async def manifest(
+        self, repository: Repository, reference: str, credential: Credential | None
+    ) -> tuple[str, dict[str, Any]]:
+        """The digest and the manifest of a tag or digest. Docker Hub counts this as a pull."""
+        answer = await self._ask(
+            "GET",
+            repository.manifest_url(reference),
+            repository,
+            credential,
+            accept=MANIFEST_TYPES,
+            max_body=MAX_MANIFEST,
+        )
+        if answer.status != 200:
+            raise _unexpected(answer, repository, reference)
+        return "sha256:" + hashlib.sha256(answer.body).hexdigest(), _json(answer, repository)
+
+    async def tags(
+        self, repository: Repository, credential: Credential | None
+    ) -> AsyncIterator[list[str]]:
+        """The repository's tags, page by page, so that nobody needs to hold them all.
+
+        A caller acts on the tags only when the iteration has ended by itself: a broken page
+        raises, and half a list isn't a list.
+        """
+        url: str | None = repository.tags_url(TAGS_A_PAGE)
+        seen: set[str] = set()
+        while url is not None:
+            if url in seen or len(seen) >= MAX_PAGES:
+                raise InvalidResponse(f"{repository.host} never ends its tag list")
+            seen.add(url)
+            answer = await self._ask(
+                "GET", url, repository, credential, accept="application/json", max_body=MAX_PAGE
+            )
+            if answer.status != 200:
+                raise _unexpected(answer, repository, "the tag list")
+            tags = _json(answer, repository).get("tags") or []
+            if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+                raise InvalidResponse(f"{repository.host} answers a tag list that is none")
+            yield tags
+            url = _next_page(answer, repository)
+
+    async def _ask(
+        self,
+        method: str,
+        url: str,
+        repository: Repository,
+        credential: Credential | None,
+        *,
+        accept: str,
+        max_body: int = 0,
+    ) -> Answer:
+        """Ask, and once more with a new token if the old one isn't good (any more)."""
+        trust = Trust(repository.verify, repository.ca)
+        header = await self._tokens.header(repository, credential)
+        answer = await self._transport.send(
+            Request(method, url, trust, _headers(accept, header), None, max_body)
+        )
+        if answer.status == 401:
+            header = await self._tokens.renew(repository, credential, answer, header)
+            answer = await self._transport.send(
+                Request(method, url, trust, _headers(accept, header), None, max_body)
+            )
+        if answer.status in (401, 403):
+            raise AuthenticationFailed(
+                f"{repository.host} refuses access to {repository.name} ({answer.status})"
+                + (
+                    "; check the Secret of spec.auth"
+                    if credential
+                    else "; spec.auth names no Secret"
+                )
+            )
+        return answer
+
+
+def _headers(accept: str, authorization: str | None) -> dict[str, str]:
+    headers = {"Accept": accept}
+    if authorization:
+        headers["Authorization"] = authorization
+    return headers
+
+
+def _digest(repository: Repository, value: str) -> str:
+    if not DIGEST.fullmatch(value):
+        raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
+    return value
+
+
+def _json(answer: Answer, repository: Repository) -> dict[str, Any]:
+    try:
+        decoded = json.loads(answer.body)
+    except ValueError:
+        decoded = None
+    if not isinstance(decoded, dict):
+        raise InvalidResponse(f"{repository.host} answers something that isn't JSON")
+    return decoded
+
+
+def _unexpected(answer: Answer, repository: Repository, what: str) -> Exception:
+    if answer.status == 404:
+        return NotFound(f"{repository} has no {what.removeprefix('the ')}")
+    return InvalidResponse(f"{repository.host} answers {answer.status} for {what}")
+
+
+def _next_page(answer: Answer, repository: Repository) -> str | None:
+    """The next page by RFC 8288's Link. Another host would get our credentials: refused."""
+    for link in answer.headers.get("Link", "").split(","):
+        target, _, parameters = link.strip().partition(";")
+        if 'rel="next"' not in parameters.replace("rel=next", 'rel="next"'):
+            continue
+        url = URL(answer.url).join(URL(target.strip("<> ")))
+        if url.origin() != URL(repository.origin).origin():
+            raise InvalidResponse(
+                f"{repository.host} sends us to {url.host} for more tags; refused"
+            )
+        return str(url)
+    return None

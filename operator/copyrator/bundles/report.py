@@ -1,0 +1,105 @@
+"""Reading what werf leaves behind: its deploy report and the digest lines of its log.
+
+A report arrives as a termination message, which the kubelet cuts at 4,096 bytes, and which is the
+end of the log instead when werf failed before it wrote one. So everything here expects half-texts
+(facts/werf.md, "Result channel").
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.bundle_status import MAX_LOG_TAIL
+
+_DIGEST_LINE: Final = re.compile(r"^\W*digest:\s+(?:sha256:)?([0-9a-f]{64})\s*$", re.MULTILINE)
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
+_SHOWN_OPERATIONS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DeployReport:
+    """What werf says it did. ``status`` is ``deployed``, ``skipped`` or ``failed``."""
+
+    status: str
+    revision: int | None = None
+    completed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """The release is as the bundle wants it (also with "non-critical errors", exit code 1)."""
+        return self.status in ("deployed", "skipped", "succeeded")
+
+    def describe(self) -> str:
+        """One sentence for a condition."""
+        if self.succeeded:
+            done = f"{len(self.completed)} operations" if self.completed else "nothing to change"
+            return f"revision {self.revision}, {done}" if self.revision else done
+        if not self.failed:
+            return "werf says that the release failed"
+        named = ", ".join(self.failed[:_SHOWN_OPERATIONS])
+        more = len(self.failed) - _SHOWN_OPERATIONS
+        return f"failed: {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def parse_report(message: str | None) -> DeployReport | None:
+    """Read a termination message; None where it holds no report."""
+    text = (message or "").strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        return _from_map(json.loads(text))
+    except ValueError:
+        return _from_fragment(text)
+
+
+def _from_map(found: Any) -> DeployReport | None:
+    if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+        return None
+    revision = found.get("revision")
+    return DeployReport(
+        status=found["status"],
+        revision=revision if isinstance(revision, int) else None,
+        completed=_texts(found.get("completedOperations")),
+        failed=_texts(found.get("failedOperations")),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, Sequence) else ()
+
+
+def _from_fragment(text: str) -> DeployReport | None:
+    """A report that was cut: its short fields stand at its head."""
+    found: dict[str, Any] = {}
+    for name in ("status", "revision"):
+        if match := re.search(_FIELD.format(name), text):
+            found[name] = json.loads(match[1])
+    return _from_map(found)
+
+
+def printed_digests(log: str) -> tuple[str, ...]:
+    """The manifest digests that werf says it pulled, ``sha256:…``, in order."""
+    return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(_ANSI.sub("", log)))
+
+
+def log_tail(log: str) -> str:
+    """The end of a log, short enough for a status, beginning at a line's start if it can."""
+    text = _ANSI.sub("", log).strip()
+    if len(text) <= MAX_LOG_TAIL:
+        return text
+    tail = text[-MAX_LOG_TAIL:]
+    _, newline, rest = tail.partition("\n")
+    return rest if newline and rest else tail
+
+
+def last_error_line(log: str) -> str:
+    """The line that says what went wrong: werf's last ``Error: …``, else the last line."""
+    lines = [line.strip() for line in _ANSI.sub("", log).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("Error:")]
+    return (errors or lines or [""])[-1][:1024]

@@ -1,0 +1,63 @@
+"""What users ask for beside the spec: annotations, and the original's ``status.forceUpdate``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from copyrator.api import names
+from copyrator.api.bundle_status import BundleStatus, Outcome
+
+FORCE_UPDATE: Final = "forceUpdate"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A deploy that a user asks for, whether or not anything changed."""
+
+    requested_at: str | None = None
+    """Value of the annotation, where it is a new one; likewise ``force_at``."""
+    force_at: str | None = None
+    force_update: bool = False
+
+    @property
+    def token(self) -> str:
+        """What tells this request from another."""
+        parts = (
+            f"requestedAt={self.requested_at}" if self.requested_at is not None else "",
+            f"forceAt={self.force_at}" if self.force_at is not None else "",
+            FORCE_UPDATE if self.force_update else "",
+        )
+        return " ".join(part for part in parts if part)
+
+    @property
+    def may_downgrade(self) -> bool:
+        """``forceAt`` takes what the version names even if it is lower than what is deployed."""
+        return self.force_at is not None
+
+
+def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Request | None:
+    """The request that nobody has acted on yet, or None.
+
+    A ``forceUpdate`` that a running attempt was made for isn't asked for again: it only waits to
+    be reset.
+    """
+    requested = annotations.get(names.ANN_REQUESTED_AT)
+    force = annotations.get(names.ANN_FORCE_AT)
+    found = Request(
+        requested_at=requested if requested != status.last_handled_request else None,
+        force_at=force if force != status.last_handled_force else None,
+        force_update=status.forced and not awaits_reset(status),
+    )
+    return found if found.token else None
+
+
+def awaits_reset(status: BundleStatus) -> bool:
+    """Tell whether ``forceUpdate`` has done its work and has to be set back to 0."""
+    attempted = status.attempted
+    return (
+        status.forced
+        and attempted.outcome == Outcome.RUNNING
+        and FORCE_UPDATE in (attempted.request or "").split()
+    )

@@ -1,0 +1,150 @@
+"""Credentials: how Secrets hold them and how registries ask for them.
+
+Sources: the kubernetes.io/dockerconfigjson format, RFC 9110 section 11.6.1 (WWW-Authenticate) and
+the distribution project's token authentication. Nothing here writes a file or logs a value.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from copyrator.oci.reference import DOCKER_HUB_NAMES
+
+DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
+_SCHEME = re.compile(r"(?:^|,)\s*(Bearer|Basic)\b", re.IGNORECASE)
+_PARAMETER = re.compile(r'([a-zA-Z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+
+
+class UnusableSecretError(Exception):
+    """The auth Secret can't serve this registry; the text says what it lacks, never what it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """How one user proves who they are to one registry. Fields that aren't used are empty."""
+
+    username: str = ""
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+    """An OAuth2 refresh token, exchanged at the token server."""
+    registry_token: str = field(default="", repr=False)
+    """A bearer token to be sent as it is."""
+
+    @property
+    def basic(self) -> str:
+        """The value of a Basic Authorization header."""
+        pair = f"{self.username}:{self.password}".encode()
+        return "Basic " + base64.b64encode(pair).decode()
+
+    @property
+    def fingerprint(self) -> str:
+        """Tells credentials apart in memory; never to be shown or stored."""
+        parts = (self.username, self.password, self.identity_token, self.registry_token)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """One way that a 401 offers: ``scheme`` is ``basic`` or ``bearer``."""
+
+    scheme: str
+    realm: str = ""
+    service: str = ""
+    scope: str = ""
+
+
+def is_docker_config(secret: Mapping[str, Any]) -> bool:
+    """Tell whether a Secret is of the dockerconfigjson form (by its key: types may be Opaque)."""
+    return DOCKER_CONFIG_KEY in (secret.get("data") or {})
+
+
+def credential_from_secret(secret: Mapping[str, Any], registry: str) -> Credential:
+    """Read the credential for ``registry`` from a Secret as the API returns it.
+
+    Raises:
+        UnusableSecretError: keys are missing, empty or broken.
+    """
+    data: Mapping[str, Any] = secret.get("data") or {}
+    if is_docker_config(secret):
+        return _from_docker_config(_decode(data, DOCKER_CONFIG_KEY), registry)
+    missing = [key for key in ("username", "password") if not data.get(key)]
+    if missing:
+        raise UnusableSecretError(
+            f"has no {' and no '.join(missing)}; give it the keys username and password, or make "
+            "it of type kubernetes.io/dockerconfigjson"
+        )
+    return Credential(username=_decode(data, "username"), password=_decode(data, "password"))
+
+
+def _decode(data: Mapping[str, Any], key: str) -> str:
+    try:
+        return base64.b64decode(data[key], validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
+        raise UnusableSecretError(f"holds something under {key} that isn't UTF-8 text") from None
+
+
+def _from_docker_config(text: str, registry: str) -> Credential:
+    try:
+        auths = json.loads(text)["auths"]
+        entry = _entry_for(auths, registry)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UnusableSecretError(
+            f'holds something under {DOCKER_CONFIG_KEY} that isn\'t of the form {{"auths": …}}'
+        ) from None
+    if entry is None:
+        raise UnusableSecretError(f"holds no credentials for {registry} under {DOCKER_CONFIG_KEY}")
+    username, password = str(entry.get("username") or ""), str(entry.get("password") or "")
+    if not username and entry.get("auth"):
+        try:
+            pair = base64.b64decode(entry["auth"]).decode()
+        except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
+            raise UnusableSecretError(f"holds a broken auth field for {registry}") from None
+        username, _, password = pair.partition(":")
+    return Credential(
+        username=username,
+        password=password.strip("\0"),  # docker's own padding
+        identity_token=str(entry.get("identitytoken") or ""),
+        registry_token=str(entry.get("registrytoken") or ""),
+    )
+
+
+def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | None:
+    """Docker writes hosts with or without scheme and path: ``https://index.docker.io/v1/``."""
+    wanted = DOCKER_HUB_NAMES if registry in DOCKER_HUB_NAMES else {registry}
+    exact = next((auths[name] for name in wanted if name in auths), None)
+    if exact is not None:
+        return dict(exact)
+    for name, entry in auths.items():
+        host = name.split("://", 1)[-1].split("/", 1)[0]
+        if host in wanted:
+            return dict(entry)
+    return None
+
+
+def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
+    """Read WWW-Authenticate headers; schemes that we don't speak are left out."""
+    found = []
+    for header in headers:
+        starts = list(_SCHEME.finditer(header))
+        ends = [*(start.start() for start in starts[1:]), len(header)]
+        for start, end in zip(starts, ends, strict=True):
+            values = {
+                name.lower(): re.sub(r"\\(.)", r"\1", quoted) or bare
+                for name, quoted, bare in _PARAMETER.findall(header[start.end() : end])
+            }
+            found.append(
+                Challenge(
+                    scheme=start[1].lower(),
+                    realm=values.get("realm", ""),
+                    service=values.get("service", ""),
+                    scope=values.get("scope", ""),
+                )
+            )
+    return found

@@ -1,0 +1,211 @@
+"""The Authorization header for a repository: made from a 401, kept until it runs out.
+
+Source: distribution's token authentication (GET with scope and service) and its OAuth2 form
+(POST, for identity tokens). A steady poll then costs one HEAD with the token that is already here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from yarl import URL
+
+from copyrator.oci.auth import Challenge, Credential, parse_challenges
+from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
+from copyrator.oci.reference import Repository
+from copyrator.oci.transport import Answer, Request, Transport, Trust
+
+DEFAULT_LIFETIME: Final = 60.0
+"""Seconds a token lives where its server doesn't say (distribution's specification)."""
+MARGIN: Final = 5.0
+"""Seconds before its end from which on a token isn't used: clocks and requests take time."""
+_MAX_TOKEN_ANSWER = 256 * 1024
+_CLIENT_ID = "copyrator"
+
+
+class TokenKey(NamedTuple):
+    """What a token is good for: one repository, one credential."""
+
+    origin: str
+    path: str
+    credential: str
+
+
+@dataclass(slots=True)
+class _Grant:
+    """What we know for one key: how the registry asks, and what we answered last."""
+
+    challenge: Challenge | None = None
+    header: str | None = field(default=None, repr=False)
+    until: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class Tokens:
+    """Headers by (registry, repository, credential)."""
+
+    def __init__(
+        self, transport: Transport, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._transport = transport
+        self._clock = clock
+        self._grants: dict[TokenKey, _Grant] = {}
+        self._sweep_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._grants)
+
+    async def header(self, repository: Repository, credential: Credential | None) -> str | None:
+        """The header to begin with: None where the registry hasn't asked for one yet."""
+        grant = self._grants.get(_key(repository, credential))
+        if grant is None or grant.challenge is None:
+            return None
+        if grant.header is not None and self._clock() < grant.until:
+            return grant.header
+        async with grant.lock:
+            if grant.header is None or self._clock() >= grant.until:
+                await self._fill(grant, repository, credential)
+        return grant.header
+
+    async def renew(
+        self,
+        repository: Repository,
+        credential: Credential | None,
+        answer: Answer,
+        used: str | None,
+    ) -> str:
+        """The header to try again with, after a 401 to a request that carried ``used``.
+
+        Raises:
+            AuthenticationFailed: there is nothing else to try.
+            InvalidResponse: the registry asks for something we don't speak.
+        """
+        self._sweep()
+        grant = self._grants.setdefault(_key(repository, credential), _Grant())
+        async with grant.lock:
+            if grant.header in (None, used) or self._clock() >= grant.until:
+                grant.challenge = _choose(repository, credential, answer)
+                await self._fill(grant, repository, credential)
+        if grant.header is None or grant.header == used:
+            raise _refused(repository, credential)
+        return grant.header
+
+    async def _fill(
+        self, grant: _Grant, repository: Repository, credential: Credential | None
+    ) -> None:
+        grant.header, grant.until = None, 0.0
+        assert grant.challenge is not None
+        if grant.challenge.scheme == "basic":
+            if credential is None:
+                raise _refused(repository, credential)
+            grant.header, grant.until = credential.basic, float("inf")
+        elif credential is not None and credential.registry_token:
+            grant.header, grant.until = f"Bearer {credential.registry_token}", float("inf")
+        else:
+            token, lifetime = await self._fetch(grant.challenge, repository, credential)
+            grant.header = f"Bearer {token}"
+            grant.until = self._clock() + max(lifetime - MARGIN, 1.0)
+
+    async def _fetch(
+        self, challenge: Challenge, repository: Repository, credential: Credential | None
+    ) -> tuple[str, float]:
+        realm = _realm(challenge, repository)
+        asked = {
+            "service": challenge.service,
+            "scope": challenge.scope or f"repository:{repository.path}:pull",
+        }
+        trust = Trust(repository.verify, repository.ca)  # a private CA signs both, as a rule
+        headers = {"Accept": "application/json"}
+        if credential is not None and credential.identity_token:
+            form = asked | {
+                "grant_type": "refresh_token",
+                "refresh_token": credential.identity_token,
+                "client_id": _CLIENT_ID,
+            }
+            request = Request("POST", str(realm), trust, headers, form, _MAX_TOKEN_ANSWER)
+        else:
+            if credential is not None:
+                headers["Authorization"] = credential.basic
+            url = str(realm.update_query({k: v for k, v in asked.items() if v}))
+            request = Request("GET", url, trust, headers, None, _MAX_TOKEN_ANSWER)
+        answer = await self._transport.send(request)
+        if answer.status in (400, 401, 403):
+            raise _refused(repository, credential)
+        if answer.status != 200:
+            raise InvalidResponse(f"the token server {realm.host} answers {answer.status}")
+        return _read_token(answer.body, str(realm.host))
+
+    def _sweep(self) -> None:
+        """Drop what ran out long ago (a rotated credential's), at most once a minute."""
+        now = self._clock()
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + 60.0
+        dead = [
+            key
+            for key, grant in self._grants.items()
+            if grant.until < now - 3600.0 and not grant.lock.locked()
+        ]
+        for key in dead:
+            del self._grants[key]
+
+
+def _key(repository: Repository, credential: Credential | None) -> TokenKey:
+    return TokenKey(
+        repository.origin, repository.path, credential.fingerprint if credential else ""
+    )
+
+
+def _choose(repository: Repository, credential: Credential | None, answer: Answer) -> Challenge:
+    offers = parse_challenges(answer.challenges)
+    for scheme in ("bearer", "basic"):
+        for offer in offers:
+            if offer.scheme == scheme and (scheme == "basic" or offer.realm):
+                return offer
+    if not answer.challenges:
+        raise _refused(repository, credential)
+    raise InvalidResponse(f"{repository.host} asks for a kind of login that isn't Basic or Bearer")
+
+
+def _realm(challenge: Challenge, repository: Repository) -> URL:
+    try:
+        realm = URL(challenge.realm)
+        usable = realm.scheme in ("http", "https") and bool(realm.host)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidResponse(f"{repository.host} names a token server that is no URL")
+    if realm.scheme == "http" and not repository.plain_http:
+        raise InvalidResponse(
+            f"{repository.host} wants the password sent to {realm.host} over plain HTTP; refused"
+        )
+    return realm
+
+
+def _refused(repository: Repository, credential: Credential | None) -> AuthenticationFailed:
+    if credential is None:
+        return AuthenticationFailed(
+            f"{repository.host} wants credentials for {repository.name}; name a Secret in spec.auth"
+        )
+    return AuthenticationFailed(
+        f"{repository.host} refuses the credentials of spec.auth for {repository.name}"
+    )
+
+
+def _read_token(body: bytes, host: str) -> tuple[str, float]:
+    try:
+        answer: Any = json.loads(body)
+        token = answer.get("token") or answer.get("access_token")
+        lifetime = float(answer.get("expires_in") or DEFAULT_LIFETIME)
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidResponse(
+            f"the token server {host} answers something that isn't JSON"
+        ) from None
+    if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
+        raise InvalidResponse(f"the token server {host} answers without a token")
+    return token, min(max(lifetime, 0.0), 24 * 3600.0)
