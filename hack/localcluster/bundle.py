@@ -1,0 +1,305 @@
+"""Push a chart directory to a registry in werf's bundle form.
+
+A bundle is an OCI image manifest without annotations: a config blob that holds nothing but
+Chart.yaml's metadata, and one ``application/tar+gzip`` layer that holds the chart. For a SemVer
+tag the chart's version is the tag, so pushing other templates under the same tag keeps the
+*config* digest and changes the *manifest* digest: what the operator must compare.
+
+The archive is deterministic: the same directory pushed twice has the same digest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import gzip
+import hashlib
+import io
+import ipaddress
+import json
+import re
+import sys
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
+LAYER_TYPE = "application/tar+gzip"
+MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+_SEMVER = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?([+_][0-9A-Za-z.-]+)?")
+_TIMEOUT = 30.0
+
+
+class PushError(RuntimeError):
+    """The registry refused a step of the push; the message names the step and the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The three blobs of one bundle, and the digest that the registry will give it."""
+
+    config: bytes
+    layer: bytes
+    manifest: bytes
+
+    @property
+    def digest(self) -> str:
+        """The manifest's digest: ``sha256:`` and 64 hexadecimal digits."""
+        return _digest(self.manifest)
+
+
+def build(chart_dir: Path | str, tag: str, *, chart_version: str | None = None) -> Bundle:
+    """Pack a chart directory as the bundle that ``werf bundle publish --tag TAG`` would make.
+
+    Args:
+        chart_dir: a directory with a Chart.yaml.
+        tag: gives the chart's version when it is SemVer, as werf does.
+        chart_version: overrides that.
+
+    Raises:
+        FileNotFoundError: there is no Chart.yaml.
+    """
+    root = Path(chart_dir)
+    chart: dict[str, Any] = yaml.safe_load((root / "Chart.yaml").read_text())
+    if chart_version is not None:
+        chart["version"] = chart_version
+    elif _SEMVER.fullmatch(tag):
+        chart["version"] = tag.replace("_", "+")
+    config = json.dumps(chart, separators=(",", ":"), sort_keys=True).encode()
+    layer = _archive(root, chart)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": _descriptor(CONFIG_TYPE, config),
+        "layers": [_descriptor(LAYER_TYPE, layer)],
+    }
+    return Bundle(config, layer, json.dumps(manifest, separators=(",", ":")).encode())
+
+
+def push(
+    chart_dir: Path | str,
+    registry: str,
+    repo: str,
+    tag: str,
+    *,
+    username: str | None = None,
+    password: str | None = None,
+    chart_version: str | None = None,
+) -> str:
+    """Push a chart directory as a bundle.
+
+    Args:
+        chart_dir: a directory with a Chart.yaml.
+        registry: ``host[:port]``; plain HTTP for a loopback host, HTTPS otherwise.
+        repo: the repository's path.
+        tag: the tag to set; also the chart's version when it is SemVer.
+        username: for a registry with Basic authentication.
+        password: goes with it.
+        chart_version: the chart's version, whatever the tag says.
+
+    Returns:
+        The manifest's digest, ``sha256:…``.
+
+    Raises:
+        PushError: the registry refused, or could not be reached.
+    """
+    bundle = build(chart_dir, tag, chart_version=chart_version)
+    target = _Target(registry, repo, username, password)
+    target.upload(bundle.config)
+    target.upload(bundle.layer)
+    target.tag(bundle.manifest, tag)
+    return bundle.digest
+
+
+def junk_tags(
+    count: int,
+    registry: str,
+    repo: str,
+    like: str,
+    *,
+    username: str | None = None,
+    password: str | None = None,
+) -> list[str]:
+    """Fill a repository with the tags of werf's stages storage, all naming one manifest.
+
+    Args:
+        count: how many tags to set.
+        registry: ``host[:port]``.
+        repo: the repository's path.
+        like: a tag that exists there; the junk points to its manifest.
+        username: for a registry with Basic authentication.
+        password: goes with it.
+
+    Returns:
+        The tags, in the order in which they were set.
+
+    Raises:
+        PushError: the registry refused, or `like` doesn't exist.
+    """
+    target = _Target(registry, repo, username, password)
+    manifest = target.manifest(like)
+    made = []
+    for number in range(count):
+        seed = hashlib.sha3_224(f"{repo}/{number}".encode()).hexdigest()
+        shapes = (
+            f"{seed}-{1_700_000_000_000 + number}",
+            f"meta-{seed}",
+            f"managed-image-app{number}",
+            f"import-metadata-{seed}",
+            f"custom-tag-meta-{seed}",
+            f"client-id-{seed}",
+            f"{seed}-{1_700_000_000_000 + number}-rejected",
+        )
+        made.append(shapes[number % len(shapes)])
+        target.tag(manifest, made[-1])
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One repository of one registry."""
+
+    registry: str
+    repo: str
+    username: str | None
+    password: str | None
+
+    @property
+    def base(self) -> str:
+        scheme = "http" if is_loopback(self.registry) else "https"
+        return f"{scheme}://{self.registry}"
+
+    def upload(self, blob: bytes) -> None:
+        """Upload a blob in one piece, unless the repository has it."""
+        digest = _digest(blob)
+        status, _, _ = self._call("HEAD", f"/v2/{self.repo}/blobs/{digest}", allow=(404,))
+        if status == 200:
+            return
+        _, headers, _ = self._call("POST", f"/v2/{self.repo}/blobs/uploads/", b"")
+        location = urllib.parse.urljoin(self.base, headers["Location"])
+        sign = "&" if "?" in location else "?"
+        query = urllib.parse.urlencode({"digest": digest})
+        self._call("PUT", f"{location}{sign}{query}", blob, "application/octet-stream")
+
+    def tag(self, manifest: bytes, tag: str) -> None:
+        """Store a manifest under a tag."""
+        self._call("PUT", f"/v2/{self.repo}/manifests/{tag}", manifest, MANIFEST_TYPE)
+
+    def manifest(self, tag: str) -> bytes:
+        """Read the manifest of a tag."""
+        return self._call("GET", f"/v2/{self.repo}/manifests/{tag}")[2]
+
+    def _call(
+        self,
+        method: str,
+        where: str,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        *,
+        allow: tuple[int, ...] = (),
+    ) -> tuple[int, Message, bytes]:
+        url = where if "://" in where else self.base + where
+        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310
+        request.add_header("Accept", MANIFEST_TYPE)
+        if content_type:
+            request.add_header("Content-Type", content_type)
+        if self.username is not None:
+            pair = f"{self.username}:{self.password or ''}".encode()
+            request.add_header("Authorization", f"Basic {base64.b64encode(pair).decode()}")
+        try:
+            with _opener(self.registry).open(request, timeout=_TIMEOUT) as answer:
+                return answer.status, answer.headers, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in allow:
+                    return error.code, error.headers, b""
+                detail = error.read(500).decode(errors="replace").strip()
+            raise PushError(f"{method} {_no_query(url)}: {error.code} {detail}") from None
+        except OSError as error:
+            raise PushError(f"{method} {_no_query(url)}: {error}") from error
+
+
+def is_loopback(registry: str) -> bool:
+    """Whether a registry's ``host[:port]`` is on this machine's loopback interface."""
+    host = urllib.parse.urlsplit(f"//{registry}").hostname or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _opener(registry: str) -> urllib.request.OpenerDirector:
+    """An opener that never sends loopback traffic through a proxy."""
+    if is_loopback(registry):
+        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener()
+
+
+def _archive(root: Path, chart: dict[str, Any]) -> bytes:
+    """Pack a chart under its name, with nothing in it that changes from run to run."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for path in sorted(root.rglob("*")):
+            if not path.is_file():
+                continue
+            name = path.relative_to(root).as_posix()
+            content = path.read_bytes()
+            if name == "Chart.yaml":
+                content = yaml.safe_dump(chart, sort_keys=True).encode()
+            entry = tarfile.TarInfo(f"{chart['name']}/{name}")
+            entry.size = len(content)
+            entry.mode = 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    return gzip.compress(plain.getvalue(), mtime=0)
+
+
+def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
+    return {"mediaType": media_type, "digest": _digest(blob), "size": len(blob)}
+
+
+def _digest(blob: bytes) -> str:
+    return f"sha256:{hashlib.sha256(blob).hexdigest()}"
+
+
+def _no_query(url: str) -> str:
+    """An upload's URL carries the registry's signed state: no business of a message."""
+    return url.partition("?")[0]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """``push DIR HOST/REPO:TAG``: prints the digest; 1 and one line on an error."""
+    parser = argparse.ArgumentParser(prog="python -m localcluster.bundle", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    pushing = commands.add_parser("push", help="push a chart directory as a bundle")
+    pushing.add_argument("directory", type=Path, metavar="DIR")
+    pushing.add_argument("reference", metavar="HOST/REPO:TAG")
+    pushing.add_argument("--username")
+    pushing.add_argument("--password-stdin", action="store_true")
+    options = parser.parse_args(argv)
+    registry, _, path = options.reference.partition("/")
+    repo, _, tag = path.rpartition(":")
+    if not (registry and repo and tag):
+        parser.error(f"{options.reference!r} is not HOST/REPO:TAG")
+    password = sys.stdin.readline().rstrip("\n") if options.password_stdin else None
+    try:
+        digest = push(
+            options.directory, registry, repo, tag, username=options.username, password=password
+        )
+    except (PushError, FileNotFoundError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(digest)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

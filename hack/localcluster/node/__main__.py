@@ -1,0 +1,59 @@
+"""``python -m localcluster.node``: run a process node until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from .agent import Agent
+from .api import Api
+from .host import Host
+from .kubeconfig import KubeconfigError, load
+
+
+def main() -> int:
+    """Parse the command line and run; 1 and one line when the node can't start."""
+    parser = argparse.ArgumentParser(
+        prog="python -m localcluster.node",
+        description="A Node that runs its pods' containers as local processes. No isolation: "
+        "for demo and tests on loopback only.",
+    )
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="with rights on everything")
+    parser.add_argument("--state-dir", type=Path, required=True, help="gets the folder pods/")
+    parser.add_argument("--node-name", default="process-node")
+    options = parser.parse_args()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    directory = options.state_dir.resolve()
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (directory / f"{options.node_name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"error: node {options.node_name} runs already in {directory}", file=sys.stderr)
+            return 1
+        try:
+            asyncio.run(_run(options.kubeconfig, directory, options.node_name))
+        except KubeconfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
+    return 0
+
+
+async def _run(kubeconfig: Path, directory: Path, name: str) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with Api(load(kubeconfig)) as api:
+        await Agent(Host(api, name, directory)).run(stop)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

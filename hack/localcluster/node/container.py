@@ -1,0 +1,152 @@
+"""One container: starting its process, waiting for it, ending it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from . import probes, processes, termination
+from .launch import Launch
+from .status import ContainerState, Running, Terminated
+
+_NOT_STARTED = 128
+"""Exit code of a container whose program could not be started, as containerd gives it."""
+
+
+class Container:
+    """A container and its process, if it has one.
+
+    Args:
+        state: what is known of it; kept up to date here.
+        pod_dir: where its output goes.
+        share: the most bytes of termination message that it may take.
+        clock: tells the time.
+        changed: called whenever `state` has changed.
+
+    Attributes:
+        started: set once a process was started.
+    """
+
+    def __init__(
+        self,
+        state: ContainerState,
+        pod_dir: Path,
+        share: int,
+        clock: Callable[[], datetime],
+        changed: Callable[[], None],
+    ) -> None:
+        self.state = state
+        self.log = pod_dir / f"{state.name}.log"
+        self.started = asyncio.Event()
+        self._share = share
+        self._clock = clock
+        self._changed = changed
+        self._launch: Launch | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._ended: asyncio.Task[None] | None = None
+
+    async def run(self, launch: Launch) -> Terminated:
+        """Start the process and wait until it has ended.
+
+        When this is cancelled the process goes on: `stop` ends it.
+        """
+        self._starting = asyncio.create_task(self._start(launch))
+        await asyncio.shield(self._starting)
+        if self._ended is not None:
+            await asyncio.shield(self._ended)
+        assert isinstance(self.state.state, Terminated)
+        return self.state.state
+
+    async def stop(self, kill_at: Callable[[], float]) -> None:
+        """Ask the process to end, and kill it when its time is over.
+
+        Args:
+            kill_at: the moment to kill, in the event loop's time; asked again and again, because
+                a second deletion may shorten it.
+        """
+        if self._starting is not None:
+            await self._starting
+        if self._ended is None:
+            return
+        self._signal(signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        while not self._ended.done():
+            left = kill_at() - loop.time()
+            if left <= 0:
+                self._signal(signal.SIGKILL)
+                await self._ended
+                return
+            await asyncio.wait({self._ended}, timeout=min(left, 0.5))
+
+    async def _start(self, launch: Launch) -> None:
+        if isinstance(self.state.state, Terminated):
+            self.state.last = self.state.state
+        if self.state.last is not None:
+            self.state.restarts += 1
+        if self.log.exists():
+            self.log.replace(self.log.with_name(f"{self.state.name}.previous.log"))
+        self._launch = launch
+        self._ended = None
+        started = self._clock()
+        with self.log.open("ab") as output:
+            try:
+                self._process = await asyncio.create_subprocess_exec(
+                    *launch.argv,
+                    env=launch.variables,
+                    cwd=launch.directory,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:
+                words = f'failed to start container process: exec: "{launch.argv[0]}": {error}'
+                self.state.state = Terminated(
+                    _NOT_STARTED, "StartError", words, started, self._clock()
+                )
+                self._changed()
+                return
+        self.started.set()
+        probe = self.state.spec.get("readinessProbe")
+        identity = f"process://{self._process.pid}"
+        self.state.state = Running(started, identity, ready=probe is None)
+        self._changed()
+        self._ended = asyncio.create_task(self._watch(self._process, started, identity))
+
+    async def _watch(
+        self, process: asyncio.subprocess.Process, started: datetime, identity: str
+    ) -> None:
+        """Wait for the process, sweep up what it leaves behind, record how it ended."""
+        probing = asyncio.create_task(probes.watch(self.state.spec, self._set_ready))
+        code = termination.exit_code(await process.wait())
+        probing.cancel()
+        with suppress(asyncio.CancelledError):
+            await probing
+        assert self._launch is not None
+        processes.kill(self._launch.mark)
+        message = termination.message(
+            self.state.spec, code, self._launch.view.message, self.log, self._share
+        )
+        self.state.state = Terminated(
+            code, termination.reason(code), message, started, self._clock(), identity
+        )
+        self._changed()
+
+    def _set_ready(self, ready: bool) -> None:
+        current = self.state.state
+        if isinstance(current, Running) and current.ready != ready:
+            self.state.state = Running(current.started_at, current.container_id, ready)
+            self._changed()
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the whole process group: a shell doesn't pass a signal on to its children."""
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)

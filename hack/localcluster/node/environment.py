@@ -1,0 +1,163 @@
+"""A container's environment, command and arguments, resolved as the kubelet does it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .sources import Data, MissingReference, Ref, content
+
+_FIELD_OF_MAP = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
+
+
+@dataclass(slots=True)
+class Environment:
+    """Resolved variables.
+
+    Attributes:
+        values: name to value.
+        secret: names whose value came from a Secret, and so must be passed on untouched.
+    """
+
+    values: dict[str, str] = field(default_factory=dict)
+    secret: set[str] = field(default_factory=set)
+
+    def put(self, name: str, value: str, *, secret: bool) -> None:
+        """Set a variable; the last one of a name wins."""
+        self.values[name] = value
+        self.secret.discard(name)
+        if secret:
+            self.secret.add(name)
+
+
+def references(container: Mapping[str, Any]) -> Iterator[Ref]:
+    """The ConfigMaps and Secrets that a container's variables come from."""
+    for group in container.get("envFrom") or []:
+        if "configMapRef" in group:
+            yield Ref("ConfigMap", group["configMapRef"]["name"])
+        if "secretRef" in group:
+            yield Ref("Secret", group["secretRef"]["name"])
+    for variable in container.get("env") or []:
+        origin = variable.get("valueFrom") or {}
+        if "configMapKeyRef" in origin:
+            yield Ref("ConfigMap", origin["configMapKeyRef"]["name"])
+        if "secretKeyRef" in origin:
+            yield Ref("Secret", origin["secretKeyRef"]["name"])
+
+
+def resolve(
+    container: Mapping[str, Any], pod: Mapping[str, Any], data: Data, given: Mapping[str, str]
+) -> Environment:
+    """Resolve a container's variables.
+
+    Args:
+        container: its spec.
+        pod: the pod, for fieldRef.
+        data: contents of what `references` names.
+        given: variables that the node sets; the container's own win over them.
+
+    Raises:
+        MissingReference: something that isn't optional is missing.
+    """
+    result = Environment(dict(given))
+    for group in container.get("envFrom") or []:
+        for kind, member in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+            if member not in group:
+                continue
+            origin = group[member]
+            ref = Ref("Secret" if kind == "Secret" else "ConfigMap", origin["name"])
+            values = content(data, ref, optional=bool(origin.get("optional")))
+            for key, value in values.items():
+                if "=" not in key:
+                    name = group.get("prefix", "") + key
+                    result.put(name, _text(value), secret=kind == "Secret")
+    for variable in container.get("env") or []:
+        _add(result, variable, pod, data)
+    return result
+
+
+def _add(
+    result: Environment, variable: Mapping[str, Any], pod: Mapping[str, Any], data: Data
+) -> None:
+    name, origin = variable["name"], variable.get("valueFrom")
+    if not origin:
+        # Only what stands before a variable can be named in it, as on a real node.
+        result.put(name, expand(variable.get("value") or "", result.values), secret=False)
+        return
+    if "fieldRef" in origin:
+        path = origin["fieldRef"]["fieldPath"]
+        result.put(name, field_value(pod, path), secret=False)
+        return
+    for kind, member in (("ConfigMap", "configMapKeyRef"), ("Secret", "secretKeyRef")):
+        if member not in origin:
+            continue
+        source = origin[member]
+        ref = Ref("Secret" if kind == "Secret" else "ConfigMap", source["name"])
+        optional = bool(source.get("optional"))
+        values = content(data, ref, optional=optional)
+        if source["key"] in values:
+            result.put(name, _text(values[source["key"]]), secret=kind == "Secret")
+        elif not optional:
+            where = f"{pod['metadata']['namespace']}/{source['name']}"
+            raise MissingReference(f"couldn't find key {source['key']} in {kind} {where}")
+        return
+    source_kind = next(iter(origin))
+    raise MissingReference(f"variable {name}: a process node doesn't know valueFrom.{source_kind}")
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)`` by a value; ``$$`` is one dollar; an unknown name stays as it is.
+
+    The rules are those of k8s.io/kubernetes/third_party/forked/golang/expansion.
+    """
+    out: list[str] = []
+    at = 0
+    while at < len(text):
+        char = text[at]
+        following = text[at + 1 : at + 2]
+        if char != "$" or not following:
+            out.append(char)
+            at += 1
+        elif following == "$":
+            out.append("$")
+            at += 2
+        elif following == "(" and (end := text.find(")", at)) > 0:
+            name = text[at + 2 : end]
+            out.append(values.get(name, f"$({name})"))
+            at = end + 1
+        else:
+            out.append(char + following)
+            at += 2
+    return "".join(out)
+
+
+def field_value(pod: Mapping[str, Any], path: str) -> str:
+    """The value of a fieldRef.
+
+    Raises:
+        MissingReference: the node doesn't know the field; the message names it.
+    """
+    metadata, spec = pod["metadata"], pod["spec"]
+    one = _FIELD_OF_MAP.fullmatch(path)
+    if one:
+        return str((metadata.get(one[1]) or {}).get(one[2], ""))
+    match path:
+        case "metadata.name" | "metadata.namespace" | "metadata.uid":
+            return str(metadata[path.removeprefix("metadata.")])
+        case "metadata.labels" | "metadata.annotations":
+            entries = metadata.get(path.removeprefix("metadata.")) or {}
+            return "\n".join(f'{key}="{value}"' for key, value in sorted(entries.items()))
+        case "spec.nodeName":
+            return str(spec["nodeName"])
+        case "spec.serviceAccountName":
+            return str(spec.get("serviceAccountName", "default"))
+        case "status.podIP" | "status.podIPs" | "status.hostIP" | "status.hostIPs":
+            return "127.0.0.1"
+        case _:
+            raise MissingReference(f"a process node doesn't know the field {path}")
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="surrogateescape")

@@ -1,0 +1,152 @@
+"""Getting ready: a pod's volumes, and what it takes to start one of its containers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import environment, kubeconfig, mounts, processes, sources, volumes
+from .host import Host
+from .paths import inside
+
+Object = Mapping[str, Any]
+_MISSING_REGISTRY = "missing.invalid/"
+
+
+class CannotCreate(Exception):  # noqa: N818 - a state that the container waits in
+    """A container that can never be created as its spec stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A process to start.
+
+    Attributes:
+        argv: program and arguments.
+        variables: its whole environment; never shown, Secrets are in it.
+        view: what it sees; its working directory lies in it.
+        directory: the working directory.
+        mark: how its processes are found again.
+    """
+
+    argv: list[str]
+    variables: dict[str, str] = field(repr=False)
+    view: mounts.View
+    directory: Path
+    mark: str
+
+
+def pullable(container: Object) -> bool:
+    """Whether the container's image "exists": any does, except those of one registry."""
+    return not str(container.get("image", "")).startswith(_MISSING_REGISTRY)
+
+
+async def write_volumes(host: Host, pod: Object) -> None:
+    """Write or renew all volumes of a pod.
+
+    Raises:
+        MissingReference: something that a volume needs isn't there yet.
+        ApiError: the API server refused or is away.
+    """
+    specs = pod["spec"].get("volumes") or []
+    namespace = pod["metadata"]["namespace"]
+    refs = [ref for volume in specs for ref in volumes.references(volume)]
+    data = await sources.fetch(host.api, namespace, refs)
+    for volume in specs:
+        directory = host.pod_dir(pod) / "volumes" / volume["name"]
+        volumes.check(volume)
+        if volumes.has_files(volume):
+            issued = {
+                spec: await _token(host, pod, spec, directory) for spec in volumes.tokens(volume)
+            }
+            try:
+                content = volumes.files(volume, pod, data, issued)
+            except sources.MissingReference as missing:
+                words = f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}'
+                raise sources.MissingReference(words) from None
+            volumes.write(directory, content)
+        elif "emptyDir" in volume:
+            directory.mkdir(parents=True, exist_ok=True)
+
+
+async def _token(host: Host, pod: Object, spec: volumes.TokenSpec, directory: Path) -> str:
+    """A volume's token: the one that is there while most of its life lies ahead."""
+    current = directory / spec.path
+    meta = directory.parent / f".{directory.name}.token.json"
+    now = host.clock().timestamp()
+    if current.is_file() and meta.is_file() and json.loads(meta.read_text()) > now:
+        return current.read_text()
+    token = await host.token(pod, spec)
+    meta.parent.mkdir(parents=True, exist_ok=True)
+    meta.write_text(json.dumps(now + 0.8 * spec.seconds))
+    return token
+
+
+async def prepare(host: Host, pod: Object, container: Object) -> Launch:
+    """Resolve everything that a container's process needs.
+
+    Raises:
+        MissingReference: a ConfigMap, Secret or key of its environment is missing.
+        CannotCreate: there is no command, or its mounts contradict each other.
+        ApiError: the API server refused or is away.
+    """
+    name, pod_dir = str(container["name"]), host.pod_dir(pod)
+    if not container.get("command"):
+        raise CannotCreate(
+            "no command specified: a process node has no images, so no entry point either; "
+            f"set `command` in container {name}"
+        )
+    given = {
+        "HOME": mounts.HOME,
+        "TMPDIR": mounts.TMP,
+        "HOSTNAME": str(pod["metadata"]["name"]),
+        **host.service_variables(),
+    }
+    namespace = pod["metadata"]["namespace"]
+    data = await sources.fetch(host.api, namespace, environment.references(container))
+    resolved = environment.resolve(container, pod, data, given)
+    try:
+        view = mounts.lay_out(container, pod, pod_dir, resolved.values)
+    except mounts.MountError as error:
+        raise CannotCreate(str(error)) from error
+    words = [*container["command"], *(container.get("args") or [])]
+    # Expand before rewriting, so that a path from a variable is mapped exactly once.
+    argv = [view.paths.rewrite(environment.expand(word, resolved.values)) for word in words]
+    variables = {
+        key: value if key in resolved.secret else view.paths.rewrite(value)
+        for key, value in resolved.values.items()
+    }
+    real = {"PATH": host.search_path(), **_credentials(host, pod, container, view)}
+    if "PATH" in variables:
+        real["PATH"] = f"{variables.pop('PATH')}:{real['PATH']}"
+    mark = processes.mark(host.name, pod_dir, name)
+    directory = inside(view.root, view_directory(container))
+    directory.mkdir(parents=True, exist_ok=True)
+    return Launch(argv, {**real, **variables, processes.MARK: mark}, view, directory, mark)
+
+
+def view_directory(container: Object) -> str:
+    """A container's working directory, as a path in the container."""
+    return str(container.get("workingDir") or "/")
+
+
+def _credentials(host: Host, pod: Object, container: Object, view: mounts.View) -> dict[str, str]:
+    """Point clients to a kubeconfig made from the token that the container mounts, if any."""
+    token_file = mounts.token_file(container, pod, view)
+    if token_file is None or not token_file.is_file():
+        return {}
+    path = host.pod_dir(pod) / "kubeconfig" / str(container["name"])
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(
+        kubeconfig.for_container(
+            host.api.connection,
+            token=token_file.read_text(),
+            token_file=token_file,
+            namespace=pod["metadata"]["namespace"],
+        )
+    )
+    return {"KUBECONFIG": str(path), "WERF_KUBE_CONFIG": str(path)}

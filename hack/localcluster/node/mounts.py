@@ -1,0 +1,117 @@
+"""A container's view of the file system: a directory of its own with links to volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import environment
+from .paths import PathMap, inside, normal
+from .termination import DEFAULT_PATH
+
+HOME = "/home/build"
+"""Home of the user that werf's image runs as; every container is given one."""
+TMP = "/tmp"  # noqa: S108 - a path in the container
+Object = Mapping[str, Any]
+
+
+class MountError(Exception):
+    """A mount can't be laid out; the message names the container and the path."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a container sees.
+
+    Attributes:
+        root: the directory that stands for ``/``.
+        paths: its mapped paths.
+        message: the file that its terminationMessagePath leads to.
+    """
+
+    root: Path
+    paths: PathMap
+    message: Path
+
+
+def lay_out(container: Object, pod: Object, pod_dir: Path, variables: Mapping[str, str]) -> View:
+    """Build a container's view under ``<pod_dir>/root/<container>``; repeatable.
+
+    Args:
+        container: its spec.
+        pod: the pod, for its volumes.
+        pod_dir: where volumes/ is.
+        variables: the container's environment, for subPathExpr.
+
+    Raises:
+        MountError: two mounts want the same place, or a volume is missing.
+    """
+    name = str(container["name"])
+    root = pod_dir / "root" / name
+    mapping: dict[str, Path] = {}
+    mounts = {normal(m["mountPath"]): m for m in container.get("volumeMounts") or []}
+    for path, mount in sorted(mounts.items(), key=lambda item: item[0].count("/")):
+        target = _source(mount, pod, pod_dir, variables)
+        mapping[path] = _link(inside(root, path), target, f"container {name}, mount {path}")
+    for path in (HOME, TMP):
+        mapping.setdefault(path, inside(root, path))
+        mapping[path].mkdir(parents=True, exist_ok=True)
+    message = pod_dir / "termination" / name
+    message.parent.mkdir(parents=True, exist_ok=True)
+    message.write_bytes(b"")
+    path = normal(container.get("terminationMessagePath") or DEFAULT_PATH)
+    place = inside(root, path)
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    mapping[path] = _link(place, message, f"container {name}, terminationMessagePath {path}")
+    return View(root, PathMap(mapping), message)
+
+
+def token_file(container: Object, pod: Object, view: View) -> Path | None:
+    """Where the container finds its ServiceAccount's token, if it mounts one at all."""
+    for volume in pod["spec"].get("volumes") or []:
+        for part in (volume.get("projected") or {}).get("sources") or []:
+            source = part.get("serviceAccountToken")
+            if source is None or source.get("audience"):
+                continue
+            for mount in container.get("volumeMounts") or []:
+                if mount["name"] == volume["name"] and not mount.get("subPath"):
+                    return inside(view.root, str(mount["mountPath"])) / str(source["path"])
+    return None
+
+
+def _source(mount: Object, pod: Object, pod_dir: Path, variables: Mapping[str, str]) -> Path:
+    name = str(mount["name"])
+    volume = next((v for v in pod["spec"].get("volumes") or [] if v["name"] == name), None)
+    if volume is None:
+        raise MountError(f"mount {mount['mountPath']}: there is no volume {name}")
+    base = pod_dir / "volumes" / name
+    if "hostPath" in volume:
+        base = Path(volume["hostPath"]["path"])
+    else:
+        base.mkdir(parents=True, exist_ok=True)
+    below = mount.get("subPath") or environment.expand(mount.get("subPathExpr") or "", variables)
+    if not below:
+        return base
+    target = inside(base, str(below))
+    if not target.exists() and "emptyDir" in volume:
+        target.mkdir(parents=True)
+    return target
+
+
+def _link(place: Path, target: Path, what: str) -> Path:
+    """Make `place` lead to `target`; a mount may cover a place only if nothing is lost by it."""
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_symlink():
+            if place.readlink() == target:
+                return place
+            place.unlink()
+        elif place.is_dir():
+            place.rmdir()
+        place.symlink_to(target)
+    except OSError as error:
+        raise MountError(f"{what}: {error.strerror}") from error
+    return place

@@ -1,0 +1,296 @@
+"""One pod's life on the node, from the moment it is bound until it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from . import launch, processes, recovery, status, termination
+from .api import STRATEGIC, ApiError
+from .container import Container
+from .host import Host
+from .sources import MissingReference
+from .status import ContainerState, PodState, Terminated, Verdict, Waiting
+
+log = logging.getLogger(__name__)
+Object = dict[str, Any]
+
+_RETRY = 1.0
+"""Seconds between looks for a missing ConfigMap or Secret."""
+_REFRESH = 30.0
+"""Seconds between renewals of volumes, as often as a kubelet at best."""
+_BACKOFF_FIRST, _BACKOFF_MOST, _BACKOFF_RESET = 10.0, 300.0, 600.0
+_DEADLINE = Verdict(
+    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+)
+
+
+class Pod:
+    """A pod in work; `run` lives as long as the pod does.
+
+    Args:
+        host: the node.
+        body: the pod as it was read when it was first seen.
+    """
+
+    def __init__(self, host: Host, body: Object) -> None:
+        self.body = body
+        self._host = host
+        self._dir = host.pod_dir(body)
+        self._policy: str = body["spec"].get("restartPolicy", "Always")
+        self._status: Object = body.get("status") or {}
+        spec = body["spec"]
+        waiting = status.INITIALIZING if spec.get("initContainers") else status.CREATING
+        self.state = PodState(
+            [ContainerState(c, Waiting(waiting)) for c in spec.get("initContainers") or []],
+            [ContainerState(c, Waiting(waiting)) for c in spec["containers"]],
+            recovery.moment(self._status.get("startTime")) or host.clock(),
+        )
+        share = termination.POD_MESSAGE_BYTES // len(self.state.all)
+        self._containers = {
+            c.name: Container(c, self._dir, share, host.clock, self._touch) for c in self.state.all
+        }
+        self._written: Object = {}
+        self._changed = asyncio.Event()
+        self._deleted = asyncio.Event()
+        self._grace = float(spec.get("terminationGracePeriodSeconds", 30))
+        self._reporting = asyncio.Lock()
+        metadata = body["metadata"]
+        self._path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
+
+    @property
+    def name(self) -> str:
+        """``namespace/name``, for messages."""
+        return f"{self.body['metadata']['namespace']}/{self.body['metadata']['name']}"
+
+    def update(self, body: Object) -> None:
+        """Take note of a newer state of the pod."""
+        self.body = body
+        metadata = body["metadata"]
+        if metadata.get("deletionTimestamp"):
+            self._grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+            self._deleted.set()
+
+    def removed(self) -> None:
+        """Take note that the pod was deleted by force: nobody waits for it any more."""
+        self._grace = 0.0
+        self._deleted.set()
+
+    async def run(self) -> None:
+        """Run the pod, report its end, remove it once it is deleted."""
+        self._dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.update(self.body)
+        if self._status.get("phase") not in ("Succeeded", "Failed"):
+            reporter = asyncio.create_task(self._report_changes())
+            try:
+                await self._live_and_end()
+            finally:
+                reporter.cancel()
+                await asyncio.gather(reporter, return_exceptions=True)
+            await self._persist(self._report)
+        self.clear(self._dir)
+        await self._deleted.wait()
+        await self._persist(self._remove)
+        self._host.forget(self.body["metadata"]["uid"])
+
+    async def kill(self) -> None:
+        """End all processes at short notice, for a node that stops; says nothing to anybody."""
+        self._grace = min(self._grace, 2.0)
+        await self._stop_containers()
+
+    @staticmethod
+    def clear(directory: Path) -> None:
+        """Remove what a pod's containers saw, Secrets among it; their output stays."""
+        for part in ("root", "volumes", "termination", "kubeconfig"):
+            shutil.rmtree(directory / part, ignore_errors=True)
+
+    # Life
+
+    async def _live_and_end(self) -> None:
+        if any(self._dir.glob("*.log")) and not recovery.take_up(
+            self.state, self._status, self._policy
+        ):
+            return
+        life = asyncio.create_task(self._live())
+        deleted = asyncio.create_task(self._deleted.wait())
+        refresh = asyncio.create_task(self._renew_volumes())
+        try:
+            await asyncio.wait(
+                {life, deleted}, timeout=self._time_left(), return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            finished = life.done()
+            for task in (life, deleted, refresh):
+                task.cancel()
+            outcomes = await asyncio.gather(life, deleted, refresh, return_exceptions=True)
+        await self._stop_containers()
+        self.state.ending = True
+        if isinstance(outcomes[0], Exception):
+            log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
+            self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
+        elif not finished and self._deleted.is_set():
+            self._give_up_unstarted()
+        elif not finished:
+            self.state.verdict = _DEADLINE
+
+    async def _live(self) -> None:
+        """Volumes, init containers one by one, then all containers side by side."""
+        while not await self._make_volumes():  # noqa: ASYNC110 - what is awaited is the server's
+            await asyncio.sleep(_RETRY)
+        once = "Never" if self._policy == "Never" else "OnFailure"
+        sidecars = []
+        try:
+            for state in self.state.inits:
+                if state.sidecar:
+                    sidecars.append(asyncio.create_task(self._keep(state, "Always")))
+                    await self._containers[state.name].started.wait()
+                else:
+                    await self._keep(state, once)
+                    if not state.succeeded:
+                        return
+            await asyncio.gather(*(self._keep(c, self._policy) for c in self.state.mains))
+        finally:
+            for task in sidecars:
+                task.cancel()
+            await asyncio.gather(*sidecars, return_exceptions=True)
+
+    async def _keep(self, state: ContainerState, policy: str) -> None:
+        """Run a container, again and again as far as the restart policy says so."""
+        delay = 0.0
+        while True:
+            ready = await self._prepared(state)
+            ended = await self._containers[state.name].run(ready)
+            if policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0):
+                return
+            if recovery.seconds(ended) >= _BACKOFF_RESET:
+                delay = 0.0
+            if delay:
+                state.last = ended
+                words = f"back-off {delay:.0f}s restarting failed container={state.name}"
+                self._wait(state, Waiting("CrashLoopBackOff", f"{words} pod={self.name}"))
+                await asyncio.sleep(delay)
+            delay = min(max(delay * 2, _BACKOFF_FIRST), _BACKOFF_MOST)
+
+    async def _prepared(self, state: ContainerState) -> launch.Launch:
+        """Wait until a container can be started; its state says meanwhile what is missing."""
+        if not launch.pullable(state.spec):
+            await self._never_pulled(state)
+        while True:
+            try:
+                return await launch.prepare(self._host, self.body, state.spec)
+            except MissingReference as missing:
+                self._wait(state, Waiting("CreateContainerConfigError", str(missing)))
+                await self._host.warn(self.body, "Failed", f"Error: {missing}")
+            except launch.CannotCreate as error:
+                self._wait(state, Waiting("CreateContainerError", str(error)))
+                await self._host.warn(self.body, "Failed", f"Error: {error}")
+            except ApiError as error:
+                log.warning("pod %s: %s", self.name, error)
+            await asyncio.sleep(_RETRY)
+
+    async def _never_pulled(self, state: ContainerState) -> None:
+        image = state.spec.get("image")
+        cause = f'failed to resolve reference "{image}": lookup missing.invalid: no such host'
+        self._wait(state, Waiting("ErrImagePull", cause))
+        await self._host.warn(self.body, "Failed", f'Failed to pull image "{image}": {cause}')
+        await asyncio.sleep(_RETRY)
+        words = f'Back-off pulling image "{image}": ErrImagePull: {cause}'
+        self._wait(state, Waiting("ImagePullBackOff", words))
+        await asyncio.Event().wait()
+
+    async def _make_volumes(self) -> bool:
+        try:
+            await launch.write_volumes(self._host, self.body)
+        except MissingReference as missing:
+            await self._host.warn(self.body, "FailedMount", str(missing))
+        except ApiError as error:
+            log.warning("pod %s: volumes: %s", self.name, error)
+            await self._host.warn(self.body, "FailedMount", error.message)
+        else:
+            return True
+        return False
+
+    async def _renew_volumes(self) -> None:
+        while True:
+            await asyncio.sleep(_REFRESH)
+            await self._make_volumes()
+
+    # Ends
+
+    def _give_up_unstarted(self) -> None:
+        """Close the books on containers that a deletion kept from starting."""
+        words = "The container could not be located when the pod was terminated"
+        for state in self.state.all:
+            if isinstance(state.state, Waiting):
+                state.state = state.last or Terminated(137, "ContainerStatusUnknown", words)
+
+    async def _stop_containers(self) -> None:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await asyncio.gather(
+            *(c.stop(lambda: began + self._grace) for c in self._containers.values())
+        )
+        prefix = processes.mark(self._host.name, self._dir, "")
+        processes.kill(prefix)
+
+    def _time_left(self) -> float | None:
+        limit = self.body["spec"].get("activeDeadlineSeconds")
+        if limit is None:
+            return None
+        passed = (self._host.clock() - self.state.started_at).total_seconds()
+        return max(0.0, float(limit) - passed)
+
+    async def _remove(self) -> None:
+        uid = self.body["metadata"]["uid"]
+        options = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
+        await self._host.api.request("DELETE", self._path, options)
+
+    # Status
+
+    def _touch(self) -> None:
+        self._changed.set()
+
+    def _wait(self, state: ContainerState, waiting: Waiting) -> None:
+        if state.state != waiting:
+            state.state = waiting
+            self._touch()
+
+    async def _report_changes(self) -> None:
+        self._touch()
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            await self._persist(self._report)
+
+    async def _report(self) -> None:
+        """Write the status if it isn't what was written last."""
+        async with self._reporting:
+            known = {**self.body, "status": self._status}
+            wanted = status.build(known, self.state, self._host.clock())
+            if wanted == self._written:
+                return
+            uid = self.body["metadata"]["uid"]
+            # The uid makes the server refuse a status meant for a predecessor of that name.
+            patch = {"metadata": {"uid": uid}, "status": wanted}
+            answer = await self._host.api.request(
+                "PATCH", f"{self._path}/status", patch, content_type=STRATEGIC
+            )
+            self._status = answer.get("status") or {}
+            self._written = wanted
+
+    async def _persist(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do a request until it is answered; a pod that is gone is an answer."""
+        delay = 0.2
+        while True:
+            try:
+                return await step()
+            except ApiError as error:
+                if error.gone:
+                    return None
+                log.warning("pod %s: %s; trying again", self.name, error)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, 5.0)

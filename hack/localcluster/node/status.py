@@ -1,0 +1,249 @@
+"""The status of a pod, made from the states of its containers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+Object = dict[str, Any]
+ADDRESS = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A container that has yet to start, or to start again."""
+
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A container whose process is there."""
+
+    started_at: datetime
+    container_id: str
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """A container whose process has ended."""
+
+    exit_code: int
+    reason: str
+    message: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    container_id: str = ""
+
+
+@dataclass(slots=True)
+class ContainerState:
+    """What a node knows of one container.
+
+    Attributes:
+        spec: the container's spec.
+        state: what it is doing.
+        last: how its previous run ended.
+        restarts: how often it was started again.
+    """
+
+    spec: Mapping[str, Any]
+    state: Waiting | Running | Terminated = field(default_factory=lambda: Waiting(CREATING))
+    last: Terminated | None = None
+    restarts: int = 0
+
+    @property
+    def name(self) -> str:
+        """The container's name."""
+        return str(self.spec["name"])
+
+    @property
+    def sidecar(self) -> bool:
+        """Whether this is an init container that stays (restartPolicy: Always)."""
+        return self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it has ended with exit code 0."""
+        return isinstance(self.state, Terminated) and self.state.exit_code == 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether it runs and its readiness probe, if any, has succeeded."""
+        return isinstance(self.state, Running) and self.state.ready
+
+    @property
+    def initialized(self) -> bool:
+        """Whether, as an init container, it no longer holds up those after it."""
+        return self.succeeded or (self.sidecar and isinstance(self.state, Running))
+
+
+CREATING = "ContainerCreating"
+INITIALIZING = "PodInitializing"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Why a pod failed as a whole, apart from its containers' exit codes."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class PodState:
+    """What a node knows of one pod.
+
+    Attributes:
+        inits: its init containers, in order.
+        mains: its containers.
+        started_at: when the node took it.
+        ending: no container will be started any more.
+        verdict: set when the node itself failed the pod.
+    """
+
+    inits: list[ContainerState]
+    mains: list[ContainerState]
+    started_at: datetime
+    ending: bool = False
+    verdict: Verdict | None = None
+
+    @property
+    def all(self) -> list[ContainerState]:
+        """Init containers and containers."""
+        return self.inits + self.mains
+
+
+def phase(pod: PodState, policy: str) -> str:
+    """The pod's phase, given its restart policy."""
+    if pod.verdict is not None:
+        return "Failed"
+    stopped = [c for c in pod.mains if isinstance(c.state, Terminated)]
+    if pod.ending and len(stopped) == len(pod.mains):
+        return _outcome(pod)
+    if not all(c.initialized or stopped for c in pod.inits):
+        broken = any(isinstance(c.state, Terminated) and not c.succeeded for c in pod.inits)
+        return "Failed" if broken and policy == "Never" else "Pending"
+    if any(isinstance(c.state, Waiting) and c.last is None for c in pod.mains):
+        return "Pending"
+    final = policy == "Never" or (policy == "OnFailure" and _outcome(pod) == "Succeeded")
+    return _outcome(pod) if final and len(stopped) == len(pod.mains) else "Running"
+
+
+def _outcome(pod: PodState) -> str:
+    return "Succeeded" if all(c.succeeded for c in pod.mains) else "Failed"
+
+
+def build(pod: Mapping[str, Any], state: PodState, now: datetime) -> Object:
+    """The whole status that this node answers for.
+
+    Args:
+        pod: the pod as it was last read; its conditions keep their times of change.
+        state: what the node knows.
+        now: the time of conditions that change.
+    """
+    spec = pod["spec"]
+    current = phase(state, spec.get("restartPolicy", "Always"))
+    status: Object = {
+        "phase": current,
+        "observedGeneration": pod["metadata"].get("generation"),
+        "startTime": timestamp(state.started_at),
+        "hostIP": ADDRESS,
+        "hostIPs": [{"ip": ADDRESS}],
+        "podIP": ADDRESS,
+        "podIPs": [{"ip": ADDRESS}],
+        "qosClass": pod.get("status", {}).get("qosClass"),
+        "containerStatuses": [_container(c) for c in state.mains],
+        "conditions": _conditions(pod, state, current, timestamp(now)),
+    }
+    if state.inits:
+        status["initContainerStatuses"] = [_container(c, init=True) for c in state.inits]
+    if state.verdict is not None:
+        status["reason"] = state.verdict.reason
+        status["message"] = state.verdict.message
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def _container(container: ContainerState, *, init: bool = False) -> Object:
+    state = container.state
+    ready = container.ready
+    if init and not container.sidecar:
+        ready = container.succeeded
+    return {
+        "name": container.name,
+        "image": container.spec.get("image", ""),
+        "imageID": "",
+        "containerID": getattr(state, "container_id", ""),
+        "ready": ready,
+        "started": isinstance(state, Running),
+        "restartCount": container.restarts,
+        "state": _state(state),
+        "lastState": _state(container.last) if container.last else {},
+    }
+
+
+def _state(state: Waiting | Running | Terminated) -> Object:
+    match state:
+        case Waiting():
+            return {"waiting": _filled(reason=state.reason, message=state.message)}
+        case Running():
+            return {"running": {"startedAt": timestamp(state.started_at)}}
+        case Terminated():
+            return {
+                "terminated": {"exitCode": state.exit_code}
+                | _filled(
+                    reason=state.reason,
+                    message=state.message,
+                    startedAt=timestamp(state.started_at),
+                    finishedAt=timestamp(state.finished_at),
+                    containerID=state.container_id,
+                )
+            }
+
+
+def _conditions(
+    pod: Mapping[str, Any], state: PodState, current: str, now: str | None
+) -> list[Object]:
+    done = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(current)
+    waiting = [c.name for c in state.inits if not c.initialized]
+    unready = [c.name for c in state.mains if not c.ready]
+    initialized = current == "Succeeded" or not waiting
+    ready = done is None and not unready and initialized
+    names = f"containers with unready status: [{' '.join(unready)}]"
+    unready_words = {} if ready else {"reason": done or "ContainersNotReady"}
+    if not ready and done is None:
+        unready_words["message"] = names
+    initialized_words: Object = {}
+    if not initialized:
+        names = f"containers with incomplete status: [{' '.join(waiting)}]"
+        initialized_words = {"reason": "ContainersNotInitialized", "message": names}
+    wanted: list[tuple[str, bool, Object]] = [
+        ("PodScheduled", True, {}),
+        ("PodReadyToStartContainers", done is None, {}),
+        ("Initialized", initialized, initialized_words),
+        ("ContainersReady", ready, unready_words),
+        ("Ready", ready, unready_words),
+    ]
+    known = {c["type"]: c for c in pod.get("status", {}).get("conditions") or []}
+    result = []
+    for kind, value, words in wanted:
+        word = "True" if value else "False"
+        before = known.get(kind)
+        since = before["lastTransitionTime"] if before and before["status"] == word else now
+        # A strategic merge keeps what isn't named: an old reason must be taken off by null.
+        blank = {"reason": None, "message": None}
+        result.append({"type": kind, "status": word, "lastTransitionTime": since} | blank | words)
+    return result
+
+
+def timestamp(moment: datetime | None) -> str | None:
+    """A moment in the API's form, to the second."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if moment else None
+
+
+def _filled(**values: str | None) -> Object:
+    return {key: value for key, value in values.items() if value}
