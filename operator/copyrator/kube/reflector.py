@@ -108,6 +108,9 @@ class Reflector(Generic[R]):
         self._bookmarks_expected = True
         self._reported: set[tuple[type[ApiError], str]] = set()
         self._changed = asyncio.Event()
+        self._complete = False
+        self._unannounced = False
+        self._asked = False
         self._scope: asyncio.Timeout | None = None
 
     def __str__(self) -> str:
@@ -128,13 +131,7 @@ class Reflector(Generic[R]):
 
         Only then may the absence of an object be taken for its deletion.
         """
-        if not self.lists:
-            return False
-        if self.failure is None:
-            return True
-        if isinstance(self.failure, Forbidden | NotFound):
-            return False
-        return self.failing_for < self._timing.tolerance
+        return self._complete and self.failing_for < self._timing.tolerance
 
     @property
     def failing_for(self) -> float:
@@ -148,7 +145,7 @@ class Reflector(Generic[R]):
 
     def relist(self) -> None:
         """List everything again now, as a second opinion; `lists` grows when that is complete."""
-        self._version = None
+        self._asked = True
         if self._scope:
             self._scope.reschedule(0)
 
@@ -156,7 +153,8 @@ class Reflector(Generic[R]):
         """Mirror until cancelled; no fault ends it."""
         while True:
             try:
-                if self._version is None:
+                if self._version is None or self._asked:
+                    self._asked = False
                     self._version = await self._list()
                 await self._follow(self._version)
             except ApiError as error:
@@ -184,51 +182,33 @@ class Reflector(Generic[R]):
             self._notify(change)
         self.lists += 1
         self._resumes = 0
-        self._pulse()
-        if self._on_synced:
-            self._on_synced()
+        self._complete = self._unannounced = True
+        self._announce()
         return version
 
     async def _follow(self, version: str) -> None:
         """Watch until the stream ends; what ends it too early or in silence is a fault."""
-        loop = asyncio.get_running_loop()
         opened: list[float] = []
-        settle: list[asyncio.TimerHandle] = []
+        timers: list[asyncio.TimerHandle] = []
 
         def on_open() -> None:
             self.last_contact = self._clock()
             opened.append(self.last_contact)
-            settle.append(loop.call_later(self._timing.settled, self._recover))
+            loop = asyncio.get_running_loop()
+            timers.append(loop.call_later(self._timing.settled, self._recover))
 
         try:
             async with asyncio.timeout(None) as self._scope:
                 await self._read(self._stream(version, on_open))
+            self._ended(self._clock() - opened[0])
         except TimeoutError:
-            return  # somebody asked for a list
-        except Gone:
-            self._restart("expired")
-            if self._delay:
-                raise
-            self._delay = self._timing.first_delay
-        except OutOfOrderError:
-            self._restart("out_of_order")
-            raise BrokenAnswer("events of the watch are out of order; listing again") from None
-        except Unreachable as error:
-            if opened and error.reason == "Timeout":
-                self._doubt = True
-                self._restart("silent")
-                raise Unreachable("the watch is silent: no event, no bookmark") from error
-            self._lost()
-            raise
-        except ApiError:
-            self._lost()
-            raise
-        else:
-            self._ended(self._clock() - opened[0] if opened else 0.0)
+            self._asked = True  # by relist()
+        except (ApiError, OutOfOrderError) as error:
+            self._broken(error, opened=bool(opened))
         finally:
             self._scope = None
-            for handle in settle:
-                handle.cancel()
+            for timer in timers:
+                timer.cancel()
             if opened and self._clock() - opened[0] >= self._timing.stable:
                 self._delay = 0.0
 
@@ -268,17 +248,32 @@ class Reflector(Generic[R]):
         self._doubt = False
 
     def _ended(self, lived: float) -> None:
+        """The server ended the stream, as it was asked to, or too early."""
         if lived < self._timing.settled:
-            self._lost()
             raise BrokenAnswer("the server closes the watch at once", reason="WatchClosed")
         self._recover()
 
     # --- faults ----------------------------------------------------------------------------------
 
-    def _lost(self) -> None:
+    def _broken(self, error: ApiError | OutOfOrderError, *, opened: bool) -> None:
+        """Decide where to go on from after a fault, and raise what is to be reported."""
+        if isinstance(error, OutOfOrderError):
+            self._restart("out_of_order")
+            raise BrokenAnswer("events of the watch come out of order", reason="OutOfOrder")
+        if isinstance(error, Gone):
+            self._restart("expired")
+            if self._delay:
+                raise error
+            self._delay = self._timing.first_delay  # once is normal; again and again isn't
+            return
+        if opened and error.reason == "Timeout":
+            self._doubt = True
+            self._restart("silent")
+            raise Unreachable("the watch is silent: no event, no bookmark", reason="WatchSilent")
         self._resumes += 1
         if self._resumes >= RESUMES:
             self._restart("lost")
+        raise error
 
     def _restart(self, reason: str) -> None:
         self._version = None
@@ -289,6 +284,8 @@ class Reflector(Generic[R]):
         if self.failure is None:
             self.failing_since = self._clock()
         self.failure = error
+        if isinstance(error, Forbidden | NotFound):
+            self._complete = False  # we may not look, or there is nowhere to look
         kind = type(error), error.reason
         if kind not in self._reported:
             self._reported.add(kind)
@@ -301,11 +298,11 @@ class Reflector(Generic[R]):
         self._resumes = 0
         if self.failure is None:
             return
-        seconds = self._clock() - self.failing_since
-        log.info("watch of %s: works again after %.0f s", self, seconds)
+        log.info("watch of %s: works again after %.0f s", self, self.failing_for)
+        self._unannounced |= not self.synced
         self.failure = None
         self._reported.clear()
-        self._pulse()
+        self._announce()
 
     def _next_delay(self) -> float:
         timing = self._timing
@@ -315,6 +312,13 @@ class Reflector(Generic[R]):
     def _notify(self, change: Change[R] | None) -> None:
         if change is not None:
             self._on_change(*change)
+
+    def _announce(self) -> None:
+        self._pulse()
+        if self._unannounced and self.synced:
+            self._unannounced = False
+            if self._on_synced:
+                self._on_synced()
 
     def _pulse(self) -> None:
         self._changed.set()

@@ -1,0 +1,94 @@
+"""Calls back when a key is due: polls of registries, TTLs, time limits.
+
+A date lies in the future for minutes; the queue's own delays are for seconds and failures. One
+timer serves all keys, and moving a key's date costs O(log n).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+import time
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+
+class DueScheduler(Generic[K]):
+    """One date for each key, on the injected monotonic clock (seconds)."""
+
+    def __init__(
+        self, callback: Callable[[K], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._callback = callback
+        self._clock = clock
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []  # an entry that isn't in _due is void
+        self._serial = 0
+        self._changed = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def due(self, key: K) -> float | None:
+        """The key's date, None where it has none."""
+        return self._due.get(key)
+
+    def set(self, key: K, due: float) -> None:
+        """Give the key a date, in place of one that it has; a date that is past is due now."""
+        if self._due.get(key) == due:
+            return
+        self._due[key] = due
+        self._serial += 1
+        heapq.heappush(self._heap, (due, self._serial, key))
+        if len(self._heap) > 64 + 2 * len(self._due):
+            self._rebuild()
+        if self._heap[0][2] == key:
+            self._changed.set()
+
+    def remove(self, key: K) -> None:
+        """Take the key's date away, if it has one."""
+        self._due.pop(key, None)
+
+    def next_due(self) -> float | None:
+        """The earliest date."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def fire_due(self) -> int:
+        """Call back for every key that is due; each loses its date. Returns how many there were."""
+        fired = 0
+        now = self._clock()
+        while (due := self.next_due()) is not None and due <= now:
+            key = heapq.heappop(self._heap)[2]
+            del self._due[key]
+            fired += 1
+            try:
+                self._callback(key)
+            except Exception:
+                log.exception("%s was due, and its callback failed", key)
+        return fired
+
+    async def run(self) -> None:
+        """Fire for ever, until cancelled."""
+        while True:
+            self.fire_due()
+            self._changed.clear()
+            due = self.next_due()
+            wait = None if due is None else max(due - self._clock(), 0.0)
+            try:
+                async with asyncio.timeout(wait):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _rebuild(self) -> None:
+        """Drop void entries: a key that is moved again and again must not fill the heap."""
+        self._heap = [(due, number, key) for number, (key, due) in enumerate(self._due.items())]
+        self._serial = len(self._heap)
+        heapq.heapify(self._heap)

@@ -1,0 +1,268 @@
+"""Kubernetes Events about our objects: few, bounded, and never in anybody's way.
+
+core/v1 Events, because `kubectl describe` and the dashboards show their count and times best. An
+Event's name is made from what it says, so the same news raises a count, also after a restart and
+from two replicas, where client-go would make a new object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from copyrator.kube.client import KubeClient
+from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
+from copyrator.kube.resources import EVENTS
+from copyrator.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+NORMAL: Final = "Normal"
+WARNING: Final = "Warning"
+
+EventType = Literal["Normal", "Warning"]
+
+REPEAT_SECONDS = 60.0
+"""The same news raises its count at most this often; what comes between is added up."""
+
+MEMORY = 1024
+"""Different pieces of news that are remembered."""
+
+BURST = 25
+REFILL_SECONDS = 12.0
+"""Per object: so many Events at once, then one per REFILL_SECONDS."""
+
+QUEUE = 256
+"""Events waiting to be written; what comes on top is dropped and counted."""
+
+MESSAGE_LIMIT = 1024
+"""The API server's limit for an Event's message."""
+
+TERMINATING_SECONDS = 60.0
+"""A namespace that refused an Event because it is going isn't tried again for so long."""
+
+FALLBACK_NAMESPACE = "default"
+"""Where Events about cluster-scoped objects have to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """The object that an Event is about; `namespace` is empty for cluster-scoped kinds."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any], api_version: str = "", kind: str = "") -> ObjectRef:
+        """Of an object as the API gave it (in lists apiVersion and kind are left out)."""
+        meta = body["metadata"]
+        return cls(
+            api_version or str(body.get("apiVersion", "")),
+            kind or str(body.get("kind", "")),
+            str(meta.get("namespace") or ""),
+            str(meta["name"]),
+            str(meta.get("uid") or ""),
+        )
+
+
+@dataclass(slots=True)
+class _News:
+    """One piece of news and how often it was said."""
+
+    regarding: ObjectRef
+    type: EventType
+    reason: str
+    message: str
+    first: datetime
+    last: datetime
+    count: int = 1
+    written: bool = False
+    queued: bool = False
+    wrote_at: float = float("-inf")
+
+    @property
+    def namespace(self) -> str:
+        return self.regarding.namespace or FALLBACK_NAMESPACE
+
+    @property
+    def name(self) -> str:
+        said = f"{self.regarding.uid}\n{self.type}\n{self.reason}\n{self.message}"
+        digest = hashlib.blake2b(said.encode(), digest_size=8).hexdigest()
+        return f"{self.regarding.name[:230].rstrip('.-')}.{digest}"
+
+
+class EventRecorder:
+    """Takes Events at any time and writes them in a task of its own (`run`)."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        component: str = "copyrator",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        instance: str = "",
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance or component
+        self._clock = clock
+        self._now = now
+        self._metrics = metrics
+        self._news: OrderedDict[tuple[ObjectRef, str, str, str], _News] = OrderedDict()
+        self._buckets: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()
+        self._terminating: dict[str, float] = {}
+        self._queue: asyncio.Queue[_News] = asyncio.Queue(QUEUE)
+
+    def record(
+        self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
+    ) -> None:
+        """Say something about an object. Never waits, never raises.
+
+        Args:
+            regarding: what it is about.
+            type_: "Normal" or "Warning".
+            reason: the machine-readable word.
+            message: for people; the same one raises a count.
+            note: a further sentence, added to the message.
+        """
+        message = f"{message} {note}".strip()[:MESSAGE_LIMIT]
+        key = regarding, type_, reason, message
+        news = self._news.get(key)
+        if news is None:
+            if not self._allowed(regarding):
+                return self._drop("rate_limit")
+            now = self._now()
+            news = self._news[key] = _News(regarding, type_, reason, message, first=now, last=now)
+            if len(self._news) > MEMORY:
+                self._news.popitem(last=False)
+        else:
+            self._news.move_to_end(key)
+            news.count += 1
+            news.last = self._now()
+        if not news.queued and self._clock() - news.wrote_at >= REPEAT_SECONDS:
+            try:
+                self._queue.put_nowait(news)
+                news.queued = True
+            except asyncio.QueueFull:
+                self._drop("queue_full")
+        return None
+
+    async def run(self) -> None:
+        """Write Events until cancelled."""
+        while True:
+            news = await self._queue.get()
+            await self._write(news)
+            self._queue.task_done()
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until what is queued is written, at most so long (for shutdown and tests)."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._queue.join()
+        except TimeoutError:
+            log.info("%d Events were not written before the end", self._queue.qsize())
+
+    async def _write(self, news: _News) -> None:
+        news.queued = False
+        if self._clock() < self._terminating.get(news.namespace, float("-inf")):
+            return self._drop("namespace_terminating")
+        news.wrote_at = self._clock()
+        count = news.count
+        try:
+            if news.written:
+                await self._raise_count(news, count)
+            else:
+                await self._create(news, count)
+        except NamespaceTerminating:
+            self._terminating = {
+                name: until for name, until in self._terminating.items() if until > self._clock()
+            }
+            self._terminating[news.namespace] = self._clock() + TERMINATING_SECONDS
+            self._drop("namespace_terminating")
+        except ApiError as error:
+            log.debug("an Event about %s isn't written: %s", news.regarding.name, error.reason)
+            self._drop(type(error).__name__)
+        except Exception as error:
+            log.warning("an Event can't be written: %s", type(error).__name__)
+            self._drop("internal")
+        else:
+            news.written = True
+            if self._metrics:
+                self._metrics.events_recorded.labels(news.type, news.reason).inc()
+        return None
+
+    async def _create(self, news: _News, count: int) -> None:
+        try:
+            await self._client.create(EVENTS, news.namespace, self._body(news, count))
+        except AlreadyExists:
+            # An earlier run of ours, or the other replica, said the same.
+            there = await self._client.get(EVENTS, news.namespace, news.name)
+            said = int(there.get("count") or 0)
+            news.count += said
+            count += said
+            await self._raise_count(news, count)
+
+    async def _raise_count(self, news: _News, count: int) -> None:
+        patch = {"count": count, "lastTimestamp": _stamp(news.last)}
+        try:
+            await self._client.patch(EVENTS, news.namespace, news.name, patch)
+        except NotFound as error:
+            if error.namespace_missing:
+                raise
+            await self._client.create(EVENTS, news.namespace, self._body(news, count))
+
+    def _body(self, news: _News, count: int) -> dict[str, Any]:
+        about = news.regarding
+        involved = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": news.name, "namespace": news.namespace},
+            "involvedObject": {key: value for key, value in involved.items() if value},
+            "type": news.type,
+            "reason": news.reason,
+            "message": news.message,
+            "count": count,
+            "firstTimestamp": _stamp(news.first),
+            "lastTimestamp": _stamp(news.last),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+        }
+
+    def _allowed(self, regarding: ObjectRef) -> bool:
+        """A token bucket for each object."""
+        now = self._clock()
+        tokens, since = self._buckets.pop(regarding, (float(BURST), now))
+        tokens = min(float(BURST), tokens + (now - since) / REFILL_SECONDS)
+        allowed = tokens >= 1.0
+        self._buckets[regarding] = (tokens - 1.0 if allowed else tokens, now)
+        if len(self._buckets) > MEMORY:
+            self._buckets.popitem(last=False)
+        return allowed
+
+    def _drop(self, cause: str) -> None:
+        if self._metrics:
+            self._metrics.events_dropped.labels(cause).inc()
+
+
+def _stamp(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
