@@ -57,6 +57,7 @@ class HealthServer:
         self.live = Checks()
         self.ready = Checks()
         self.port = port
+        self.before_scrape: Callable[[], None] = lambda: None
         self._address = address
         self._registry = registry
         self._runner: web.AppRunner | None = None
@@ -100,6 +101,7 @@ class HealthServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        self.before_scrape()
         # In the loop, not in a thread: gauges read the queue's and the watches' live structures.
         body = encode(self._registry)
         return web.Response(body=body, headers={"Content-Type": content_type})

@@ -1,0 +1,137 @@
+"""What has to be there before the operator can work: an API server that answers, and both CRDs.
+
+While something is missing the process lives, waits and says what it waits for: in /readyz, and in
+the log once per change. A CRD that is there under refused names would be waited for in vain for
+ever, so its conditions are read and the way out is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.resources import BUNDLES, CRDS, RULES, Resource
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 10.0
+"""Seconds between two looks."""
+
+
+class Reader(Protocol):
+    """The part of KubeClient that the checks need."""
+
+    async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
+        """One object."""
+        ...
+
+    async def request(self, method: str, path: str) -> Any:
+        """Anything else."""
+        ...
+
+
+class Waiting:
+    """What is waited for now, None when nothing is; tells the log once per change."""
+
+    def __init__(self, initially: str) -> None:
+        self.reason: str | None = initially
+
+    def __call__(self, reason: str | None, *, quiet: bool = False) -> None:
+        """Set the reason; `quiet` for what goes by in a moment and is no news."""
+        if reason is not None and reason != self.reason and not quiet:
+            log.warning("Waiting: %s", reason)
+        self.reason = reason
+
+
+async def patiently(
+    attempt: Callable[[], Awaitable[T]],
+    waiting: Waiting,
+    what: str,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> T:
+    """Try until it works; `what` begins the sentence that says why it doesn't."""
+    delay = FIRST_DELAY
+    while True:
+        try:
+            return await attempt()
+        except ApiError as error:
+            waiting(f"{what}: {error}")
+            pause = max(delay, min(error.retry_after or 0.0, 60.0))
+        await sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
+        delay = min(delay * 2, LONGEST_DELAY)
+
+
+async def wait_for_crds(
+    reader: Reader,
+    waiting: Waiting,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
+    """Return when both CRDs are established; `waiting` tells meanwhile what is missing."""
+    delay = FIRST_DELAY
+    while True:
+        missing = await patiently(
+            lambda: missing_crds(reader), waiting, "no answer from the API server", sleep
+        )
+        if not missing:
+            return
+        waiting("; ".join(missing))
+        await sleep(delay)
+        delay = min(delay * 1.5, LONGEST_DELAY)
+
+
+async def missing_crds(reader: Reader) -> list[str]:
+    """Return a sentence for each CRD that can't be used, with what to do about it.
+
+    Raises:
+        ApiError: the API server can't tell.
+    """
+    sentences = [await _missing(reader, resource) for resource in (RULES, BUNDLES)]
+    return [sentence for sentence in sentences if sentence]
+
+
+async def _missing(reader: Reader, resource: Resource) -> str | None:
+    name = f"{resource.plural}.{resource.group}"
+    try:
+        crd = await reader.get(CRDS, None, name)
+    except NotFound:
+        return f"the CRD {name} is missing: install the chart, or kubectl apply --server-side crds/"
+    except Forbidden:
+        return await _missing_by_discovery(reader, resource)
+    return _not_established(crd)
+
+
+def _not_established(crd: Mapping[str, Any]) -> str | None:
+    name = crd["metadata"]["name"]
+    listed = (crd.get("status") or {}).get("conditions") or []
+    conditions = {condition["type"]: condition for condition in listed}
+    if conditions.get("Established", {}).get("status") == "True":
+        return None
+    names = conditions.get("NamesAccepted", {})
+    if names.get("status") == "False":
+        return (
+            f"the CRD {name} is not established, its names are taken ({names.get('message')}): "
+            f"another CRD of the group {crd['spec']['group']} has them, maybe an older operator's; "
+            "export its objects, delete that CRD, apply the objects again"
+        )
+    return f"the CRD {name} is not established yet"
+
+
+async def _missing_by_discovery(reader: Reader, resource: Resource) -> str | None:
+    """Without the right to read the CRD: is the kind served? Everybody may ask that."""
+    try:
+        served = await reader.request("GET", f"/apis/{resource.group}/{resource.version}")
+    except NotFound:
+        served = {}
+    if any(entry.get("name") == resource.plural for entry in served.get("resources") or ()):
+        return None
+    return (
+        f"{resource.plural}.{resource.group} isn't served, and why can't be read: "
+        "grant get on customresourcedefinitions, and see whether the CRD is there"
+    )

@@ -1,0 +1,110 @@
+"""When is something wrong, for /healthz and /readyz: a sentence, or None while all is well.
+
+Not ready says "look here", and nobody is restarted for it. Not live makes the kubelet restart the
+process, so it is said only of what a restart can mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+from copyrator.kube.errors import NotFound
+from copyrator.kube.watchpool import WatchStatus
+
+log = logging.getLogger(__name__)
+
+STALE_SECONDS = 60.0
+"""A key that waits, or is worked on, for longer is somebody's trouble."""
+
+STUCK_SECONDS = 900.0
+"""A reconcile waits for nothing but requests, which have timeouts; this one hangs."""
+
+FAULT_SECONDS = 10.0
+"""A watch that has failed for less is a hiccup."""
+
+
+class Queue(Protocol):
+    """What is asked of the queue."""
+
+    def oldest_age(self) -> float:
+        """Seconds that the key which is due longest has waited."""
+        ...
+
+    def longest_working(self) -> tuple[object, float] | None:
+        """The key that has been in work longest, and for how long."""
+        ...
+
+
+def stale_queue(queue: Queue) -> str | None:
+    """Not ready: work piles up or hangs."""
+    age = queue.oldest_age()
+    if age > STALE_SECONDS:
+        return f"a key has waited for {age:.0f} s: more changes than can be worked off"
+    longest = queue.longest_working()
+    if longest and longest[1] > STALE_SECONDS:
+        return f"{longest[0]} has been worked on for {longest[1]:.0f} s"
+    return None
+
+
+def stuck_worker(queue: Queue) -> str | None:
+    """Not live: a reconcile hangs."""
+    longest = queue.longest_working()
+    if longest and longest[1] > STUCK_SECONDS:
+        return f"{longest[0]} has hung for {longest[1]:.0f} s"
+    return None
+
+
+def failing_watches(statuses: list[WatchStatus]) -> str | None:
+    """Not ready: something isn't seen as it is now.
+
+    A kind that isn't served (404) is its rule's condition and no fault of the operator.
+    """
+    failing = [
+        f"{_name(status)} for {status.failing_for:.0f} s ({status.failure})"
+        for status in statuses
+        if status.failure is not None
+        and status.failing_for > FAULT_SECONDS
+        and not isinstance(status.failure, NotFound)
+    ]
+    if not failing:
+        return None
+    more = f", and {len(failing) - 3} more" if len(failing) > 3 else ""
+    return "no watch of " + ", ".join(failing[:3]) + more
+
+
+def _name(status: WatchStatus) -> str:
+    namespace = status.spec.namespace
+    return status.spec.resource.key + (f" in {namespace}" if namespace else "")
+
+
+class Background:
+    """Endless tasks of the process; one that ends by itself is a fault that a restart mends."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Start an endless task inside the running loop."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+    def dead(self) -> str | None:
+        """Not live: a task that should be endless has ended."""
+        dead = [task.get_name() for task in self._tasks if task.done()]
+        return f"ended by itself: {', '.join(dead)}" if dead else None
+
+    async def stop(self) -> None:
+        """Cancel all tasks and wait for them."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled():
+        log.error("%s ended by itself", task.get_name(), exc_info=task.exception())
