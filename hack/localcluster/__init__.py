@@ -6,8 +6,8 @@ needs root, a container runtime or a virtual machine.
 """
 
 from localcluster.api import Api, ApiStatusError
-from localcluster.audit import AuditEvent
+from localcluster.audit import AuditEvent, Requests
 from localcluster.cluster import Cluster
 from localcluster.errors import LocalClusterError
 
-__all__ = ["Api", "ApiStatusError", "AuditEvent", "Cluster", "LocalClusterError"]
+__all__ = ["Api", "ApiStatusError", "AuditEvent", "Cluster", "LocalClusterError", "Requests"]

@@ -1,6 +1,7 @@
 """The audit log: how a test counts the requests of a user, and sees what was refused."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ POLICY: dict[str, Any] = {
         {"level": "Metadata"},
     ],
 }
+
+WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,35 @@ class AuditEvent:
     name: str
     code: int
     uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The requests since some moment; each look reads the log anew.
+
+    Attributes:
+        log: the audit log.
+        since: the moment, as a place in the log.
+    """
+
+    log: Path
+    since: int
+
+    def all(self, **wanted: str | int) -> list[AuditEvent]:
+        """The requests whose fields are as wanted: `all(user=…, verb="create", code=409)`."""
+        return [
+            event
+            for event in read_events(self.log, self.since)
+            if all(getattr(event, field) == value for field, value in wanted.items())
+        ]
+
+    def writes(self, **wanted: str | int) -> list[AuditEvent]:
+        """Those of them that change something, or would if they weren't refused."""
+        return [event for event in self.all(**wanted) if event.verb in WRITE_VERBS]
+
+    def count(self, **wanted: str | int) -> Counter[tuple[str, str]]:
+        """How many of them there are of each verb and resource."""
+        return Counter((event.verb, event.resource) for event in self.all(**wanted))
 
 
 def read_events(log: Path, since: int = 0) -> list[AuditEvent]:

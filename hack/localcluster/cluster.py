@@ -1,7 +1,6 @@
 """A cluster: the face of this package for tests, the demo and the benchmarks."""
 
 import os
-import secrets
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,20 +9,12 @@ from signal import Signals
 from types import TracebackType
 from typing import Self
 
-import yaml
-
 from localcluster import audit, ports
-from localcluster.api import Api, ApiStatusError
-from localcluster.audit import AuditEvent
+from localcluster.api import Api
+from localcluster.audit import AuditEvent, Requests
+from localcluster.bringup import BringUp
 from localcluster.build import Programs
-from localcluster.components import (
-    CLIENTS,
-    NODE_NAME,
-    Plan,
-    listeners,
-    registry_config,
-    tool_environment,
-)
+from localcluster.components import Plan, listeners, tool_environment
 from localcluster.credentials import Credentials
 from localcluster.errors import CommandFailedError, LocalClusterError
 from localcluster.locks import file_lock
@@ -68,20 +59,27 @@ class Cluster:
         Raises:
             LocalClusterError: it could not be started; what had been started is stopped again.
         """
-        layout = Layout(state_dir.absolute())
+        layout = Layout(state_dir.resolve())
         found = (programs or Programs.default()).find(CLUSTER_PROGRAMS)
         with file_lock(layout.lock_file):
             layout.prepare()
             state = ClusterState.load(layout.state_file)
             is_new = state is None
+            options = (process_node, registry, list(apiserver_flags))
             try:
                 if state is None:
                     reserved = ports.reserve(layout.root, listeners(registry=registry))
-                    flags = list(apiserver_flags)
-                    state = ClusterState(reserved, process_node, registry, flags)
+                    state = ClusterState(reserved, *options)
                     state.save(layout.state_file)
+                elif options != state.options:
+                    raise LocalClusterError(
+                        f"The cluster in {layout.root} was started with other options.",
+                        "Use the same options, or take it down first.",
+                    )
                 cluster = cls._of(layout, state, found)
-                cluster._bring_up()
+                if all(cluster.status().values()):
+                    return cluster
+                cluster._bring_up.everything()
             except BaseException as error:
                 # Also Ctrl-C. A cluster that was there before keeps its data.
                 if is_new:
@@ -96,7 +94,7 @@ class Cluster:
         Raises:
             LocalClusterError: there is none in that directory.
         """
-        layout = Layout(state_dir.absolute())
+        layout = Layout(state_dir.resolve())
         state = ClusterState.load(layout.state_file)
         if state is None:
             raise LocalClusterError(
@@ -197,6 +195,10 @@ class Cluster:
         """Now, as a place in the audit log."""
         return audit.offset(self.audit_log)
 
+    def requests(self) -> Requests:
+        """The requests from now on, to be counted by user, verb and resource."""
+        return Requests(self.audit_log, self.audit_offset())
+
     def status(self) -> dict[str, bool]:
         """Which components run."""
         plan = self.supervisor.plan
@@ -222,77 +224,17 @@ class Cluster:
             self._refresh()
             self.supervisor.stop(component)
             self.supervisor.start(component)
-            self._wait_ready(component)
+            self._bring_up.wait_ready(component)
+
+    @property
+    def _bring_up(self) -> BringUp:
+        return BringUp(self.supervisor, self.credentials)
 
     def _refresh(self) -> None:
         """Learn what another process has restarted meanwhile."""
         stored = ClusterState.load(self.layout.state_file)
         if stored:
             self.supervisor.plan.state.processes.update(stored.processes)
-
-    def _bring_up(self) -> None:
-        self._prepare()
-        names = self.supervisor.plan.names()
-        # The rest are clients of kube-apiserver, and give up if it isn't there in 10 s.
-        for first in ("etcd", "registry"):
-            if first in names:
-                self.supervisor.start(first)
-        for name in ("etcd", "kube-apiserver"):
-            self.supervisor.start(name)
-            self._wait_ready(name)
-        for name in names:
-            self.supervisor.start(name)
-        for name in names:
-            self._wait_ready(name)
-
-    def _prepare(self) -> None:
-        """Write everything that the components read."""
-        plan = self.supervisor.plan
-        self.credentials.prepare(dict(CLIENTS))
-        _write_yaml(self.layout.config / "audit-policy.yaml", audit.POLICY)
-        if plan.state.registry:
-            config = registry_config(
-                self.layout, plan.state.ports["registry"], secrets.token_hex(16)
-            )
-            _write_yaml(self.layout.config / "registry.yaml", config)
-        for tool in ("kubectl", "helm"):
-            _link(self.layout.bin / tool, plan.programs[tool])
-        if werf := os.environ.get("WERF"):
-            _link(self.layout.pod_bin / "werf", Path(werf).absolute())
-
-    def _wait_ready(self, name: str) -> None:
-        checks = {
-            "kube-apiserver": self._apiserver_is_ready,
-            "kube-controller-manager": self._default_account_exists,
-            "node": self._node_is_ready,
-        }
-        self.supervisor.wait_ready(name, checks.get(name))
-
-    def _apiserver_is_ready(self) -> bool:
-        # As administrator: until RBAC's own roles are made, anonymous users may ask nothing.
-        try:
-            return bool(self.api().get("/readyz") == "ok")
-        except (ApiStatusError, OSError):
-            return False
-
-    def _default_account_exists(self) -> bool:
-        """Whether pods can be created, which shows that the controllers work."""
-        return self._exists("/api/v1/namespaces/default/serviceaccounts/default")
-
-    def _node_is_ready(self) -> bool:
-        try:
-            node = self.api().get(f"/api/v1/nodes/{NODE_NAME}")
-        except (ApiStatusError, OSError):
-            return False
-        conditions = node.get("status", {}).get("conditions", [])
-        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-    def _exists(self, path: str) -> bool:
-        try:
-            self.api().get(path)
-        except (ApiStatusError, OSError):
-            return False
-        return True
 
     def _run(self, tool: str, arguments: Sequence[str], content: str | None) -> str:
         done = subprocess.run(
@@ -313,7 +255,7 @@ class Cluster:
 
 def discard(state_dir: Path, *, keep_logs: bool = False) -> bool:
     """Stop the cluster in a directory and remove its state; False when there is none."""
-    layout = Layout(state_dir.absolute())
+    layout = Layout(state_dir.resolve())
     if not layout.state_file.exists():
         return False
     with file_lock(layout.lock_file):
@@ -326,12 +268,3 @@ def _discard(layout: Layout, *, keep_logs: bool) -> None:
     stop_all(layout, state.processes if state else {})
     ports.release(layout.root)
     layout.remove(keep_logs=keep_logs)
-
-
-def _write_yaml(path: Path, document: Mapping[str, object]) -> None:
-    path.write_text(yaml.safe_dump(dict(document), sort_keys=False), encoding="utf-8")
-
-
-def _link(link: Path, target: Path) -> None:
-    link.unlink(missing_ok=True)
-    link.symlink_to(target)

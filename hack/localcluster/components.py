@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localcluster.processes import MARKER
+from localcluster.processes import MARKER, NODE_NAME
 from localcluster.state import ClusterState, Layout
 
 SERVICE_CIDR = "10.0.0.0/24"
-NODE_NAME = "process-node"
 _PACKAGE = Path(__file__).parent
 # Nobody but us asks these servers, and only for their health, which is open to everyone.
 _HEALTH_ONLY: Mapping[str, str] = {"authentication-skip-lookup": "true"}

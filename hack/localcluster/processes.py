@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from localcluster.node.processes import MARK as CONTAINER_MARK
+
+NODE_NAME = "process-node"
+
 # Put into the environment of every process of a cluster, and inherited by what these start, so
 # that processes whose parent is gone are still found.
 MARKER = "COPYRATOR_CLUSTER_STATE"
@@ -123,15 +127,21 @@ def wait_gone(processes: Iterable[ProcessId], seconds: float) -> list[ProcessId]
 
 
 def marked(state_dir: Path) -> list[ProcessId]:
-    """Every process that carries the marker of a cluster in its environment."""
-    wanted = f"{MARKER}={state_dir}".encode()
+    """Every process that carries the marker of a cluster in its environment.
+
+    Containers have an environment of their own; the process node marks them by their pod's
+    directory, which is under the cluster's.
+    """
+    ours = f"{MARKER}={state_dir}".encode()
+    container = f"{CONTAINER_MARK}={NODE_NAME}:{state_dir}/".encode()
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         # Processes of other users, and those that end meanwhile.
         with contextlib.suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            if any(v == ours or v.startswith(container) for v in variables):
                 process = ProcessId.of(int(entry.name))
                 if process:
                     found.append(process)

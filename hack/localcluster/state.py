@@ -136,6 +136,11 @@ class ClusterState:
     apiserver_flags: list[str] = field(default_factory=list)
     processes: dict[str, ProcessId] = field(default_factory=dict)
 
+    @property
+    def options(self) -> tuple[bool, bool, list[str]]:
+        """What the user chose."""
+        return self.process_node, self.registry, self.apiserver_flags
+
     def save(self, path: Path) -> None:
         """Write the file in one step, so that a reader never sees half of it."""
         draft = path.with_suffix(".tmp")

@@ -1,0 +1,83 @@
+"""One real control plane for the whole test run; each test has its own namespaces.
+
+COPYRATOR_E2E_CLUSTER=<state directory> uses a cluster that runs already and leaves it running
+(`python -m localcluster up` says where it is); COPYRATOR_E2E_KEEP=1 leaves the run's own.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster import Api, Cluster, Requests
+from localcluster.api import ApiStatusError
+from localcluster.build import Programs
+from localcluster.paths import state_root
+from localcluster.pins import CLUSTER_PROGRAMS
+from localcluster.sharing import reap, shared_cluster
+
+_PREFIX = "e2e-"
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what is missing before any test's time limit runs."""
+    here = Path(__file__).parent
+    if any(here in item.path.parents for item in session.items):
+        Programs.default().find(CLUSTER_PROGRAMS)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A running control plane with registry and process node, shared by all workers."""
+    if given := os.environ.get("COPYRATOR_E2E_CLUSTER"):
+        yield Cluster.attach(Path(given))
+        return
+    # The same word in every worker of one run.
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")[:12]
+    directory = state_root() / f"{_PREFIX}{run}"
+    if os.environ.get("COPYRATOR_E2E_KEEP"):
+        yield Cluster.start(directory)
+        return
+    reap(state_root(), _PREFIX)
+    with shared_cluster(directory) as shared:
+        yield shared
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Cluster) -> Api:
+    """A synchronous client with all rights, which isn't the code under test."""
+    return cluster.api()
+
+
+@pytest.fixture
+def namespace(api: Api) -> Iterator[Callable[..., str]]:
+    """Makes namespaces with unique names: `namespace("team", labels={…})`; deletes them later."""
+    made: list[str] = []
+
+    def make(
+        prefix: str = "test",
+        *,
+        labels: dict[str, str] | None = None,
+        annotations: dict[str, str] | None = None,
+    ) -> str:
+        name = f"{prefix}-{secrets.token_hex(3)}"
+        metadata = {"name": name, "labels": labels or {}, "annotations": annotations or {}}
+        made.append(name)
+        api.create("/api/v1/namespaces", {"metadata": metadata})
+        return name
+
+    yield make
+    for name in made:
+        try:
+            api.delete(f"/api/v1/namespaces/{name}")
+        except ApiStatusError as error:
+            if error.code not in {404, 409}:  # gone, or going: the test's own doing
+                raise
+
+
+@pytest.fixture
+def requests(cluster: Cluster) -> Requests:
+    """The requests to the API server since the test began: `requests.count(user=…)`."""
+    return cluster.requests()

@@ -1,0 +1,403 @@
+"""The local control plane does what the other tests take for granted."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from localcluster import Api, ApiStatusError, Cluster, LocalClusterError, Requests
+from localcluster.errors import ComponentFailedError
+from localcluster.processes import ProcessId, marked
+from localcluster.sharing import reap, shared_cluster
+from localcluster.waiting import eventually
+
+HACK = Path(__file__).parents[2] / "hack"
+
+
+def cluster_command(*arguments: str, state: Path) -> list[str]:
+    return [sys.executable, "-m", "localcluster", *arguments, "--state", str(state)]
+
+
+def hack_environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(HACK), **more}
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster that the test may break."""
+    with Cluster.start(tmp_path / "own", process_node=False) as started:
+        yield started
+
+
+def can_i(api: Api, verb: str, resource: str, namespace: str) -> bool:
+    attributes = {"verb": verb, "resource": resource, "namespace": namespace}
+    review = api.create(
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        {"spec": {"resourceAttributes": attributes}},
+    )
+    return bool(review["status"]["allowed"])
+
+
+def test_starts_in_under_ten_seconds_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    state = tmp_path / "timed"
+    started = time.monotonic()
+    cluster = Cluster.start(state)
+    took = time.monotonic() - started
+    processes = marked(state)
+
+    cluster.stop()
+
+    assert took < 10
+    assert len(processes) >= 6
+    assert marked(state) == []
+    assert not any(process.alive for process in processes)
+    assert not state.exists()
+
+
+def test_rbac_denies_what_was_not_granted(
+    cluster: Cluster, api: Api, namespace: Callable[..., str]
+) -> None:
+    home = namespace("rbac")
+    account = f"/api/v1/namespaces/{home}/serviceaccounts"
+    eventually(lambda: api.get(account)["items"], "the default service account")
+    kubeconfig = cluster.kubeconfig_for_service_account(home, "default")
+
+    denied = cluster_kubectl(cluster, kubeconfig, "get", "secrets", "-n", home)
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}]
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{home}"
+    api.create(f"{rbac}/roles", {"metadata": {"name": "reader"}, "rules": rules})
+    api.create(
+        f"{rbac}/rolebindings",
+        {
+            "metadata": {"name": "reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": home}],
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": "reader",
+            },
+        },
+    )
+
+    assert denied.returncode != 0
+    assert f"system:serviceaccount:{home}:default" in denied.stderr
+    eventually(
+        lambda: cluster_kubectl(cluster, kubeconfig, "get", "secrets", "-n", home).returncode == 0,
+        "the granted right",
+    )
+
+
+def cluster_kubectl(
+    cluster: Cluster, kubeconfig: Path, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [cluster.bin_dir / "kubectl", f"--kubeconfig={kubeconfig}", *arguments],
+        env={**os.environ, **cluster.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_user_is_known_by_name_and_groups(cluster: Cluster) -> None:
+    kubeconfig = cluster.kubeconfig_for_user("jane doe", ["team:a", "team/b"])
+
+    answer = cluster_kubectl(cluster, kubeconfig, "auth", "whoami")
+
+    assert "jane doe" in answer.stdout
+    assert "team:a" in answer.stdout
+    assert "team/b" in answer.stdout
+    assert kubeconfig.stat().st_mode & 0o077 == 0
+
+
+def test_no_token_for_a_service_account_that_does_not_exist(cluster: Cluster) -> None:
+    with pytest.raises(LocalClusterError, match=r"(?s)kube-system/nobody.*Create the namespace"):
+        cluster.kubeconfig_for_service_account("kube-system", "nobody")
+
+
+def test_audit_counts_requests_by_user_and_verb(
+    cluster: Cluster, namespace: Callable[..., str], requests: Requests
+) -> None:
+    home = namespace("audit")
+    kubeconfig = cluster.kubeconfig_for_user(f"auditor-{home}", ["system:masters"])
+    for number in range(3):
+        cluster_kubectl(
+            cluster, kubeconfig, "create", "configmap", f"one-{number}", "-n", home
+        ).check_returncode()
+    denied = cluster.kubeconfig_for_user(f"denied-{home}")
+    cluster_kubectl(cluster, denied, "get", "secret", "one", "-n", home)
+
+    assert requests.count(user=f"auditor-{home}")["create", "configmaps"] == 3
+    assert len(requests.writes(user=f"auditor-{home}", namespace=home)) == 3
+    (refused,) = requests.all(user=f"denied-{home}", resource="secrets")
+    assert (refused.verb, refused.name, refused.code) == ("get", "one", 403)
+
+
+def test_the_certificate_authority_is_in_every_namespace(
+    api: Api, namespace: Callable[..., str]
+) -> None:
+    path = f"/api/v1/namespaces/{namespace('ca')}/configmaps"
+
+    eventually(
+        lambda: [m for m in api.get(path)["items"] if m["metadata"]["name"] == "kube-root-ca.crt"],
+        "kube-root-ca.crt",
+    )
+
+
+def test_versions_are_those_of_the_pins(cluster: Cluster, api: Api) -> None:
+    version = api.get("/version")
+
+    assert version["gitVersion"] == "v1.34.4"
+    assert (version["major"], version["minor"]) == ("1", "34")
+    assert "v3.19.0" in cluster.helm("version")
+    template = cluster.helm("version", "--template", "{{.Version}}")
+    assert template == "v3.19.0"
+
+
+def test_a_component_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    state = tmp_path / "broken"
+
+    with pytest.raises(ComponentFailedError) as caught:
+        Cluster.start(state, apiserver_flags=["--no-such-flag=1"])
+
+    assert "kube-apiserver ended with exit code 1" in str(caught.value)
+    assert "unknown flag: --no-such-flag" in str(caught.value)
+    assert marked(state) == []
+    assert (state / "logs" / "kube-apiserver.log").exists()
+    assert not (state / "etcd").exists()
+
+
+def test_a_start_after_a_failed_one_works(tmp_path: Path) -> None:
+    with pytest.raises(ComponentFailedError):
+        Cluster.start(tmp_path / "again", apiserver_flags=["--no-such-flag=1"])
+
+    with Cluster.start(tmp_path / "again", process_node=False, registry=False) as cluster:
+        assert set(cluster.status().values()) == {True}
+
+
+def test_a_directory_with_other_things_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("years of work")
+
+    with pytest.raises(LocalClusterError, match=r"thesis\.txt"):
+        Cluster.start(tmp_path)
+
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_down_stops_one_cluster_and_not_its_neighbour(own_cluster: Cluster, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    up = cluster_command("up", "--no-node", state=other)
+    subprocess.run(up, env=hack_environment(), check=True, capture_output=True)
+    processes = marked(other)
+
+    done = subprocess.run(
+        cluster_command("down", state=other),
+        env=hack_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "Stopped" in done.stdout
+    assert len(processes) == 5
+    assert not any(process.alive for process in processes)
+    assert set(own_cluster.status().values()) == {True}
+    assert own_cluster.api().get("/readyz") == "ok"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize("moment", ["etcd.log", "kube-controller-manager.log"])
+def test_an_interrupted_start_leaves_nothing(
+    tmp_path: Path, moment: str, number: signal.Signals
+) -> None:
+    state = tmp_path / "interrupted"
+    starter = subprocess.Popen(
+        cluster_command("up", "--no-node", state=state),
+        env=hack_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    log = state / "logs" / moment
+    eventually(log.exists, f"{moment} to appear", every_seconds=0.005)
+
+    starter.send_signal(number)
+    _, complaint = starter.communicate(timeout=30)
+
+    assert starter.returncode != 0
+    assert b"Traceback" not in complaint
+    assert marked(state) == []
+    assert not state.exists()
+
+
+def test_a_killed_starter_is_cleaned_up_by_down(tmp_path: Path) -> None:
+    state = tmp_path / "orphaned"
+    starter = subprocess.Popen(
+        cluster_command("up", "--no-node", state=state),
+        env=hack_environment(),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    eventually((state / "logs" / "kube-apiserver.log").exists, "the API server")
+    starter.kill()
+    starter.wait()
+    left = marked(state)
+
+    subprocess.run(
+        cluster_command("down", state=state), env=hack_environment(), check=True, timeout=60
+    )
+
+    assert left
+    assert marked(state) == []
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("component", ["etcd", "kube-apiserver"])
+def test_a_crashed_component_can_be_started_again(own_cluster: Cluster, component: str) -> None:
+    api = own_cluster.api()
+    api.create("/api/v1/namespaces", {"metadata": {"name": "survivor"}})
+    before = own_cluster.server
+
+    own_cluster.kill(component)
+    assert own_cluster.status()[component] is False
+    eventually(lambda: not reaches_etcd(api), "the loss to show")
+    own_cluster.restart(component)
+
+    assert own_cluster.server == before
+    eventually(lambda: reaches_etcd(api), "the API server to find etcd again")
+    assert "survivor" in names(api)
+
+
+def reaches_etcd(api: Api) -> bool:
+    try:
+        return bool(api.get("/readyz/etcd") == "ok")
+    except (OSError, ApiStatusError):
+        return False
+
+
+def names(api: Api) -> list[str]:
+    try:
+        return [item["metadata"]["name"] for item in api.get("/api/v1/namespaces")["items"]]
+    except (OSError, ApiStatusError):
+        return []
+
+
+def test_a_hanging_component_goes_on(own_cluster: Cluster) -> None:
+    own_cluster.signal("kube-apiserver", signal.SIGSTOP)
+    state = process_state(own_cluster, "kube-apiserver")
+    own_cluster.signal("kube-apiserver", signal.SIGCONT)
+
+    assert state == "T"
+    assert own_cluster.api().get("/readyz") == "ok"
+
+
+def process_state(cluster: Cluster, component: str) -> str:
+    process = cluster.supervisor.process(component)
+    assert process is not None
+    stat = Path(f"/proc/{process.pid}/stat")
+
+    def stopped() -> str:
+        state = stat.read_text().rpartition(")")[2].split()[0]
+        return state if state == "T" else ""
+
+    return eventually(stopped, "the process to be stopped")
+
+
+def test_up_starts_what_is_down_and_keeps_the_data(own_cluster: Cluster) -> None:
+    own_cluster.api().create("/api/v1/namespaces", {"metadata": {"name": "kept"}})
+    for component in own_cluster.status():
+        own_cluster.kill(component)
+
+    again = Cluster.start(own_cluster.state_dir, process_node=False)
+
+    assert set(again.status().values()) == {True}
+    assert "kept" in names(again.api())
+
+
+def test_other_options_for_a_running_cluster_are_refused(own_cluster: Cluster) -> None:
+    with pytest.raises(LocalClusterError, match="other options"):
+        Cluster.start(own_cluster.state_dir, process_node=True)
+
+    assert own_cluster.api().get("/readyz") == "ok"
+
+
+def test_env_points_a_shell_at_the_cluster(own_cluster: Cluster) -> None:
+    command = " ".join(cluster_command("env", state=own_cluster.state_dir))
+    script = f'eval "$({command})" && kubectl get namespaces -o name && echo $COPYRATOR_REGISTRY'
+
+    shell = subprocess.run(
+        ["/bin/sh", "-c", script],
+        env=hack_environment(),
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert "namespace/kube-system" in shell.stdout
+    assert re.search(r"^127\.0\.0\.1:\d+$", shell.stdout, re.MULTILINE)
+
+
+def test_status_says_what_is_down(own_cluster: Cluster) -> None:
+    own_cluster.kill("kube-scheduler")
+
+    shown = subprocess.run(
+        cluster_command("status", state=own_cluster.state_dir),
+        env=hack_environment(),
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert shown.returncode == 1
+    assert re.search(r"kube-scheduler +DOWN", shown.stdout)
+    assert re.search(r"etcd +running +pid \d+", shown.stdout)
+
+
+def test_the_last_user_of_a_shared_cluster_stops_it(tmp_path: Path) -> None:
+    state = tmp_path / "shared"
+    script = (
+        "import sys, pathlib; from localcluster.sharing import shared_cluster\n"
+        "with shared_cluster(pathlib.Path(sys.argv[1])) as c:\n"
+        "    print(c.server, flush=True); sys.stdin.readline()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(state)],
+        env=hack_environment(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as other:
+        assert other.stdout
+        server = other.stdout.readline().strip()
+        with shared_cluster(state) as cluster:
+            assert cluster.server == server
+            other.communicate("\n", timeout=30)
+            assert cluster.api().get("/readyz") == "ok"
+
+    assert marked(state) == []
+    assert not state.exists()
+
+
+def test_a_shared_cluster_whose_users_were_killed_is_reaped(tmp_path: Path) -> None:
+    state = tmp_path / "e2e-dead"
+    script = (
+        "import sys, pathlib, os; from localcluster.sharing import shared_cluster\n"
+        "with shared_cluster(pathlib.Path(sys.argv[1])) as c:\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script, str(state)], env=hack_environment(), check=False, timeout=60
+    )
+    left: list[ProcessId] = marked(state)
+
+    stopped = reap(tmp_path, "e2e-")
+
+    assert len(left) >= 5
+    assert stopped == [state]
+    assert marked(state) == []
+    assert list(tmp_path.iterdir()) == []
