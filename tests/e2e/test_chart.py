@@ -157,12 +157,11 @@ def test_the_rules_are_those_of_the_releases_namespace_by_default(cluster):
 
 
 def test_the_pod_passes_the_restricted_profile(cluster, namespace):
-    label = "pod-security.kubernetes.io/enforce=restricted"
-    cluster.kubectl("label", "namespace", namespace, label)
-    template = render(cluster.helm, namespace=namespace).deployment["spec"]["template"]
+    home = namespace("chart", labels={"pod-security.kubernetes.io/enforce": "restricted"})
+    template = render(cluster.helm, namespace=home).deployment["spec"]["template"]
     template["spec"].pop("serviceAccountName")
     pod = {"apiVersion": "v1", "kind": "Pod", **template}
-    pod["metadata"] |= {"name": "copyrator", "namespace": namespace}
+    pod["metadata"] |= {"name": "copyrator", "namespace": home}
     create = ("create", "--dry-run=server", "-f", "-")
     assert "created" in cluster.kubectl(*create, input=json.dumps(pod))
     pod["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True

@@ -90,17 +90,20 @@ class Rights:
 
 
 @pytest.fixture
-def rights(cluster, namespace):
-    applied = []
+def home(namespace):
+    """The release's namespace."""
+    return namespace("chart")
 
+
+@pytest.fixture
+def rights(cluster, home):
     def apply(**values: Any) -> Rights:
         chosen = {key.replace("__", "."): value for key, value in values.items()}
-        applied.append(Rights(cluster, namespace, chosen))
-        return applied[-1]
+        return Rights(cluster, home, chosen)
 
     yield apply
     for kind in ("clusterrole", "clusterrolebinding"):
-        cluster.kubectl("delete", kind, f"{namespace}:copyrator", "--ignore-not-found")
+        cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")
 
 
 def test_the_operator_may_do_both_jobs_everywhere_and_nothing_else(rights):
@@ -127,10 +130,10 @@ def test_kinds_give_exactly_their_rights(rights):
     assert not chart.may(("update", "", "secrets", ""))
 
 
-def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, namespace):
+def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, home):
     chart = rights(rules__kinds=["ConfigMap"])
-    assert chart.may(("create", "", "secrets", ""), namespace=namespace)
-    own = {"namespace": namespace, "name": "copyrator-hash-key"}
+    assert chart.may(("create", "", "secrets", ""), namespace=home)
+    own = {"namespace": home, "name": "copyrator-hash-key"}
     assert chart.may(("update", "", "secrets", ""), **own)
     assert not chart.may(("update", "", "secrets", ""), **(own | {"name": "other"}))
 
@@ -144,27 +147,27 @@ def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights
     assert chart.may(("create", "rbac.authorization.k8s.io", "rolebindings", ""))
 
 
-def test_the_lease_is_its_own(rights, namespace):
+def test_the_lease_is_its_own(rights, home):
     chart = rights()
     update = ("update", "coordination.k8s.io", "leases", "")
-    assert chart.may(update, namespace=namespace, name="copyrator")
-    assert not chart.may(update, namespace=namespace, name="another")
+    assert chart.may(update, namespace=home, name="copyrator")
+    assert not chart.may(update, namespace=home, name="another")
     assert not chart.may(update, namespace="kube-system", name="copyrator")
 
 
-def test_werf_may_deploy_in_its_namespace_only(rights, namespace):
-    chart = rights(werf__namespaces=[namespace])
-    here = {"account": "werf", "namespace": namespace}
+def test_werf_may_deploy_in_its_namespace_only(rights, home):
+    chart = rights(werf__namespaces=[home])
+    here = {"account": "werf", "namespace": home}
     get_namespace = WERF_MAY[-1]
     assert [one for one in WERF_MAY[:-1] if not chart.may(one, **here)] == []
-    assert chart.may(get_namespace, **here, name=namespace)
+    assert chart.may(get_namespace, **here, name=home)
     assert [one for one in WERF_MAY_NOT if chart.may(one, **here)] == []
     elsewhere = here | {"namespace": "default"}
     assert [one for one in WERF_MAY if chart.may(one, **elsewhere)] == []
 
 
-def test_werf_gets_the_kinds_that_are_asked_for(rights, namespace):
-    chart = rights(werf__namespaces=[namespace], werf__kinds=["DaemonSet.apps"])
-    here = {"account": "werf", "namespace": namespace}
+def test_werf_gets_the_kinds_that_are_asked_for(rights, home):
+    chart = rights(werf__namespaces=[home], werf__kinds=["DaemonSet.apps"])
+    here = {"account": "werf", "namespace": home}
     assert chart.may(("patch", "apps", "daemonsets", ""), **here)
     assert not chart.may(("patch", "apps", "deployments", ""), **here)
