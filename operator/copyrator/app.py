@@ -61,8 +61,9 @@ def run(settings: Settings) -> int:
 async def _run(settings: Settings) -> int:
     connection = await load_connection(settings.kubeconfig, settings.context)
     registry = kopf.OperatorRegistry()
-    App(settings, connection).register(registry)
-    return await lifecycle.run_kopf(registry)
+    app = App(settings, connection)
+    app.register(registry)
+    return await lifecycle.run_kopf(registry, app)
 
 
 def install() -> None:
@@ -92,6 +93,7 @@ class App:
         )
         self.waiting = prerequisites.Waiting("starting")
         self._parts: Parts | None = None
+        self._started = False
         self._stack = AsyncExitStack()
         self._serial = itertools.count(1)
         self._rules = Intake(RULES, self._rule)
@@ -110,6 +112,7 @@ class App:
         Raises:
             StartError: the health port can't be had.
         """
+        self._started = True
         log.info(
             "Copyrator %s for %s (%s)", __version__, self.connection.host, self.connection.origin
         )
@@ -155,12 +158,15 @@ class App:
     async def stop(self) -> None:
         """Finish or give up what is in work, then let go of everything; twice does no harm."""
         self.waiting("stopping", quiet=True)
+        running = self._started
+        self._started = False
         try:
             await self._stack.aclose()
         except Exception:
             log.exception("Not everything could be stopped in order")
         self._parts = None
-        log.info("Stopped")
+        if running:
+            log.info("Stopped")
 
     def _rule(self, body: Any, deleted: bool) -> None:
         if self._parts is not None:
@@ -210,6 +216,7 @@ class App:
         live.add("workers", lambda: None if workers.alive else "none is alive")
         live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("background", background.dead)
+        live.add("login", lifecycle.LoginWatch().fault)
         ready.add("queue", lambda: watchdog.stale_queue(queue))
         ready.add("watches", lambda: watchdog.failing_watches(parts.pool.statuses()))
         ProcessCollector(registry=metrics.registry)

@@ -25,8 +25,13 @@ _context: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
 _NEVER_BELOW_INFO = ("kopf", "aiohttp", "kubernetes", "urllib3", "asyncio", "oras")
 """Libraries that print bodies, tokens or noise at DEBUG."""
 
-_QUIET = ("kopf.activities", "kopf._core.reactor.running", "aiohttp.access")
-"""Loggers whose INFO lines tell a user nothing that our own lines don't say in his words."""
+_ERRORS_ONLY = (
+    "kopf.activities",
+    "kopf._core.engines.activities",
+    "kopf._core.reactor.running",
+    "aiohttp.access",
+)
+"""Loggers whose lesser lines tell a user nothing that our own lines don't say in his words."""
 
 
 @contextlib.contextmanager
@@ -55,8 +60,9 @@ def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = No
     root.setLevel(chosen)
     for name in _NEVER_BELOW_INFO:
         logging.getLogger(name).setLevel(max(chosen, logging.INFO))
-    for name in _QUIET:
-        logging.getLogger(name).setLevel(max(chosen, logging.WARNING))
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # "Handler 'rules' succeeded."
+    for name in _ERRORS_ONLY:
+        logging.getLogger(name).setLevel(logging.ERROR)
     asyncio_logger = logging.getLogger("asyncio")
     asyncio_logger.propagate = True  # kopf's own set-up turns this off and would hide failed tasks
     asyncio_logger.handlers.clear()

@@ -35,7 +35,7 @@ class Lifecycle(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Finish or give up the work in hand."""
+        """Finish or give up the work in hand; called a second time, do nothing."""
         ...
 
 
@@ -55,8 +55,15 @@ def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:
         await lifecycle.stop()
 
 
-async def run_kopf(registry: kopf.OperatorRegistry) -> int:
+async def run_kopf(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> int:
     """Run kopf until SIGTERM or SIGINT; return the process's exit code."""
+    try:
+        return await _run_kopf(registry)
+    finally:
+        await lifecycle.stop()  # where kopf fails, it leaves its cleanup out
+
+
+async def _run_kopf(registry: kopf.OperatorRegistry) -> int:
     others = asyncio.all_tasks()
     stop = asyncio.Event()
     settings = kopf.OperatorSettings()
@@ -113,6 +120,26 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.networking.error_backoffs = EndlessBackoff()
     settings.queueing.idle_timeout = 0.5  # an idle object holds a task of kopf's for so long
     settings.process.ultimate_exiting_timeout = 30
+
+
+class LoginWatch:
+    """Finds out when kopf's keeper of credentials has died.
+
+    It is the one task of kopf's whose end isn't the end of the process (kopf 1.45.2), and without
+    it a watch whose credentials were refused once waits for ever.
+    """
+
+    def __init__(self) -> None:
+        self._keeper: asyncio.Task[Any] | None = None
+
+    def fault(self) -> str | None:
+        """Not live: kopf can't log in any more. To be asked inside the running loop."""
+        if self._keeper is None:
+            names = {task.get_name(): task for task in asyncio.all_tasks()}
+            self._keeper = names.get("credentials retriever")
+        if self._keeper is not None and self._keeper.done():
+            return "kopf keeps no credentials any more, so rules and Bundles can't be watched"
+        return None
 
 
 class EndlessBackoff:

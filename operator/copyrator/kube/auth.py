@@ -247,4 +247,9 @@ def register_login(registry: kopf.OperatorRegistry, connection: Connection) -> N
     """Make kopf use the same server and credentials as our own client."""
     import kopf
 
-    kopf.on.login(registry=registry, id="copyrator")(_Login(connection))
+    login = _Login(connection)
+
+    # A function, because kopf takes an object with an async __call__ for a synchronous handler.
+    @kopf.on.login(registry=registry, id="copyrator")
+    async def answer(**kwargs: Any) -> kopf.ConnectionInfo:
+        return await login(**kwargs)
