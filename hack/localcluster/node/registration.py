@@ -110,7 +110,6 @@ def manifest(name: str, log_port: int) -> Object:
             "conditions": conditions,
             "addresses": [
                 {"type": "InternalIP", "address": ADDRESS},
-                {"type": "Hostname", "address": name},
             ],
             "nodeInfo": {
                 "machineID": "",

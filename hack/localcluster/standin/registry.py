@@ -1,0 +1,218 @@
+"""Pulling a bundle from a registry, and logging in to one."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import ssl
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import WerfError
+from .settings import Login, RegistryAccess
+
+_LAYERS = ("application/tar+gzip", "application/vnd.cncf.helm.chart.content.v1.tar+gzip")
+_MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json, "
+    "application/vnd.docker.distribution.manifest.v2+json"
+)
+_REFERENCE = re.compile(
+    r"(?P<host>[^/\s]+)/(?P<path>[a-z0-9._/-]+):(?P<tag>[A-Za-z0-9_.-]{1,128})"
+    r"(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+_TIMEOUT = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A bundle in a registry."""
+
+    host: str
+    path: str
+    tag: str
+    digest: str | None
+
+    @property
+    def version(self) -> str:
+        """What to ask the registry for: the digest, if there is one."""
+        return self.digest or self.tag
+
+
+def parse(repo: str, tag: str) -> Reference:
+    """Read a reference; a mask, a range or a bare digest is none.
+
+    Raises:
+        WerfError: with werf's words.
+    """
+    found = _REFERENCE.fullmatch(f"{repo}:{tag}")
+    if found is None:
+        raise WerfError(f"pull bundle: could not parse reference: {repo}:{tag}")
+    return Reference(found["host"], found["path"], found["tag"], found["digest"])
+
+
+def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, Path]:
+    """Download a bundle and unpack its chart.
+
+    Returns:
+        The digest of the manifest that was pulled, and the chart's directory.
+
+    Raises:
+        WerfError: it isn't there, may not be read, or isn't what its digest says.
+    """
+    ref = parse(repo, tag)
+    name = f"{repo}:{tag}"
+    client = _Client(ref.host, access)
+    manifest = client.read(f"/v2/{ref.path}/manifests/{ref.version}", name, _MANIFESTS)
+    digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
+    if ref.digest not in (None, digest):
+        raise WerfError(f"pull bundle: {name}: the registry answered with {digest}")
+    layers = [
+        part for part in json.loads(manifest).get("layers", []) if part["mediaType"] in _LAYERS
+    ]
+    if not layers:
+        wanted = f"does not contain a layer with mediatype {_LAYERS[0]}"
+        raise WerfError(f"pull bundle: {name}: manifest {wanted}")
+    blob = client.read(f"/v2/{ref.path}/blobs/{layers[0]['digest']}", name)
+    if f"sha256:{hashlib.sha256(blob).hexdigest()}" != layers[0]["digest"]:
+        raise WerfError(f"pull bundle: {name}: blob {layers[0]['digest']} is damaged")
+    with tarfile.open(fileobj=io.BytesIO(blob), mode="r:gz") as archive:
+        archive.extractall(into, filter="data")
+    charts = sorted(into.glob("*/Chart.yaml"))
+    if not charts:
+        raise WerfError(f"pull bundle: {name}: Chart.yaml file is missing")
+    return digest, charts[0].parent
+
+
+def log_in(login: Login) -> None:
+    """Try credentials and keep them in config.json.
+
+    Raises:
+        WerfError: the registry refuses them, or isn't there.
+    """
+    credentials = (login.username, login.password)
+    try:
+        _Client(login.host, login.access, credentials).read("/v2/", login.host)
+    except WerfError as error:
+        words = str(error).removeprefix("pull bundle: ")
+        raise WerfError(f'unable to authenticate into "{login.host}": {words}') from None
+    path = login.access.docker_config / "config.json"
+    config = _read_config(path)
+    pair = base64.b64encode(":".join(credentials).encode()).decode()
+    config.setdefault("auths", {})[login.host] = {"auth": pair}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(config, indent=2))
+
+
+class _Client:
+    """One registry, with credentials from config.json unless they are given."""
+
+    def __init__(
+        self, host: str, access: RegistryAccess, credentials: tuple[str, str] | None = None
+    ) -> None:
+        self._host = host
+        self._schemes = ("https", "http") if access.insecure else ("https",)
+        self._credentials = credentials or _stored(access.docker_config / "config.json", host)
+        tls = ssl.create_default_context()
+        if access.insecure or access.skip_tls_verify:
+            tls.check_hostname = False
+            tls.verify_mode = ssl.CERT_NONE
+        local = host.startswith(("127.", "localhost", "[::1]"))
+        proxies: dict[str, str] | None = {} if local else None
+        self._open = urllib.request.build_opener(
+            urllib.request.HTTPSHandler(context=tls), urllib.request.ProxyHandler(proxies)
+        ).open
+
+    def read(self, path: str, name: str, accept: str = "*/*") -> bytes:
+        """Read a manifest or a blob; over HTTPS first, then over HTTP if that is allowed."""
+        for scheme in self._schemes:
+            url = f"{scheme}://{self._host}{path}"
+            try:
+                return self._read(url, accept)
+            except urllib.error.HTTPError as error:
+                with error:
+                    raise _refused(error, url, name) from None
+            except urllib.error.URLError as error:
+                cause = error.reason
+            except OSError as error:
+                cause = error
+            if scheme == self._schemes[-1]:
+                words = str(cause)
+                if "WRONG_VERSION_NUMBER" in words or "record layer" in words.lower():
+                    words = "http: server gave HTTP response to HTTPS client"
+                raise WerfError(f'pull bundle: failed to do request: Head "{url}": {words}')
+        raise AssertionError
+
+    def _read(self, url: str, accept: str) -> bytes:
+        headers = {"Accept": accept}
+        try:
+            return self._get(url, headers)
+        except urllib.error.HTTPError as error:
+            if error.code != 401:
+                raise
+            challenge = error.headers.get("WWW-Authenticate", "")
+            authorization = self._answer(challenge)
+            if authorization is None:
+                raise
+            error.close()
+        return self._get(url, {**headers, "Authorization": authorization})
+
+    def _answer(self, challenge: str) -> str | None:
+        """Answer a registry's challenge, Basic or Bearer."""
+        scheme, _, rest = challenge.partition(" ")
+        basic = None
+        if self._credentials:
+            pair = base64.b64encode(":".join(self._credentials).encode()).decode()
+            basic = f"Basic {pair}"
+        if scheme.lower() == "basic":
+            return basic
+        if scheme.lower() != "bearer":
+            return None
+        words = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        query = urllib.parse.urlencode({k: words[k] for k in ("service", "scope") if k in words})
+        headers = {"Authorization": basic} if basic else {}
+        token = json.loads(self._get(f"{words['realm']}?{query}", headers))
+        return f"Bearer {token.get('token') or token.get('access_token')}"
+
+    def _get(self, url: str, headers: Mapping[str, str]) -> bytes:
+        request = urllib.request.Request(url)  # noqa: S310 - http and https only
+        for key, value in headers.items():
+            # Unlike a plain header this one isn't sent on to where a registry redirects.
+            request.add_unredirected_header(key, value)
+        with self._open(request, timeout=_TIMEOUT) as answer:
+            return bytes(answer.read())
+
+
+def _refused(error: urllib.error.HTTPError, url: str, name: str) -> WerfError:
+    if error.code == 404:
+        return WerfError(f"pull bundle: {name}: not found")
+    words = f"unexpected status from GET request to {url}: {error.code} {error.reason}"
+    return WerfError(f"pull bundle: {words}")
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise WerfError(f"{path}: not valid JSON") from error
+
+
+def _stored(path: Path, host: str) -> tuple[str, str] | None:
+    entry = _read_config(path).get("auths", {}).get(host)
+    if not entry:
+        return None
+    if entry.get("auth"):
+        username, _, password = base64.b64decode(entry["auth"]).decode().partition(":")
+        return username, password
+    return entry.get("username", ""), entry.get("password", "")

@@ -1,0 +1,232 @@
+"""Releases: what helm has stored, what a chart would give, and installing it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from . import manifests, tools
+from .errors import WerfError
+from .settings import Deploy, Uninstall, kubeconfig
+
+LOCK = "werf-synchronization"
+_LONGEST = 24 * 3600
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One revision of a release."""
+
+    revision: int
+    status: str
+    manifest: str
+    notes: str
+    config: Object
+    hooks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, body: Object) -> Release:
+        """Read helm's own form."""
+        info = body.get("info", {})
+        return cls(
+            revision=int(body.get("version", 0)),
+            status=str(info.get("status", "")),
+            manifest=str(body.get("manifest", "")),
+            notes=str(info.get("notes", "")),
+            config=body.get("config") or {},
+            hooks=tuple(str(hook.get("manifest", "")) for hook in body.get("hooks") or []),
+        )
+
+    def same_as(self, other: Release) -> bool:
+        """Whether a deploy of `other` over this one would store nothing new."""
+        return (
+            self.status == "deployed"
+            and self.notes == other.notes
+            and self.config == other.config
+            and self.hooks == other.hooks
+            and self.manifest == other.manifest
+        )
+
+
+def history(name: str, namespace: str) -> list[Release]:
+    """All stored revisions, the oldest first.
+
+    Raises:
+        WerfError: Secrets of the namespace can't be read.
+    """
+    selector = f"owner=helm,name={name}"
+    read = tools.run("kubectl", "get", "secrets", "-n", namespace, "-l", selector, "-o", "json")
+    items = json.loads(read.checked("get release history"))["items"]
+    found = [Release.of(_unpack(item["data"]["release"])) for item in items]
+    return sorted(found, key=lambda release: release.revision)
+
+
+def forget_interrupted(name: str, namespace: str, releases: list[Release]) -> list[Release]:
+    """Drop the record of a deploy that was killed, which helm would wait for without end.
+
+    The lock is ours, so nobody is at it any more. werf goes on from such a release as well.
+    """
+    while releases and releases[-1].status.startswith("pending-"):
+        stale = f"sh.helm.release.v1.{name}.v{releases[-1].revision}"
+        tools.run("kubectl", "delete", "secret", stale, "-n", namespace).checked(
+            "drop stale release"
+        )
+        releases = releases[:-1]
+    return releases
+
+
+class Helm:
+    """`helm upgrade --install` for one deploy.
+
+    Args:
+        deploy: what was asked for.
+        chart: the unpacked chart.
+        values: values files on top of the user's, from the stand-in.
+    """
+
+    def __init__(self, deploy: Deploy, chart: Path, values: list[Path]) -> None:
+        self._deploy = deploy
+        self._arguments = [
+            *("upgrade", "--install", deploy.release, str(chart), "--namespace", deploy.namespace),
+            # Without it, a deploy without values would take those of the release before.
+            *("--reset-values", "--history-max", str(deploy.history)),
+        ]
+        for file in [*map(str, values), *deploy.values]:
+            self._arguments += ["--values", file]
+        for flag, value in deploy.sets:
+            self._arguments += [flag, value]
+        extra = {
+            "labels": {**_bundled(chart, "extra_labels.json"), **deploy.labels},
+            "annotations": {**_bundled(chart, "extra_annotations.json"), **deploy.annotations},
+        }
+        self._more = {manifests.EXTRA: json.dumps(extra)}
+        if any(extra.values()):
+            script = Path(sys.argv[0]).resolve()
+            self._arguments += ["--post-renderer", str(script)]
+            self._arguments += ["--post-renderer-args", manifests.POST_RENDER]
+
+    def render(self) -> Release:
+        """What would be installed.
+
+        Raises:
+            WerfError: the chart can't be rendered.
+        """
+        ran = tools.run("helm", *self._arguments, "--dry-run=server", "-o", "json", **self._more)
+        return Release.of(json.loads(ran.checked("release install: render chart")))
+
+    def install(self, *, rollback: bool) -> tools.Ran:
+        """Install, and wait until everything is ready."""
+        timeout = f"{self._deploy.timeout or _LONGEST}s"
+        arguments = [*self._arguments, "--wait", "--wait-for-jobs", "--timeout", timeout]
+        if rollback:
+            arguments.append("--atomic")
+        return tools.run("helm", *arguments, **self._more)
+
+
+def uninstall(wanted: Uninstall) -> None:
+    """Uninstall a release with helm.
+
+    Raises:
+        WerfError: helm failed.
+    """
+    arguments = ["uninstall", wanted.release, "--namespace", wanted.namespace]
+    arguments += ["--timeout", wanted.timeout]
+    if wanted.wait:
+        arguments.append("--wait")
+    if wanted.ignore_not_found:
+        arguments.append("--ignore-not-found")
+    ran = tools.run("helm", *arguments)
+    sys.stdout.write(ran.output)
+    ran.checked("uninstall release")
+
+
+def drift(manifest: str, namespace: str) -> str:
+    """How the cluster differs from a manifest, as a diff; empty when it doesn't.
+
+    Raises:
+        WerfError: the API server refuses to say.
+    """
+    if not manifest.strip():
+        return ""
+    ran = tools.run(
+        "kubectl",
+        *("diff", "--server-side", "--force-conflicts", "--field-manager", "helm"),
+        *("--namespace", namespace, "--filename", "-"),
+        stdin=manifest,
+    )
+    if ran.code > 1:
+        ran.checked("release install: build resource infos")
+    return ran.output
+
+
+def make_namespace(deploy: Deploy) -> None:
+    """Make the release's namespace and the ConfigMap that werf locks with.
+
+    Raises:
+        WerfError: either is missing and can't be made.
+    """
+    space = deploy.namespace
+    place = ("-n", space, "--ignore-not-found", "-o", "name")
+    if tools.run("kubectl", "get", "configmap", LOCK, *place).output.strip():
+        return
+    if deploy.create_namespace and not _exists(space):
+        made = tools.run("kubectl", "create", "namespace", space)
+        if "AlreadyExists" not in made.error:
+            made.checked(f'release install: create release namespace "{space}"')
+    made = tools.run("kubectl", "create", "configmap", LOCK, "-n", space)
+    if "already exists" not in made.error:
+        made.checked("release install: lock release")
+
+
+def _exists(namespace: str) -> bool:
+    read = tools.run("kubectl", "get", "namespace", namespace, "--ignore-not-found", "-o", "name")
+    return bool(read.output.strip())
+
+
+@contextmanager
+def locked(name: str, namespace: str) -> Iterator[None]:
+    """Let one process at a time work on a release.
+
+    werf keeps its lock in the ConfigMap; here all are on one machine, and a socket without a file
+    is let go whatever ends its process.
+    """
+    server = ""
+    if config := kubeconfig(os.environ):
+        found = re.search(r'server"?:\s*"?([^"\s,]+)', Path(config).read_text())
+        server = found[1] if found else ""
+    digest = sha256(f"{server} {namespace} {name}".encode()).hexdigest()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as lock:
+        while True:
+            try:
+                lock.bind(f"\0copyrator-standin-werf-{digest}")
+                break
+            except OSError:
+                time.sleep(0.2)
+        yield
+
+
+def _unpack(data: str) -> Object:
+    return dict(json.loads(gzip.decompress(base64.b64decode(base64.b64decode(data)))))
+
+
+def _bundled(chart: Path, name: str) -> dict[str, str]:
+    path = chart / name
+    if not path.is_file():
+        return {}
+    try:
+        return dict(json.loads(path.read_text()))
+    except ValueError as error:
+        raise WerfError(f"get annotations and labels: read bundle {name}: {error}") from error

@@ -1,0 +1,71 @@
+"""Running kubectl and helm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import WerfError
+from .settings import kubeconfig
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A program that has ended."""
+
+    code: int
+    output: str
+    error: str
+
+    def checked(self, doing: str) -> str:
+        """Its output, if it succeeded.
+
+        Raises:
+            WerfError: it didn't; the message says what was being done, and its last words.
+        """
+        if self.code != 0:
+            raise WerfError(f"{doing}: {self.last_words}")
+        return self.output
+
+    @property
+    def last_words(self) -> str:
+        """The last line of its error output, without a prefix."""
+        lines = [line for line in self.error.splitlines() if line.strip()]
+        last = lines[-1] if lines else f"exit code {self.code}"
+        return last.removeprefix("Error: ").removeprefix("error: ")
+
+
+def run(program: str, *arguments: str, stdin: str | None = None, **more: str) -> Ran:
+    """Run a program with this one's variables, and more.
+
+    Raises:
+        WerfError: there is no such program.
+    """
+    path = shutil.which(program)
+    if path is None:
+        raise WerfError(f"the stand-in for werf needs {program} on PATH")
+    env = {**os.environ, **more}
+    config = kubeconfig(os.environ)
+    if config:
+        env["KUBECONFIG"] = config
+    ended = subprocess.run(
+        [path, *arguments], input=stdin, env=env, capture_output=True, text=True, check=False
+    )
+    return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+
+def json_stream(text: str) -> Iterator[dict[str, Any]]:
+    """Decode JSON values that stand one after the other, as kubectl prints several objects."""
+    decoder, at = json.JSONDecoder(), 0
+    while True:
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if at == len(text):
+            return
+        value, at = decoder.raw_decode(text, at)
+        yield value
