@@ -1,0 +1,613 @@
+"""The real API server takes both CRDs, explains them, and answers bad manifests with a remedy."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from localcluster import Api, ApiStatusError, Cluster
+
+ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "crds"
+RULES = "copyrators.flant.com"
+BUNDLES = "bundles.operator.werf.dev"
+RULE_API = "/apis/flant.com/v1"
+BUNDLE_API = "/apis/operator.werf.dev/v1"
+CRD_API = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+Object = dict[str, Any]
+
+
+def apply_crds(cluster: Cluster) -> None:
+    """Apply both CRDs and wait until each is established."""
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    for name in (RULES, BUNDLES):
+        for condition in ("NamesAccepted", "Established"):
+            cluster.kubectl("wait", f"--for=condition={condition}", f"crd/{name}", "--timeout=30s")
+
+
+@pytest.fixture(scope="module")
+def crds(cluster: Cluster) -> Api:
+    apply_crds(cluster)
+    return cluster.api()
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose CRDs the tests may break."""
+    state = tmp_path_factory.mktemp("crds") / "cluster"
+    with Cluster.start(state, process_node=False, registry=False) as started:
+        yield started
+
+
+def rule(**fields: Any) -> Object:
+    return {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": "x", "namespace": "default"},
+        **fields,
+    }
+
+
+def good(**spec: Any) -> Object:
+    return rule(spec={"source": {"kind": "Secret", "name": "x"}, **spec})
+
+
+def source(**fields: Any) -> Object:
+    return rule(spec={"source": {"kind": "Secret", **fields}})
+
+
+def old(**fields: Any) -> Object:
+    return rule(**{"ruleType": "secret", "selector": {"a": "b"}, **fields})
+
+
+def template(**fields: Any) -> Object:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, **fields}
+    return rule(spec={"template": body})
+
+
+def bundle(name: str = "x", **spec: Any) -> Object:
+    return {
+        "apiVersion": "operator.werf.dev/v1",
+        "kind": "Bundle",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"registry": "registry.example.com", "repo": "team/app", **spec},
+    }
+
+
+def path_of(body: Object) -> str:
+    prefix, plural = (
+        (RULE_API, "copyrators") if body["kind"] == "CopyratorRule" else (BUNDLE_API, "bundles")
+    )
+    return f"{prefix}/namespaces/{body['metadata']['namespace']}/{plural}"
+
+
+def dry_run(api: Api, body: Object) -> Object:
+    """What the API server would store, with unknown fields refused."""
+    made: Object = api.create(f"{path_of(body)}?dryRun=All&fieldValidation=Strict", body)
+    return made
+
+
+EXPRESSION = {"key": "a", "operator": "In", "values": ["b"]}
+
+ACCEPTED: list[tuple[str, Object]] = [
+    ("old form, labels as a map", old()),
+    ("old form, any letter case", old(ruleType="ConfigMap")),
+    ("old form, labels as a string", old(selector="a=b,c=d")),
+    ("old form, one namespace", old(namespace="default")),
+    ("old form, a list of namespaces", old(namespace=["a", "b"])),
+    ("old form, the schema's word", old(namespaces=["a", "b"])),
+    ("old form, both words", old(namespace="a", namespaces=["b"])),
+    ("old form, what only the operator can judge", old(selector=5, namespace={"a": 1})),
+    ("by name", good()),
+    ("by selector", source(selector={"matchLabels": {"a": ""}, "matchExpressions": [EXPRESSION]})),
+    ("another kind", rule(spec={"source": {"kind": "Role", "name": "x", "apiVersion": "a.b/v1"}})),
+    ("several namespaces", source(name="x.y", namespaces=["b", "a"])),
+    ("targets", good(targets={"namespaces": ["team-*", "a?"], "exclude": ["*"], "selector": {}})),
+    (
+        "every transform",
+        good(
+            transform={
+                "name": "{{ source.name }}-x",
+                "keys": {"include": ["*.crt"], "exclude": ["a"], "rename": {"tls.crt": "ca.crt"}},
+                "labels": {"add": {"a": ""}, "remove": ["helm.sh/*"]},
+                "annotations": {"add": {"a.b/c": "any text: {}"}, "remove": ["x"]},
+            }
+        ),
+    ),
+    ("template", template(metadata={"name": "a-{{ namespace.name }}"}, data={"a": "{{ x }}"})),
+    ("template of any shape", template(rules=[{"deep": {"er": [1, True, None]}}])),
+    (
+        "template with the one right namespace",
+        template(
+            metadata={"name": "x", "namespace": "{{ namespace.name }}", "labels": {"a": "{{ b }}"}}
+        ),
+    ),
+    (
+        "every word",
+        good(
+            onConflict="Overwrite",
+            onImmutable="Recreate",
+            deletionPolicy="Orphan",
+            limit=10_000_000,
+            mode="Plan",
+            suspend=True,
+        ),
+    ),
+    ("smallest bundle", bundle()),
+    ("registry with a port", bundle(registry="127.0.0.1:5000")),
+    ("registry on IPv6", bundle(registry="[::1]:5000")),
+    ("bundle, a range", bundle(version=">=1.2 <2 || 3.*")),
+    ("bundle, any variables", bundle(env={"A": "x", "B": 1, "C": 1.5, "D": True, "E": ""})),
+    ("bundle, the longest name", bundle(name="x" * 53)),
+    (
+        "bundle, everything",
+        bundle(
+            auth="creds",
+            project_namespace="prod",
+            values="v",
+            valuesFrom=[{"kind": "Secret", "name": "s", "optional": True}],
+            interval="1h30m",
+            timeout="90s",
+            suspend=True,
+            serviceAccountName="werf",
+            autoRollback=True,
+            releasesHistoryMax=3,
+            tagFilter="v.*",
+            prerelease=True,
+            insecure=True,
+            skipTLSVerify=True,
+            caSecret="ca",
+            werf={"image": "registry.example.com:5000/werf", "version": "2-stable"},
+            job={
+                "ttlSecondsAfterFinished": 0,
+                "resources": {"requests": {"cpu": 1}, "limits": {"memory": "512Mi"}},
+                "nodeSelector": {"kubernetes.io/os": "linux"},
+                "tolerations": [{"operator": "Exists", "tolerationSeconds": 5}],
+                "podLabels": {"a": "b"},
+                "podAnnotations": {"a": "any text"},
+                "securityContext": {"runAsUser": 5, "seccompProfile": {"type": "RuntimeDefault"}},
+            },
+            retry={"limit": 0, "backoff": "5s"},
+            deletionPolicy="Orphan",
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "body"), ACCEPTED, ids=[case for case, _ in ACCEPTED])
+def test_a_good_manifest_is_stored_whole(crds: Api, case: str, body: Object) -> None:
+    stored = dry_run(crds, body)
+    for name in ("spec", "ruleType", "selector", "namespace", "namespaces"):
+        if name in body:
+            assert_contains(stored[name], body[name])
+
+
+def assert_contains(stored: Any, wanted: Any) -> None:
+    """Every field that was sent is there; defaults may have come."""
+    if not isinstance(wanted, dict):
+        assert stored == wanted
+        return
+    for name, value in wanted.items():
+        if value is not None:
+            assert_contains(stored[name], value)
+
+
+REJECTED: list[tuple[Object, str]] = [
+    (rule(), "say what to copy: give spec"),
+    (rule(selector={"a": "b"}), "say what to copy"),
+    ({**good(), "ruleType": "secret"}, "spec can't stand beside the old form: remove ruleType"),
+    ({**good(), "namespaces": ["a"]}, "spec can't stand beside the old form"),
+    (old(ruleType="role"), "ruleType must be configmap or secret; other kinds are copied by"),
+    (old(ruleType=5), "ruleType: Invalid value"),
+    (old(namespaces="a"), "namespaces: Invalid value"),
+    (old(namespaces=["A"]), "namespaces[0]"),
+    (rule(spec={}), "give exactly one of source (copy what exists) and template"),
+    (rule(spec=None), "say what to copy"),
+    (
+        rule(spec={**good()["spec"], **template()["spec"]}),
+        "give exactly one of source (copy what exists) and template",
+    ),
+    (rule(spec={**template()["spec"], "transform": {"name": "x"}}), "remove transform: write"),
+    (source(), "give exactly one of name (one object) and selector"),
+    (source(name="x", selector={"matchLabels": {"a": "b"}}), "give exactly one of name"),
+    (rule(spec={"source": {"name": "x"}}), "spec.source.kind: Required value"),
+    (source(kind="secret", name="x"), "spec.source.kind"),
+    (source(name="x", namespace="a", namespaces=["b"]), "either namespace or namespaces, not both"),
+    (source(name="x", namespaces=[]), "spec.source.namespaces"),
+    (source(name="x", namespace="team-*"), "spec.source.namespace"),
+    (source(name="X"), "spec.source.name"),
+    (source(selector={}), "name at least one label under matchLabels or matchExpressions"),
+    (source(selector={"matchLabels": {}}), "name at least one label"),
+    (source(selector={"app": "x"}), 'unknown field "spec.source.selector.app"'),
+    (
+        source(selector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
+        "In and NotIn need values",
+    ),
+    (
+        source(selector={"matchExpressions": [{**EXPRESSION, "operator": "Exists"}]}),
+        "Exists and DoesNotExist take none",
+    ),
+    (
+        good(targets={"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}),
+        "In and NotIn need values",
+    ),
+    (good(targets={"namespaces": []}), "spec.targets.namespaces"),
+    (good(targets={"namespaces": ["Team"]}), "spec.targets.namespaces[0]"),
+    (
+        rule(spec={"source": {"kind": "Role", "name": "x"}, "transform": {"keys": {}}}),
+        "remove transform.keys: only a ConfigMap and a Secret have data keys",
+    ),
+    (good(transform={"keys": {"rename": {"a": "b/c"}}}), "spec.transform.keys.rename.a"),
+    (good(transform={"labels": {"add": {"a": "b c"}}}), "spec.transform.labels.add.a"),
+    (template(metadata={}), "spec.template.metadata.name: Required value"),
+    (template(metadata={"name": "x", "namespace": "y"}), "remove metadata.namespace: the operator"),
+    (template(metadata={"name": "x", "generateName": "y"}), "remove metadata.generateName"),
+    (template(kind="{{ kind }}"), "spec.template.kind"),
+    (good(onConflict="skip"), 'supported values: "Skip", "Adopt", "Overwrite"'),
+    (good(onImmutable="No"), 'supported values: "Fail", "Recreate"'),
+    (good(deletionPolicy="Keep"), 'supported values: "Delete", "Orphan"'),
+    (good(mode="Dry"), 'supported values: "Apply", "Plan"'),
+    (good(limit=0), "spec.limit"),
+    (good(limit="5"), "spec.limit"),
+    (good(suspend="yes"), "spec.suspend"),
+    (good(colour="red"), 'unknown field "spec.colour"'),
+    ({**bundle(), "spec": {"repo": "a"}}, "spec.registry: Required value"),
+    ({**bundle(), "spec": {"registry": "a"}}, "spec.repo: Required value"),
+    ({k: v for k, v in bundle().items() if k != "spec"}, "spec: Required value"),
+    (bundle(registry="https://r.example.com"), "without a scheme: remove https:// or http://"),
+    (bundle(registry="r.example.com/team"), "without a path: put the path into repo"),
+    (bundle(registry="r example"), "registry must be host[:port], for example"),
+    (bundle(registry=""), "spec.registry"),
+    (bundle(repo="app:1.0"), "repo must not hold a tag or scheme: put the tag into version"),
+    (bundle(repo="https://a/b"), "repo must not hold a tag or scheme"),
+    (bundle(repo="app@sha256:00"), "repo must not hold a digest"),
+    (bundle(repo="/app"), "repo must be lower-case words joined by '/'"),
+    (bundle(repo="App"), "repo must be lower-case words"),
+    (bundle(version="1.2.3@sha256:00"), "not a digest; the operator finds the digest and pins it"),
+    (bundle(version=" "), "version must not be blank"),
+    (bundle(version=1.2), "spec.version: Invalid value"),
+    (bundle(name="x" * 54), "may not be more than 53 bytes"),
+    (bundle(auth="No"), "spec.auth"),
+    (bundle(project_namespace="a.b"), "spec.project_namespace"),
+    (bundle(env=["A=1"]), "spec.env"),
+    (bundle(interval="9s"), "interval must be between 10s and 720h, written with a unit"),
+    (bundle(interval="600"), "interval must be between 10s and 720h, written with a unit"),
+    (bundle(interval="9" * 9 + "h" + "9" * 9 + "h"), "interval"),
+    (bundle(timeout="0s"), "timeout must be between 1s and 720h"),
+    (bundle(retry={"backoff": "soon"}), "backoff must be between 1s and 720h"),
+    (bundle(retry={"limit": -1}), "spec.retry.limit"),
+    (bundle(releasesHistoryMax=0), "spec.releasesHistoryMax"),
+    (bundle(valuesFrom=[{"name": "x"}]), "spec.valuesFrom[0].kind: Required value"),
+    (bundle(valuesFrom=[{"kind": "Pod", "name": "x"}]), 'supported values: "ConfigMap", "Secret"'),
+    (bundle(tagFilter="x" * 257), "spec.tagFilter"),
+    (bundle(werf={"image": "r:5000/werf:1", "version": "2"}), "remove version: image names a tag"),
+    (bundle(job={"resources": {"limits": {"cpu": "lots"}}}), "spec.job.resources.limits.cpu"),
+    (bundle(job={"tolerations": [{"effect": "Never"}]}), "spec.job.tolerations[0].effect"),
+    (bundle(job={"securityContext": {"privileged": True}}), "unknown field"),
+    (bundle(deletionPolicy="Delete"), 'supported values: "Uninstall", "Orphan"'),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"), REJECTED, ids=[f"{body['kind']}: {text}" for body, text in REJECTED]
+)
+def test_a_bad_manifest_is_answered_with_what_to_do(crds: Api, body: Object, message: str) -> None:
+    with pytest.raises(ApiStatusError) as caught:
+        dry_run(crds, body)
+    assert caught.value.code in (400, 422)
+    assert message in str(caught.value)
+
+
+def test_defaults_are_filled_in_and_the_old_form_stays_as_it_is(crds: Api) -> None:
+    spec = dry_run(crds, good())["spec"]
+    assert {name: spec[name] for name in spec if name != "source"} == {
+        "onConflict": "Skip",
+        "onImmutable": "Fail",
+        "deletionPolicy": "Delete",
+        "limit": 100_000,
+        "mode": "Apply",
+        "suspend": False,
+    }
+    assert "spec" not in dry_run(crds, old())
+    assert dry_run(crds, bundle())["spec"]["version"] == "latest"
+
+
+def documents() -> list[tuple[str, Object]]:
+    return [
+        (f"{path.relative_to(ROOT)}#{i}", body)
+        for path in sorted((ROOT / "examples").glob("*/*.yaml"))
+        if path.parent.name in {"rules", "bundles"}
+        for i, body in enumerate(yaml.safe_load_all(path.read_text()))
+    ]
+
+
+@pytest.mark.parametrize(("where", "body"), documents(), ids=[where for where, _ in documents()])
+def test_every_example_is_taken_as_it_stands(
+    crds: Api, cluster: Cluster, namespace: Any, where: str, body: Object
+) -> None:
+    body["metadata"]["namespace"] = namespace("example")
+    text = yaml.safe_dump(body)
+    cluster.kubectl("apply", "--server-side", "--validate=strict", "-f", "-", input=text)
+
+
+def test_the_chart_of_the_examples_is_good(cluster: Cluster) -> None:
+    chart = str(ROOT / "examples" / "charts" / "hello")
+    cluster.helm("lint", "--strict", chart)
+    made = yaml.safe_load(cluster.helm("template", "hello", chart, "--set", "greeting=Hi"))
+    assert made["metadata"]["name"] == "hello"
+    assert made["data"] == {"greeting": "Hi", "version": "1.0.0"}
+
+
+# What kubectl shows -----------------------------------------------------------------------------
+
+
+def fields_of(name: str) -> Iterator[str]:
+    crd = yaml.safe_load((CRDS / f"{name}.yaml").read_text())
+
+    def walk(schema: Object, path: str) -> Iterator[str]:
+        for field, inner in schema.get("properties", {}).items():
+            if (path, field) == ("", "metadata"):
+                continue  # kubectl has its own words for it
+            here = f"{path}.{field}"
+            yield here
+            yield from walk(inner, here)
+            yield from walk(inner.get("items", {}), here)
+
+    return walk(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"], "")
+
+
+@pytest.mark.parametrize("name", [RULES, BUNDLES])
+def test_kubectl_explains_every_field(cluster: Cluster, crds: Api, name: str) -> None:
+    group, plural = name.partition(".")[2], name.partition(".")[0]
+    shown = json.loads(
+        cluster.kubectl("get", "--raw", f"/openapi/v3/apis/{group}/v1")
+    )  # what `kubectl explain` reads
+    explained = cluster.kubectl("explain", f"{plural}.{group}", "--recursive")
+    schema = next(
+        found
+        for found in shown["components"]["schemas"].values()
+        if any(
+            kind["group"] == group and kind["kind"] in ("CopyratorRule", "Bundle")
+            for kind in found.get("x-kubernetes-group-version-kind", [])
+        )
+    )
+    for path in fields_of(name):
+        here = schema
+        for word in path.strip(".").split("."):
+            here = here.get("items", here)["properties"][word]
+        assert len(here["description"]) > 3, path
+        assert path.rpartition(".")[2] in explained
+
+
+def test_kubectl_explains_in_words(cluster: Cluster, crds: Api) -> None:
+    said = " ".join(cluster.kubectl("explain", "copyr.spec.onConflict").split())
+    assert "Skip leaves it alone and says Conflict" in said
+    said = " ".join(cluster.kubectl("explain", "bndl.spec.version").split())
+    assert "a wildcard such as 1.2.*" in said
+    said = " ".join(cluster.kubectl("explain", "copyrators.selector").split())
+    assert "labels that a source must carry, all of them" in said
+
+
+def test_short_names_and_the_category_reach_both_kinds(
+    cluster: Cluster, crds: Api, namespace: Any
+) -> None:
+    home = namespace("names")
+    for body in (good(), bundle()):
+        body["metadata"]["namespace"] = home
+        crds.create(path_of(body), body)
+    for short, name in (
+        ("copyr", "copyratorrule.flant.com/x"),
+        ("bndl", "bundle.operator.werf.dev/x"),
+    ):
+        assert cluster.kubectl("get", short, "-n", home, "-o", "name").split() == [name]
+    both = cluster.kubectl("get", "copyrator-all", "-n", home, "-o", "name")
+    assert len(both.split()) == 2
+
+
+def columns(cluster: Cluster, kind: str, home: str) -> dict[str, str]:
+    head, line = cluster.kubectl("get", kind, "-n", home).splitlines()
+    starts = [head.index(word) for word in head.split()]
+    cells = [line[a:b].strip() for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    return dict(zip(head.split(), cells, strict=True))
+
+
+CONDITION = {
+    "type": "Ready",
+    "status": "True",
+    "reason": "Because",
+    "message": "m",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+    "observedGeneration": 1,
+}
+
+
+def test_the_columns_of_a_bundle_show_where_from_what_and_whether(
+    cluster: Cluster, crds: Api, namespace: Any
+) -> None:
+    body = bundle()
+    body["metadata"]["namespace"] = home = namespace("columns")
+    crds.create(path_of(body), body)
+    status = {
+        "target": {"version": "1.1.0", "digest": "sha256:aa"},
+        "deploy": {"version": "1.0.0", "digest": "sha256:bb"},
+        "conditions": [CONDITION],
+    }
+    crds.patch(f"{path_of(body)}/x/status", {"status": status})
+    shown = columns(cluster, "bndl", home)
+    age = shown.pop("AGE")
+    assert age.endswith("s")
+    assert shown == {
+        "NAME": "x",
+        "REGISTRY": "registry.example.com",
+        "REPO": "team/app",
+        "TARGET": "1.1.0",
+        "VERSION": "1.0.0",
+        "DIGEST": "sha256:bb",
+        "READY": "True",
+        "REASON": "Because",
+    }
+
+
+def test_the_columns_of_a_rule_show_how_many_copies_stand(
+    cluster: Cluster, crds: Api, namespace: Any
+) -> None:
+    body = good()
+    body["metadata"]["namespace"] = home = namespace("columns")
+    crds.create(path_of(body), body)
+    status = {"copies": {"desired": 5, "ready": 3, "failed": 2}, "conditions": [CONDITION]}
+    crds.patch(f"{path_of(body)}/x/status", {"status": status})
+    shown = columns(cluster, "copyr", home)
+    del shown["AGE"]
+    assert shown == {
+        "NAME": "x",
+        "READY": "True",
+        "REASON": "Because",
+        "DESIRED": "5",
+        "COPIED": "3",
+        "FAILED": "2",
+    }
+
+
+# The status subresource --------------------------------------------------------------------------
+
+
+def test_force_update_takes_the_status_subresource(crds: Api, namespace: Any) -> None:
+    body = bundle()
+    body["metadata"]["namespace"] = namespace("status")
+    path = f"{path_of(body)}/x"
+    crds.create(path_of(body), body)
+    force = {"status": {"forceUpdate": 1}}
+    assert "status" not in crds.patch(path, force)
+    patched = crds.patch(f"{path}/status", force)
+    assert patched["status"] == {"forceUpdate": 1}
+    assert patched["metadata"]["generation"] == 1
+
+
+def test_a_spec_change_raises_the_generation_and_leaves_the_status(
+    crds: Api, namespace: Any
+) -> None:
+    body = good()
+    body["metadata"]["namespace"] = namespace("status")
+    path = f"{path_of(body)}/x"
+    crds.create(path_of(body), body)
+    crds.patch(f"{path}/status", {"status": {"sources": 1}})
+    after = crds.patch(path, {"spec": {"suspend": True}, "status": {"sources": 9}})
+    assert after["metadata"]["generation"] == 2
+    assert after["status"] == {"sources": 1}
+    old_form = old()
+    old_form["metadata"] = {"name": "y", "namespace": body["metadata"]["namespace"]}
+    crds.create(path_of(old_form), old_form)
+    after = crds.patch(f"{path_of(old_form)}/y", {"selector": "c=d"})
+    assert after["metadata"]["generation"] == 2
+
+
+def test_conditions_are_merged_by_type(crds: Api, cluster: Cluster, namespace: Any) -> None:
+    body = bundle()
+    body["metadata"]["namespace"] = home = namespace("status")
+    crds.create(path_of(body), body)
+    for manager, kind in (("one", "Ready"), ("two", "Other")):
+        part = {
+            **{name: body[name] for name in ("apiVersion", "kind")},
+            "metadata": {"name": "x", "namespace": home},
+            "status": {"conditions": [{**CONDITION, "type": kind}]},
+        }
+        cluster.kubectl(
+            "apply",
+            "--server-side",
+            "--subresource=status",
+            f"--field-manager={manager}",
+            "-f",
+            "-",
+            input=json.dumps(part),
+        )
+    found = crds.get(f"{path_of(body)}/x")["status"]["conditions"]
+    assert {item["type"] for item in found} == {"Ready", "Other"}
+
+
+def test_unknown_fields_are_pruned(crds: Api) -> None:
+    body = bundle(later="x")
+    made = crds.create(f"{path_of(body)}?dryRun=All", body)
+    assert "later" not in made["spec"]
+
+
+# Taking over from the originals ------------------------------------------------------------------
+
+
+def permissive(name: str, kind: str, *, storage: Object | None = None) -> Object:
+    """A CRD as the originals had it: no status subresource, nothing checked."""
+    plural, _, group = name.partition(".")
+    schema = storage or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "listKind": f"{kind}List"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                }
+            ],
+        },
+    }
+
+
+def test_bundles_of_the_original_survive_the_crd_and_can_be_let_go(alone: Cluster) -> None:
+    """Also one that we would refuse: its finalizer must come off, or it hangs for ever."""
+    api = alone.api()
+    alone.kubectl("delete", f"crd/{BUNDLES}", "--ignore-not-found")
+    api.create(CRD_API, permissive(BUNDLES, "Bundle"))
+    alone.kubectl("wait", "--for=condition=Established", f"crd/{BUNDLES}", "--timeout=30s")
+    finalizer = "kopf.zalando.org/KopfFinalizerMarker"
+    bodies = [bundle(env={"A": 1, "B": True}), bundle(name="bad", registry="https://r/x")]
+    bodies.append(bundle(name="y" * 60))
+    status = {
+        "ready": 1,
+        "forceUpdate": 0,
+        "target": {"digest": "d", "version": "1.0"},
+        "deploy": {"digest": "d", "version": "1.0"},
+    }
+    for body in bodies:
+        body["metadata"]["finalizers"] = [finalizer]
+        api.create(path_of(body), {**body, "status": status})
+
+    apply_crds(alone)
+
+    for body in bodies:
+        path = f"{path_of(body)}/{body['metadata']['name']}"
+        found = api.get(path)
+        assert found["status"] == status
+        assert_contains(found["spec"], body["spec"])
+        taken = api.patch(path, {"metadata": {"finalizers": ["operator.werf.dev/uninstall"]}})
+        assert taken["metadata"]["finalizers"] == ["operator.werf.dev/uninstall"]
+        api.patch(f"{path}/status", {"status": {"conditions": [CONDITION]}})
+        api.delete(path)
+        api.patch(path, {"metadata": {"finalizers": []}})
+        with pytest.raises(ApiStatusError, match="404"):
+            api.get(path)
+
+
+def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluster) -> None:
+    api = alone.api()
+    alone.kubectl("delete", f"crd/{RULES}", "--ignore-not-found")
+    api.create(CRD_API, permissive("copyrator.flant.com", "CopyratorRule"))
+    alone.kubectl("wait", "--for=condition=Established", "crd/copyrator.flant.com", "--timeout=30s")
+    alone.kubectl("apply", "--server-side", "-f", str(CRDS / f"{RULES}.yaml"))
+    alone.kubectl("wait", "--for=condition=NamesAccepted=false", f"crd/{RULES}", "--timeout=30s")
+    conditions = api.get(f"{CRD_API}/{RULES}")["status"]["conditions"]
+    said = {item["type"]: item for item in conditions}
+    assert said["Established"]["status"] == "False"
+    assert "already in use" in said["NamesAccepted"]["message"]
+
+    alone.kubectl("delete", "crd/copyrator.flant.com")
+
+    alone.kubectl("wait", "--for=condition=Established", f"crd/{RULES}", "--timeout=30s")

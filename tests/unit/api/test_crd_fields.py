@@ -1,0 +1,275 @@
+"""The CRDs and the parsers know the same fields, words and defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from copyrator.api.bundle import (
+    BundleDefaults,
+    BundleReason,
+    BundleSpec,
+    BundleStatus,
+    parse_bundle,
+)
+from copyrator.api.bundle_spec import DEFAULT_VERSION, DeletionPolicy, ValuesKind
+from copyrator.api.conditions import ConditionStatus, Health, Verdict
+from copyrator.api.records import Record, json_fields
+from copyrator.api.rule import RuleSpec, parse_rule
+from copyrator.api.rule_spec import (
+    DEFAULT_LIMIT,
+    MAX_LIMIT,
+    ConflictPolicy,
+    ImmutablePolicy,
+    Mode,
+)
+from copyrator.api.rule_spec import DeletionPolicy as RuleDeletionPolicy
+from copyrator.api.rule_status import (
+    Failure,
+    FailureReason,
+    PlanCounts,
+    RuleFacts,
+    build_rule_status,
+)
+from copyrator.api.selectors import Operator
+from copyrator.api.times import parse_time
+
+CRDS = Path(__file__).parents[3] / "crds"
+Schema = dict[str, Any]
+
+
+def load(name: str) -> Schema:
+    crd = yaml.safe_load((CRDS / name).read_text())
+    schema: Schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+RULE = load("copyrators.flant.com.yaml")
+BUNDLE = load("bundles.operator.werf.dev.yaml")
+
+
+def walk(schema: Schema, path: str = "") -> Iterator[tuple[str, Schema]]:
+    """Every field of a schema below ``path``, lists marked with []."""
+    for name, field in schema.get("properties", {}).items():
+        here = f"{path}.{name}" if path else name
+        yield here, field
+        yield from walk(field, here)
+        if "items" in field:
+            yield from walk(field["items"], f"{here}[]")
+
+
+def field(schema: Schema, path: str) -> Schema:
+    return dict(walk(schema))[path]
+
+
+class Spy(dict[str, Any]):
+    """A map that notes which fields are asked for."""
+
+    def __init__(self, raw: dict[str, Any], path: str, seen: set[str]) -> None:
+        def wrap(value: Any, here: str) -> Any:
+            if isinstance(value, dict):
+                return Spy(value, here, seen)
+            if isinstance(value, list):
+                return [wrap(item, f"{here}[]") for item in value]
+            return value
+
+        self.path, self.seen = path, seen
+        super().__init__({key: wrap(value, self.at(key)) for key, value in raw.items()})
+
+    def at(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.seen.add(self.at(key))
+        return super().get(key, default)
+
+
+SELECTOR = {
+    "matchLabels": {"a": "b"},
+    "matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}],
+}
+TRANSFORM = {
+    "name": "x",
+    "keys": {"include": ["a"], "exclude": ["b"], "rename": {"a": "c"}},
+    "labels": {"add": {"a": "b"}, "remove": ["c"]},
+    "annotations": {"add": {"a": "b"}, "remove": ["c"]},
+}
+RULES: list[dict[str, Any]] = [
+    {"ruleType": "secret", "selector": {"a": "b"}, "namespace": "x", "namespaces": ["y"]},
+    {
+        "spec": {
+            "source": {"kind": "Secret", "selector": SELECTOR, "namespace": "x"},
+            "targets": {"namespaces": ["a"], "exclude": ["b"], "selector": SELECTOR},
+            "transform": TRANSFORM,
+        }
+    },
+    {
+        "spec": {
+            "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
+        }
+    },
+]
+BUNDLES: list[dict[str, Any]] = [
+    {
+        "metadata": {"name": "x", "namespace": "y"},
+        "spec": {
+            "registry": "r",
+            "repo": "a",
+            "env": {"A": 1},
+            "valuesFrom": [{"kind": "Secret", "name": "x"}],
+            "werf": {"image": "x"},
+            "job": {"podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
+            "retry": {"limit": 1},
+        },
+    }
+]
+DEFAULTS = BundleDefaults()
+
+RAW = ("spec.job.resources", "spec.job.tolerations[]", "spec.job.securityContext")
+"""Handed on to the pod as they are; the CRD alone knows their fields."""
+
+
+def asked_for(schema: Schema, seen: set[str]) -> set[str]:
+    """What a parser asked for, without what the API server's own types hold."""
+    root = set(schema["properties"]) - {"apiVersion", "kind", "metadata", "status"}
+    return {
+        path
+        for path in seen
+        if path.split(".")[0] in root
+        and not path.startswith("spec.template.")
+        and not path.startswith(RAW)
+    }
+
+
+def declared(schema: Schema) -> set[str]:
+    return {
+        path
+        for path, _ in walk(schema)
+        if path.split(".")[0] not in {"apiVersion", "kind", "metadata", "status"}
+        and not path.startswith("spec.template.")
+        and not path.startswith(RAW)
+    }
+
+
+def test_the_rule_parser_and_the_crd_know_the_same_fields() -> None:
+    seen: set[str] = set()
+    for body in RULES:
+        assert isinstance(parse_rule(Spy(body, "", seen)), RuleSpec)
+    assert asked_for(RULE, seen) == declared(RULE)
+
+
+def test_the_bundle_parser_and_the_crd_know_the_same_fields() -> None:
+    seen: set[str] = set()
+    for body in BUNDLES:
+        assert isinstance(parse_bundle(Spy(body, "", seen), DEFAULTS), BundleSpec)
+    raw = {"spec.job.resources", "spec.job.securityContext"}
+    assert asked_for(BUNDLE, seen | raw) | raw == declared(BUNDLE) | raw
+
+
+def record_fields(record: type[Record], path: str) -> Iterator[str]:
+    for name, wanted in json_fields(record).items():
+        here = f"{path}.{name}"
+        yield here
+        inner = getattr(wanted, "__args__", (wanted,))[0]
+        if isinstance(inner, type) and issubclass(inner, Record):
+            yield from record_fields(inner, here if inner is wanted else f"{here}[]")
+
+
+def test_the_bundle_status_and_the_crd_know_the_same_fields() -> None:
+    in_crd = {path for path, _ in walk(BUNDLE) if path.startswith("status.")}
+    conditions = {path for path in in_crd if path.startswith("status.conditions[]")}
+    assert set(record_fields(BundleStatus, "status")) == in_crd - conditions
+
+
+def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
+    now = parse_time("2026-01-01T00:00:00Z")
+    assert now is not None
+    facts = RuleFacts(
+        failures=[Failure("a", "b", FailureReason.CONFLICT)], plan=PlanCounts(), synced=True
+    )
+    built = build_rule_status(None, Verdict(Health.READY, "Synced"), facts, generation=1, now=now)
+
+    def names(value: Any, path: str) -> Iterator[str]:
+        for key, item in value.items():
+            yield f"{path}.{key}"
+            if isinstance(item, dict):
+                yield from names(item, f"{path}.{key}")
+            if isinstance(item, list):
+                yield from names(item[0], f"{path}.{key}[]")
+
+    in_crd = {path for path, _ in walk(RULE) if path.startswith("status.")}
+    assert set(names(built, "status")) == in_crd
+
+
+ENUMS: list[tuple[Schema, str, type[Any]]] = [
+    (RULE, "spec.onConflict", ConflictPolicy),
+    (RULE, "spec.onImmutable", ImmutablePolicy),
+    (RULE, "spec.deletionPolicy", RuleDeletionPolicy),
+    (RULE, "spec.mode", Mode),
+    (RULE, "spec.source.selector.matchExpressions[].operator", Operator),
+    (RULE, "spec.targets.selector.matchExpressions[].operator", Operator),
+    (RULE, "status.conditions[].status", ConditionStatus),
+    (BUNDLE, "spec.deletionPolicy", DeletionPolicy),
+    (BUNDLE, "spec.valuesFrom[].kind", ValuesKind),
+    (BUNDLE, "status.conditions[].status", ConditionStatus),
+]
+
+
+@pytest.mark.parametrize(("schema", "path", "words"), ENUMS, ids=[path for _, path, _ in ENUMS])
+def test_the_words_are_the_same(schema: Schema, path: str, words: type[Any]) -> None:
+    assert field(schema, path)["enum"] == [word.value for word in words]
+
+
+def test_the_defaults_of_the_crds_are_those_of_the_parsers() -> None:
+    def with_defaults(schema: Schema, body: dict[str, Any]) -> dict[str, Any]:
+        spec = {
+            name: inner["default"]
+            for name, inner in schema["properties"]["spec"]["properties"].items()
+            if "default" in inner
+        }
+        assert spec
+        return {**body, "spec": {**spec, **body["spec"]}}
+
+    rule = {"spec": {"source": {"kind": "Secret", "name": "x"}}}
+    assert parse_rule(with_defaults(RULE, rule)) == parse_rule(rule)
+    bundle = {"metadata": {"name": "x", "namespace": "y"}, "spec": {"registry": "r", "repo": "a"}}
+    full = with_defaults(BUNDLE, bundle)
+    assert parse_bundle(full, DEFAULTS) == parse_bundle(bundle, DEFAULTS)
+    assert full["spec"]["version"] == DEFAULT_VERSION
+
+
+def test_the_limits_are_the_same() -> None:
+    limit = field(RULE, "spec.limit")
+    assert (limit["default"], limit["maximum"]) == (DEFAULT_LIMIT, MAX_LIMIT)
+
+
+@pytest.mark.parametrize("schema", [RULE, BUNDLE], ids=["rule", "bundle"])
+def test_every_field_is_described_in_whole_sentences(schema: Schema) -> None:
+    for path, inner in walk(schema):
+        if path.split(".")[0] == "metadata":
+            continue  # the API server allows no description there
+        text = inner.get("description", "")
+        assert text.endswith("."), path
+        assert len(text) > 3, path
+
+
+def test_the_bundle_crd_names_every_reason() -> None:
+    text = field(BUNDLE, "status.conditions[].reason")["description"]
+    assert [reason for reason in BundleReason if reason.value not in text] == []
+
+
+@pytest.mark.parametrize("schema", [RULE, BUNDLE], ids=["rule", "bundle"])
+def test_what_cel_looks_at_is_bounded(schema: Schema) -> None:
+    for path, inner in walk(schema):
+        if path.startswith("status") or path in {"apiVersion", "kind", "metadata"}:
+            continue
+        if inner.get("type") == "string" and "enum" not in inner:
+            assert "maxLength" in inner, path
+        if inner.get("type") == "array":
+            assert "maxItems" in inner, path
+        if "additionalProperties" in inner:
+            assert "maxProperties" in inner, path
