@@ -13,15 +13,15 @@ import random
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client import KubeClient, WatchEvent
 from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Gone, NotFound, Unreachable
+from copyrator.kube.faults import DEFAULT_TIMING, Faults, Timing
 from copyrator.kube.pages import BOOKMARK
 from copyrator.kube.resources import Resource
-from copyrator.kube.store import Change, OutOfOrderError, Store
+from copyrator.kube.store import Change, OutOfOrderError, Store, version_of
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -29,27 +29,6 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 OnChange = Callable[[ObjectName, R | None, R | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds. Tests shorten them; nobody else has a reason to."""
-
-    stream: float = 290.0
-    """How long the server is asked to keep a watch open, give or take a tenth."""
-    silence: float = 70.0
-    """Without a byte: the server sends a bookmark about every 60 s, so the stream is dead."""
-    doubt: float = 20.0
-    """Length of streams after one was silent, until one has proved to be alive: a server sends a
-    bookmark 2 s before the end."""
-    settled: float = 1.0
-    """A stream that ends earlier was closed at once: a fault."""
-    stable: float = 30.0
-    """A stream that lives so long makes the delays start small again."""
-    first_delay: float = 0.2
-    longest_delay: float = 20.0
-    tolerance: float = 60.0
-    """A fault that lasts longer makes `synced` False."""
 
 
 RESUMES = 3
@@ -61,8 +40,6 @@ class Reflector(Generic[R]):
     """Mirrors the objects of one kind that match into `store`.
 
     Attributes:
-        failure: the present fault, None when all is well.
-        failing_since: `clock` when it began.
         last_contact: `clock` when the server was last heard.
         lists: complete lists so far.
     """
@@ -80,12 +57,10 @@ class Reflector(Generic[R]):
         field_selector: str | None = None,
         metadata_only: bool = False,
         metrics: Metrics | None = None,
-        timing: Timing = Timing(),
+        timing: Timing = DEFAULT_TIMING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = res
-        self.failure: ApiError | None = None
-        self.failing_since = 0.0
         self.last_contact: float | None = None
         self.lists = 0
         self._client = client
@@ -101,12 +76,12 @@ class Reflector(Generic[R]):
         self._metrics = metrics
         self._timing = timing
         self._clock = clock
-        self._delay = 0.0
         self._version: str | None = None
         self._resumes = 0
+        self._expired = False
         self._doubt = False
         self._bookmarks_expected = True
-        self._reported: set[tuple[type[ApiError], str]] = set()
+        self._faults = Faults(str(self), timing, clock)
         self._changed = asyncio.Event()
         self._complete = False
         self._unannounced = False
@@ -134,9 +109,14 @@ class Reflector(Generic[R]):
         return self._complete and self.failing_for < self._timing.tolerance
 
     @property
+    def failure(self) -> ApiError | None:
+        """The present fault, None when all is well."""
+        return self._faults.current
+
+    @property
     def failing_for(self) -> float:
         """Seconds that the present fault has lasted, 0 when all is well."""
-        return self._clock() - self.failing_since if self.failure else 0.0
+        return self._faults.seconds
 
     async def wait_synced(self) -> None:
         """Return when `synced` is True."""
@@ -153,18 +133,19 @@ class Reflector(Generic[R]):
         """Mirror until cancelled; no fault ends it."""
         while True:
             try:
-                if self._version is None or self._asked:
-                    self._asked = False
+                if self._asked:
+                    self._asked, self._version = False, None
+                if self._version is None:
                     self._version = await self._list()
                 await self._follow(self._version)
             except ApiError as error:
                 self._fail(error)
-                await asyncio.sleep(self._next_delay())
+                await asyncio.sleep(self._faults.next_delay())
             except Exception as error:
                 log.exception("watch of %s: an error of ours; it starts again", self)
                 self._version = None
                 self._fail(ApiError(f"internal error: {type(error).__name__}", reason="Internal"))
-                await asyncio.sleep(self._next_delay())
+                await asyncio.sleep(self._faults.next_delay())
 
     # --- list and watch --------------------------------------------------------------------------
 
@@ -210,14 +191,16 @@ class Reflector(Generic[R]):
             for timer in timers:
                 timer.cancel()
             if opened and self._clock() - opened[0] >= self._timing.stable:
-                self._delay = 0.0
+                self._faults.calm()
 
     def _stream(
         self, version: str, on_open: Callable[[], None]
     ) -> AsyncGenerator[WatchEvent, None]:
         timing = self._timing
         length = timing.doubt if self._doubt else timing.stream * _spread()
-        silence = length + 5.0 if self._doubt or not self._bookmarks_expected else timing.silence
+        silence = timing.doubt_silence if self._doubt else timing.silence
+        if not self._bookmarks_expected:
+            silence = length + 5.0
         return self._client.watch(
             self.resource,
             **self._filter,
@@ -233,7 +216,7 @@ class Reflector(Generic[R]):
             async for event in events:
                 self.last_contact = self._clock()
                 self._doubt = False
-                version = event.object["metadata"]["resourceVersion"]
+                version = version_of(event.object)
                 if event.type == BOOKMARK:
                     bookmarks = self._bookmarks_expected = True
                     self._store.bookmark(version)
@@ -262,15 +245,16 @@ class Reflector(Generic[R]):
             raise BrokenAnswer("events of the watch come out of order", reason="OutOfOrder")
         if isinstance(error, Gone):
             self._restart("expired")
-            if self._delay:
+            if self._expired:  # once is normal; again and again isn't
                 raise error
-            self._delay = self._timing.first_delay  # once is normal; again and again isn't
+            self._expired = True
             return
         if opened and error.reason == "Timeout":
             self._doubt = True
             self._restart("silent")
             raise Unreachable("the watch is silent: no event, no bookmark", reason="WatchSilent")
-        self._resumes += 1
+        if opened or error.status:  # a server that isn't there says nothing about our version
+            self._resumes += 1
         if self._resumes >= RESUMES:
             self._restart("lost")
         raise error
@@ -281,33 +265,19 @@ class Reflector(Generic[R]):
             self._metrics.watch_restarts.labels(self.resource.key, reason).inc()
 
     def _fail(self, error: ApiError) -> None:
-        if self.failure is None:
-            self.failing_since = self._clock()
-        self.failure = error
+        self._faults.note(error, known=len(self.store))
         if isinstance(error, Forbidden | NotFound):
             self._complete = False  # we may not look, or there is nowhere to look
-        kind = type(error), error.reason
-        if kind not in self._reported:
-            self._reported.add(kind)
-            log.warning(
-                "watch of %s: %s; the %d objects known are kept", self, error, len(self.store)
-            )
+            self._version = None
         self._pulse()
 
     def _recover(self) -> None:
         self._resumes = 0
-        if self.failure is None:
-            return
-        log.info("watch of %s: works again after %.0f s", self, self.failing_for)
-        self._unannounced |= not self.synced
-        self.failure = None
-        self._reported.clear()
-        self._announce()
-
-    def _next_delay(self) -> float:
-        timing = self._timing
-        self._delay = min(max(self._delay * 2, timing.first_delay), timing.longest_delay)
-        return self._delay * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets
+        self._expired = False
+        if self.failure:
+            self._unannounced |= not self.synced
+            self._faults.clear()
+            self._announce()
 
     def _notify(self, change: Change[R] | None) -> None:
         if change is not None:

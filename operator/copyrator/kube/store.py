@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from copyrator.api.keys import ObjectName
+from copyrator.kube.errors import BrokenAnswer
 from copyrator.kube.pages import DELETED
+
+log = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
@@ -45,9 +49,7 @@ class Store(Generic[R]):
         old = self.records.get(name)
         if old is not None and _version(old) == _version(body) != None:  # noqa: E711 - chained
             return None
-        new = self._decode(body)
-        self.records[name] = new
-        return name, old, new
+        return self._keep(name, old, body)
 
     def end_list(self, resource_version: str) -> list[Change[R]]:
         """The list was complete: what it didn't show is gone."""
@@ -74,13 +76,21 @@ class Store(Generic[R]):
                 return None
             del self.records[name]
             return name, old, None
-        new = self._decode(body)
-        self.records[name] = new
-        return name, old, new
+        return self._keep(name, old, body)
 
     def bookmark(self, resource_version: str) -> None:
         """The stream has shown everything up to this version."""
         self._latest = max(self._latest, _number(resource_version) or 0)
+
+    def _keep(self, name: ObjectName, old: R | None, body: dict[str, Any]) -> Change[R] | None:
+        """One object that can't be decoded is not the others' trouble, nor a deleted one."""
+        try:
+            new = self._decode(body)
+        except Exception as error:
+            log.error("%s can't be read (%s); what was known of it is kept", name, type(error))
+            return None
+        self.records[name] = new
+        return name, old, new
 
     def _is_old(self, old: R | None, version: int, kind: str) -> bool:
         """Judge an event that is behind the stream: True to drop it, False to apply it."""
@@ -95,14 +105,34 @@ class Store(Generic[R]):
 
 
 def name_of(body: Mapping[str, Any]) -> ObjectName:
-    """The object's name. Parts are interned: a copy's name is the same in 10,000 namespaces."""
-    meta = body["metadata"]
-    return ObjectName(sys.intern(meta.get("namespace") or ""), sys.intern(meta["name"]))
+    """The object's name. Parts are interned: a copy's name is the same in 10,000 namespaces.
+
+    Raises:
+        BrokenAnswer: the object has none, so the answer can't be trusted at all.
+    """
+    try:
+        meta = body["metadata"]
+        return ObjectName(sys.intern(meta.get("namespace") or ""), sys.intern(meta["name"]))
+    except (AttributeError, KeyError, TypeError):
+        raise BrokenAnswer("the API server sent an object without a name") from None
+
+
+def version_of(body: Mapping[str, Any]) -> str:
+    """The object's resourceVersion.
+
+    Raises:
+        BrokenAnswer: it has none.
+    """
+    version = _version(body)
+    if not version:
+        raise BrokenAnswer("the API server sent an object without a resourceVersion")
+    return version
 
 
 def _version(record: object) -> str | None:
     if isinstance(record, dict):
-        version = (record.get("metadata") or {}).get("resourceVersion")
+        meta = record.get("metadata")
+        version = meta.get("resourceVersion") if isinstance(meta, dict) else None
     else:
         version = getattr(record, "resource_version", None)
     return None if version is None else str(version)

@@ -224,7 +224,10 @@ class Transport:
             return BrokenAnswer(f"the answer of {host} was cut off")
         if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
             return Unreachable(f"{host} doesn't answer in time", reason="Timeout")
-        text = " ".join(str(error).split()) or type(error).__name__
+        if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
+            text = error.os_error.strerror  # its own text shows the repr of an SSLContext
+        else:
+            text = " ".join(str(error).split()) or type(error).__name__
         return Unreachable(f"{host} can't be reached: {text}")
 
 

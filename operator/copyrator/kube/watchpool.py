@@ -11,7 +11,8 @@ from typing import Any
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client import KubeClient
 from copyrator.kube.errors import ApiError
-from copyrator.kube.reflector import OnChange, Reflector, Timing
+from copyrator.kube.faults import DEFAULT_TIMING, Timing
+from copyrator.kube.reflector import OnChange, Reflector
 from copyrator.kube.resources import Resource
 from copyrator.metrics import Metrics
 
@@ -158,7 +159,7 @@ class WatchPool:
         client: KubeClient,
         *,
         metrics: Metrics | None = None,
-        timing: Timing = Timing(),  # noqa: B008 - frozen
+        timing: Timing = DEFAULT_TIMING,
     ) -> None:
         self.client = client
         self.metrics = metrics

@@ -1,0 +1,463 @@
+"""The client turns every answer, and every lack of one, into a result or a typed error."""
+
+import asyncio
+import logging
+import ssl
+from typing import Any
+
+import pytest
+from prometheus_client import generate_latest
+from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
+
+from copyrator.kube import errors
+from copyrator.kube import transport as transport_module
+from copyrator.kube.client import KubeClient, PatchType
+from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
+from copyrator.metrics import Metrics
+
+BODY: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns"}, "data": {"k": "v"}}
+
+
+async def test_every_write_carries_our_field_manager(client: KubeClient, api: FakeApi) -> None:
+    await client.create(CONFIGMAPS, "ns", BODY)
+    await client.replace(CONFIGMAPS, "ns", "a", BODY)
+    await client.patch(CONFIGMAPS, "ns", "a", {"data": {"k": "w"}})
+    await client.request(
+        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=BODY
+    )
+    writes = [seen for seen in api.seen if seen.verb in {"create", "update", "patch"}]
+    assert len(writes) == 4
+    assert {seen.params["fieldManager"] for seen in writes} == {"copyrator"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "media_type"),
+    [
+        (PatchType.MERGE, "application/merge-patch+json"),
+        (PatchType.JSON, "application/json-patch+json"),
+        (PatchType.APPLY, "application/apply-patch+yaml"),
+    ],
+)
+async def test_a_patch_says_its_media_type(
+    client: KubeClient, api: FakeApi, kind: PatchType, media_type: str
+) -> None:
+    api.put("a")
+    await client.patch(
+        CONFIGMAPS, "ns", "a", {}, kind=kind, force=kind is PatchType.APPLY, field_manager="other"
+    )
+    seen = api.seen[-1]
+    assert seen.headers["Content-Type"] == media_type
+    assert seen.params["fieldManager"] == "other"
+    assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)
+
+
+async def test_a_delete_carries_what_it_was_decided_on(client: KubeClient, api: FakeApi) -> None:
+    api.put("a")
+    await client.delete(
+        CONFIGMAPS, "ns", "a", uid="u", resource_version="7", propagation="Background"
+    )
+    assert api.seen[-1].body == {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": "u", "resourceVersion": "7"},
+        "propagationPolicy": "Background",
+    }
+
+
+async def test_connections_are_kept_and_used_again(client: KubeClient, api: FakeApi) -> None:
+    ports = set()
+
+    async def note_port(request: Any) -> Any:
+        ports.add(request.transport.get_extra_info("peername")[1])
+        return await raw(b"{}")(request)
+
+    api.always("get", note_port)
+    for _ in range(10):
+        await client.get(CONFIGMAPS, "ns", "a")
+    assert len(ports) == 1
+
+
+DETAILS_TERMINATING = {
+    "causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+}
+FORBIDDEN_QUOTA = 'secrets "a" is forbidden: exceeded quota: q, requested: count/secrets=1'
+WEBHOOK = 'admission webhook "policy.example.org" denied the request: no copies here'
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (error(400, "BadRequest"), errors.BadRequest),
+        (error(401, "Unauthorized"), errors.Unauthorized),
+        (error(403, "Forbidden", 'User "x" cannot create'), errors.Forbidden),
+        (error(403, "Forbidden", details=DETAILS_TERMINATING), errors.NamespaceTerminating),
+        (error(403, "Forbidden", FORBIDDEN_QUOTA), errors.QuotaExceeded),
+        (error(403, "Forbidden", WEBHOOK), errors.AdmissionDenied),
+        (error(400, "", WEBHOOK), errors.AdmissionDenied),
+        (error(404, "NotFound"), errors.NotFound),
+        (raw(b"404 page not found", "text/plain", 404), errors.NotFound),
+        (error(409, "AlreadyExists"), errors.AlreadyExists),
+        (error(409, "Conflict"), errors.ConflictError),
+        (error(410, "Expired"), errors.Gone),
+        (error(413, "RequestEntityTooLarge"), errors.TooLarge),
+        (error(422, "Invalid"), errors.Invalid),
+        (error(429, "TooManyRequests"), errors.TooManyRequests),
+        (error(500, "InternalError"), errors.ServerError),
+        (error(503, "ServiceUnavailable"), errors.ServerError),
+        (raw(b"<html>Bad Gateway</html>", "text/html", 502), errors.ServerError),
+        (raw(b"", status=302), errors.ApiError),
+        (raw(b'{"metadata": {"na'), errors.BrokenAnswer),
+        (raw(b"<html>log in here</html>", "text/html"), errors.BrokenAnswer),
+        (raw(b"[]"), errors.BrokenAnswer),
+        (raw(b""), errors.BrokenAnswer),
+        (cut(b'{"metadata": {}}'), errors.BrokenAnswer),
+    ],
+)
+async def test_an_answer_becomes_the_error_that_it_means(
+    client: KubeClient, api: FakeApi, answer: Any, expected: type[errors.ApiError]
+) -> None:
+    api.always("create", answer)
+    with pytest.raises(errors.ApiError) as caught:
+        await client.create(CONFIGMAPS, "ns", BODY)
+    assert type(caught.value) is expected
+
+
+async def test_a_server_that_is_not_there_is_unreachable() -> None:
+    async with KubeClient(Connection(Endpoint(host="http://127.0.0.1:9"))) as client:
+        with pytest.raises(errors.Unreachable, match=r"127\.0\.0\.1:9"):
+            await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_a_name_that_does_not_resolve_is_unreachable() -> None:
+    async with KubeClient(Connection(Endpoint(host="http://no-such-host.invalid"))) as client:
+        with pytest.raises(errors.Unreachable, match=r"no-such-host\.invalid"):
+            await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_a_server_that_does_not_answer_in_time_is_unreachable(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.always("get", hang())
+    with pytest.raises(errors.Unreachable) as caught:
+        await client.request("GET", "/api/v1/namespaces/ns/configmaps/a", timeout=0.05)
+    assert caught.value.reason == "Timeout"
+
+
+async def test_a_closed_client_is_unreachable_not_a_crash(api: FakeApi) -> None:
+    client = KubeClient(Connection(Endpoint(host=api.url)))
+    await client.close()
+    with pytest.raises(errors.Unreachable):
+        await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_plain_http_where_tls_is_spoken_is_unreachable(api: FakeApi) -> None:
+    host = api.url.replace("http://", "https://")
+    endpoint = Endpoint(host=host, ssl=ssl.create_default_context())
+    async with KubeClient(Connection(endpoint)) as client:
+        with pytest.raises(errors.Unreachable):
+            await client.get(CONFIGMAPS, "ns", "a")
+
+
+async def test_a_refused_token_is_renewed_once_and_the_request_succeeds(api: FakeApi) -> None:
+    api.put("a")
+    api.always("get", _only_for("Bearer new", api))
+    connection = _renewable(api, "Bearer new")
+    async with KubeClient(connection) as client:
+        answers = await asyncio.gather(*(client.get(CONFIGMAPS, "ns", "a") for _ in range(8)))
+    assert len(answers) == 8
+    assert connection.generation == 1
+
+
+async def test_a_token_that_stays_refused_is_not_renewed_at_every_request(api: FakeApi) -> None:
+    api.always("get", error(401, "Unauthorized"))
+    connection = _renewable(api, "Bearer worse")
+    async with KubeClient(connection) as client:
+        for _ in range(10):
+            with pytest.raises(errors.Unauthorized):
+                await client.get(CONFIGMAPS, "ns", "a")
+    assert connection.generation == 1
+    assert api.count("get") == 11
+
+
+async def test_a_token_that_can_expire_is_read_again_before_it_is_refused(api: FakeApi) -> None:
+    api.put("a")
+    now = [0.0]
+    tokens = iter(["Bearer second", "Bearer third"])
+
+    async def load() -> Endpoint:
+        return Endpoint(host=api.url, authorization=next(tokens), valid_for=60.0)
+
+    first = Endpoint(host=api.url, authorization="Bearer first", valid_for=60.0)
+    connection = Connection(first, loader=load, clock=lambda: now[0])
+    async with KubeClient(connection) as client:
+        for moment in (0, 59, 61, 100, 130):
+            now[0] = moment
+            await client.get(CONFIGMAPS, "ns", "a")
+    used = [seen.headers["Authorization"].split()[1] for seen in api.seen]
+    assert used == ["first", "first", "second", "second", "third"]
+
+
+async def test_credentials_that_can_not_be_read_again_are_used_on_and_told_once(
+    api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.put("a")
+    now = [0.0]
+
+    async def load() -> Endpoint:
+        raise OSError("token: no such file")
+
+    first = Endpoint(host=api.url, authorization="Bearer first", valid_for=60.0)
+    connection = Connection(first, loader=load, clock=lambda: now[0])
+    async with KubeClient(connection) as client:
+        for moment in (61, 80, 100, 120):
+            now[0] = moment
+            await client.get(CONFIGMAPS, "ns", "a")
+    assert [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING] == [
+        "credentials can't be renewed (given): token: no such file"
+    ]
+
+
+async def test_retry_after_is_understood_and_told_to_the_limit(api: FakeApi) -> None:
+    limit = RecordingLimit()
+    api.script("create", error(429, "TooManyRequests", headers={"Retry-After": "3"}))
+    api.script("get", error(503, headers={"Retry-After": "7"}), error(503))
+    async with KubeClient(Connection(Endpoint(host=api.url)), limit=limit) as client:
+        with pytest.raises(errors.TooManyRequests) as caught:
+            await client.create(CONFIGMAPS, "ns", BODY)
+        for _ in range(2):
+            with pytest.raises(errors.ServerError):
+                await client.get(CONFIGMAPS, "ns", "a")
+    assert caught.value.retry_after == 3.0
+    assert limit.throttles == [3.0, 7.0]
+
+
+async def test_only_writes_take_a_place_of_the_limit_but_all_wait_for_its_pause(
+    api: FakeApi,
+) -> None:
+    limit = RecordingLimit()
+    async with KubeClient(Connection(Endpoint(host=api.url)), limit=limit) as client:
+        await client.create(CONFIGMAPS, "ns", BODY)
+        await client.get(CONFIGMAPS, "ns", "a")
+        await client.replace(CONFIGMAPS, "ns", "a", BODY)
+        await client.delete(CONFIGMAPS, "ns", "a")
+        assert [page async for page in client.list_pages(CONFIGMAPS)]
+    assert limit.slots == 3
+    assert limit.pauses == 5
+
+
+async def test_a_secret_that_the_server_quotes_is_taken_out_of_the_error(
+    client: KubeClient, api: FakeApi
+) -> None:
+    body = {
+        "metadata": {"name": "s"},
+        "data": {"password": "aHVudGVyMg=="},
+        "stringData": {"other": "correct horse"},
+    }
+    causes = [{"field": "data", "message": "hunter2 and correct horse are weak"}]
+    said = "denied: aHVudGVyMg== means hunter2"
+    api.script("create", error(422, "Invalid", said, details={"causes": causes}))
+    with pytest.raises(errors.Invalid) as caught:
+        await client.create(SECRETS, "ns", body)
+    told = f"{caught.value} {caught.value.details} {caught.value.message}"
+    assert "<redacted>" in told
+    for value in ("aHVudGVyMg==", "hunter2", "correct horse"):
+        assert value not in told
+
+
+async def test_a_list_comes_in_pages(client: KubeClient, api: FakeApi) -> None:
+    for number in range(7):
+        api.put(f"c{number}")
+    found = [page async for page in client.list_pages(CONFIGMAPS, metadata_only=True, limit=3)]
+    assert [len(page.items) for page in found] == [3, 3, 1]
+    names = [body["metadata"]["name"] for page in found for body in page.items]
+    assert names == [f"c{number}" for number in range(7)]
+    accept = {seen.headers["Accept"] for seen in api.of("list")}
+    assert accept == {"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"}
+
+
+async def test_pages_of_whole_objects_are_sized_by_their_bytes(
+    client: KubeClient, api: FakeApi
+) -> None:
+    for number in range(130):
+        api.put(f"c{number:03}", data={"blob": "x" * 100_000})
+    sizes = [len(page.items) async for page in client.list_pages(CONFIGMAPS)]
+    assert sizes[0] == 100
+    assert sizes[1:] == [30]
+    assert int(api.of("list")[1].params["limit"]) == 41  # about 4 MB
+
+
+async def test_selectors_and_the_version_go_to_the_server(client: KubeClient, api: FakeApi) -> None:
+    api.script("list", error(410))
+    with pytest.raises(errors.Gone):
+        async for _ in client.list_pages(
+            CONFIGMAPS, "ns", label_selector="a=b", field_selector="c=d", resource_version="0"
+        ):
+            pass
+    assert api.seen[-1].path == "/api/v1/namespaces/ns/configmaps"
+    assert api.seen[-1].params == {
+        "labelSelector": "a=b",
+        "fieldSelector": "c=d",
+        "resourceVersion": "0",
+        "limit": "100",
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b'{"kind": "ConfigMapList", "items": []}',
+        b'{"kind": "ConfigMapList", "metadata": {}, "items": []}',
+        b'{"kind": "ConfigMapList", "metadata": {"resourceVersion": "1"}, "items": [{"a"',
+        b'{"kind": "Status", "metadata": {"resourceVersion": "1"}}',
+        b'{"kind": "ConfigMap", "metadata": {"resourceVersion": "1"}}',
+    ],
+)
+async def test_what_is_not_a_whole_list_is_an_error_not_an_empty_list(
+    client: KubeClient, api: FakeApi, body: bytes
+) -> None:
+    api.always("list", raw(body))
+    with pytest.raises(errors.BrokenAnswer):
+        async for _ in client.list_pages(CONFIGMAPS):
+            pass
+
+
+async def test_a_watch_tells_events_of_any_length(client: KubeClient, api: FakeApi) -> None:
+    big = event("ADDED", "big", 2, data={"blob": "x" * 900_000})
+    whole = event("ADDED", "a", 1) + big + event("DELETED", "a", 3)
+    chunks = [whole[start : start + 70_001] for start in range(0, len(whole), 70_001)]
+    api.script("watch", stream(*chunks))
+    seen = [
+        (found.type, found.object["metadata"]["name"])
+        async for found in client.watch(CONFIGMAPS, resource_version="0")
+    ]
+    assert seen == [("ADDED", "a"), ("ADDED", "big"), ("DELETED", "a")]
+
+
+async def test_an_error_within_a_watch_is_raised_as_what_it_is(
+    client: KubeClient, api: FakeApi
+) -> None:
+    gone = b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n'
+    ill = b'{"type":"ERROR","object":{"kind":"Status","code":500,"reason":"InternalError"}}\n'
+    api.script("watch", stream(gone), stream(ill))
+    with pytest.raises(errors.Gone):
+        _ = [event async for event in client.watch(CONFIGMAPS, resource_version="1")]
+    with pytest.raises(errors.ServerError):
+        _ = [event async for event in client.watch(CONFIGMAPS, resource_version="1")]
+
+
+@pytest.mark.parametrize("then", ["end", "cut"])
+async def test_a_watch_that_ends_within_an_event_is_a_broken_answer(
+    client: KubeClient, api: FakeApi, then: str
+) -> None:
+    api.script("watch", stream(event("ADDED", "a", 1), event("ADDED", "b", 2)[:40], then=then))
+    watch = client.watch(CONFIGMAPS, resource_version="0")
+    assert (await anext(watch)).object["metadata"]["name"] == "a"
+    with pytest.raises(errors.Unreachable):
+        await anext(watch)
+
+
+async def test_a_silent_watch_is_given_up(client: KubeClient, api: FakeApi) -> None:
+    api.script("watch", stream(event("ADDED", "a", 1), then="silence"))
+    with pytest.raises(errors.Unreachable) as caught:
+        async for _ in client.watch(CONFIGMAPS, resource_version="0", silence=0.1):
+            pass
+    assert caught.value.reason == "Timeout"
+
+
+async def test_watches_beyond_the_limit_fail_visibly_and_leave_requests_alone(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "WATCH_PATIENCE", 0.1)
+    api.put("a")
+    async with KubeClient(Connection(Endpoint(host=api.url)), watch_connections=2) as client:
+        tasks = [asyncio.create_task(_drain(client)) for _ in range(2)]
+        await until(lambda: api.watches == 2, "two watches stand")
+        with pytest.raises(errors.Unreachable) as caught:
+            await _drain(client)
+        assert caught.value.reason == "TooManyWatches"
+        await asyncio.gather(*(client.get(CONFIGMAPS, "ns", "a") for _ in range(50)))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_requests_are_counted_by_verb_resource_and_code(api: FakeApi) -> None:
+    metrics = Metrics()
+    async with KubeClient(Connection(Endpoint(host=api.url)), metrics=metrics) as client:
+        await client.create(CONFIGMAPS, "ns", BODY)
+        with pytest.raises(errors.AlreadyExists):
+            await client.create(CONFIGMAPS, "ns", BODY)
+        with pytest.raises(errors.NotFound):
+            await client.request("GET", "/apis/batch/v1/namespaces/ns/jobs/j")
+        with pytest.raises(errors.NotFound):
+            await client.get(NAMESPACES, None, "n")
+    shown = generate_latest(metrics.registry).decode()
+    for verb, resource, code in [
+        ("create", "configmaps", "201"),
+        ("create", "configmaps", "409"),
+        ("get", "jobs.batch", "404"),
+        ("get", "namespaces", "404"),
+    ]:
+        labels = f'code="{code}",resource="{resource}",verb="{verb}"'
+        assert f"copyrator_api_requests_total{{{labels}}} 1.0" in shown
+
+
+async def test_a_log_is_read_as_text_whatever_its_bytes_are(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.script("get", raw(b"line\n\xff\n", "text/plain"))
+    text = await client.read_log("ns", "pod", "main", tail_lines=20, limit_bytes=4096)
+    assert text == "line\n\N{REPLACEMENT CHARACTER}\n"
+    assert api.seen[-1].path == "/api/v1/namespaces/ns/pods/pod/log"
+    assert api.seen[-1].params == {"container": "main", "tailLines": "20", "limitBytes": "4096"}
+
+
+async def test_no_body_appears_in_the_log_even_at_debug(
+    client: KubeClient, api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    body = {"metadata": {"name": "s"}, "stringData": {"k": "sentinel-value"}}
+    await client.create(SECRETS, "ns", body)
+    await client.get(SECRETS, "ns", "s")
+    assert "sentinel-value" not in caplog.text
+
+
+class RecordingLimit:
+    def __init__(self) -> None:
+        self.slots = 0
+        self.pauses = 0
+        self.throttles: list[float | None] = []
+
+    def slot(self) -> Any:
+        self.slots += 1
+        return transport_module.NoLimit().slot()
+
+    async def pause(self) -> None:
+        self.pauses += 1
+
+    def throttled(self, retry_after: float | None) -> None:
+        self.throttles.append(retry_after)
+
+
+async def _drain(client: KubeClient) -> None:
+    async for _ in client.watch(CONFIGMAPS, resource_version="0"):
+        pass
+
+
+def _renewable(api: FakeApi, token: str) -> Connection:
+    async def load() -> Endpoint:
+        return Endpoint(host=api.url, authorization=token)
+
+    return Connection(Endpoint(host=api.url, authorization="Bearer old"), loader=load)
+
+
+def _only_for(token: str, api: FakeApi) -> Any:
+    async def answer(request: Any) -> Any:
+        if request.headers.get("Authorization") != token:
+            return await error(401, "Unauthorized")(request)
+        return await api._get(request)
+
+    return answer
