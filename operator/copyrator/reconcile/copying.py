@@ -6,25 +6,37 @@ watches. The controller holds nothing that it couldn't rebuild from the API serv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
 
-from copyrator.api.keys import CopyKey, Key, RuleKey
+from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.config import Settings
+from copyrator.engine.outcome import Outcome
+from copyrator.engine.queue import Lane, WorkQueue
+from copyrator.kube.client import KubeClient
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import NAMESPACES, Discovery
+from copyrator.kube.watchpool import WatchPool, WatchSpec
+from copyrator.metrics import Metrics
+from copyrator.reconcile.copy import CopyReconciler
+from copyrator.reconcile.hash_key import load_sealer
+from copyrator.reconcile.kinds import Kinds
+from copyrator.reconcile.rule import RuleReconciler
+from copyrator.reconcile.sources import enqueue_namespace
+from copyrator.reconcile.world import Clock, World
+from copyrator.registry.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.registry.rules import Rule, RuleRegistry
 
-if TYPE_CHECKING:
-    from copyrator.config import Settings
-    from copyrator.engine.queue import Outcome, WorkQueue
-    from copyrator.kube.client import KubeClient
-    from copyrator.kube.events import EventRecorder
-    from copyrator.kube.reflector import WatchPool
-    from copyrator.kube.resources import Discovery
-    from copyrator.metrics import Metrics
-    from copyrator.registry.namespaces import Namespaces
-    from copyrator.registry.rules import RuleRegistry
+log = logging.getLogger(__name__)
 
-Clock = Callable[[], datetime]
-"""The wall clock, timezone-aware; for what people read. Delays are the queue's."""
+HEALTH_SECONDS = 2.0
+"""How often the watches' health is compared with what the rules know of it."""
+STALE_SECONDS = 60.0
+"""How often writes that no watch told of are given up (see Copies.forget_stale)."""
 
 
 class CopyController:
@@ -48,24 +60,155 @@ class CopyController:
         metrics: Metrics,
         clock: Clock,
     ) -> None:
-        raise NotImplementedError
+        self._world = World(
+            client=client,
+            watch_pool=watch_pool,
+            discovery=discovery,
+            rules=rules,
+            namespaces=namespaces,
+            queue=queue,
+            recorder=recorder,
+            settings=settings,
+            metrics=metrics,
+            clock=clock,
+            monotonic=time.monotonic,
+        )
+        self._kinds = Kinds(self._world)
+        self._rules = RuleReconciler(self._world, self._kinds)
+        self._copies = CopyReconciler(self._world)
+        self._health: dict[RuleKey, tuple[bool, ...]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def hash_content(self, content: bytes) -> str:
+        """A hash with the operator's own key, as hexadecimal digits.
+
+        Raises:
+            RuntimeError: before ``start`` has read the key.
+        """
+        if self._world.sealer is None:
+            raise RuntimeError("the hash key hasn't been read yet")
+        return self._world.sealer.text_hash(content)
 
     async def start(self) -> None:
-        """Read the hash key, list the rules and begin to watch.
+        """Read the hash key and begin to watch; to be awaited before the workers start.
 
-        To be awaited before the queue's workers start. Needs the API server: raises ApiError when
-        it can't be had, and the process should try again or exit.
+        Raises:
+            ApiError: the API server can't be had; may be called again.
         """
-        raise NotImplementedError
+        world = self._world
+        if world.sealer is None:
+            world.sealer = await load_sealer(world.client, world.settings.namespace)
+        if world.namespace_watch is None:
+            world.namespace_watch = world.watch_pool.acquire(
+                WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader()),
+                self._namespace_changed,
+                on_synced=world.look_at_all_rules,
+            )
+        await self._kinds.watch_allowed()
+        if self._task is None:
+            self._task = asyncio.create_task(
+                self._keep_watch(), name="health of the rules' watches"
+            )
 
     async def stop(self) -> None:
         """Let go of the watches. Work in hand is the workers' to finish."""
-        raise NotImplementedError
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+        world = self._world
+        for service in world.services.values():
+            for subscription in service.sources:
+                subscription.release()
+        for view in world.kinds.values():
+            view.subscription.release()
+        if world.namespace_watch is not None:
+            world.namespace_watch.release()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Take in a CopyratorRule as its handler saw it; cheap, never raises."""
-        raise NotImplementedError
+        metadata = body["metadata"]
+        key = RuleKey(metadata["namespace"], metadata["name"])
+        if deleted:
+            self._world.rules.drop(key, metadata.get("uid"))
+            self._world.look_at_rule(key)
+            return
+        rule = Rule.from_body(body)
+        known = self._world.rules.get(key)
+        if not self._world.rules.put(rule):
+            return
+        if known is None or not known.says_the_same(rule):
+            self._world.look_at_rule(key)
 
     async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
         """Do what the key asks for; the workers' handler for rule and copy keys."""
-        raise NotImplementedError
+        if isinstance(key, CopyKey):
+            return await self._copies.reconcile(key)
+        return await self._rules.reconcile(key)
+
+    # --- namespaces ------------------------------------------------------------------------------
+
+    def _namespace_changed(
+        self, name: ObjectName, old: Namespace | None, new: Namespace | None
+    ) -> None:
+        world = self._world
+        rules = [(s, s.maker.targets) for s in world.services.values() if s.maker is not None]
+        before = {service.key: name.name in targets for service, targets in rules}
+        if new is None:
+            world.namespaces.drop(name.name)
+        else:
+            world.namespaces.put(new)
+        world.index.forget_namespace(name.name)
+        if not world.namespaces_seen:
+            return
+        for service, targets in rules:
+            if before[service.key] != (name.name in targets):
+                world.touch(f"{service.key.namespace}/{service.key.name}")
+                if before[service.key] and new is not None:
+                    world.look_at_rule(service.key)  # its copy there may be unwanted now
+        if new is not None and (old is None or _means_more(old, new)):
+            enqueue_namespace(world, name.name, Lane.URGENT)
+
+    # --- watches ---------------------------------------------------------------------------------
+
+    async def _keep_watch(self) -> None:
+        stale_at = time.monotonic() + STALE_SECONDS
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS)
+            try:
+                self._compare_health()
+                if time.monotonic() >= stale_at:
+                    stale_at = time.monotonic() + STALE_SECONDS
+                    self._kinds.forget_stale_writes()
+                    if self._kinds.missing:
+                        await self._kinds.watch_allowed()
+            except Exception:
+                log.exception("looking after the rules' watches failed; it goes on")
+
+    def _compare_health(self) -> None:
+        """A watch that fails, or works again, changes what its rules may do and say."""
+        world = self._world
+        common = (world.namespaces_synced,)
+        for service in list(world.services.values()):
+            view = world.kinds.get(service.maker.resource) if service.maker else None
+            health = (
+                *common,
+                view is None or view.synced,
+                *(subscription.synced for subscription in service.sources),
+            )
+            if self._health.get(service.key) != health:
+                self._health[service.key] = health
+                world.look_at_rule(service.key, Lane.RESYNC)
+        for key in self._health.keys() - world.services.keys():
+            del self._health[key]
+
+
+def _means_more(old: Namespace, new: Namespace) -> bool:
+    """Whether a namespace changed in a way that any rule could care about."""
+    return (
+        old.labels != new.labels
+        or old.annotations != new.annotations
+        or old.terminating != new.terminating
+        or old.uid != new.uid
+    )

@@ -1,7 +1,116 @@
-"""The rules that exist, as their last event told."""
+"""The rules that exist, as their last event told, and what each is being served with."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
+
+
+@dataclass(slots=True, eq=False)
+class Rule:
+    """One CopyratorRule."""
+
+    key: RuleKey
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    """creationTimestamp; RFC 3339 in UTC, so it sorts as text."""
+    deleting: bool
+    finalizers: tuple[str, ...]
+    spec: RuleSpec | InvalidSpec
+    orphans: bool
+    """``spec.deletionPolicy: Orphan`` as far as it can be read, even of an invalid rule."""
+    status: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def owner(self) -> str:
+        """As the rule annotation of its copies has it."""
+        return f"{self.key.namespace}/{self.key.name}"
+
+    @property
+    def precedence(self) -> tuple[str, str]:
+        """For a free target the older rule wins."""
+        return (self.created, self.owner)
+
+    def says_the_same(self, other: Rule) -> bool:
+        """Whether a later state of the rule is no news: an echo of our own status, say."""
+        return (
+            self.uid == other.uid
+            and self.generation == other.generation
+            and self.deleting == other.deleting
+            and self.finalizers == other.finalizers
+            and self.status == other.status
+        )
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Rule:
+        """Read a CopyratorRule."""
+        metadata = body["metadata"]
+        spec = body.get("spec")
+        policy = spec.get("deletionPolicy") if isinstance(spec, Mapping) else None
+        return cls(
+            key=RuleKey(metadata["namespace"], metadata["name"]),
+            uid=metadata.get("uid", ""),
+            resource_version=metadata.get("resourceVersion", ""),
+            generation=metadata.get("generation") or 1,
+            created=metadata.get("creationTimestamp") or "",
+            deleting=bool(metadata.get("deletionTimestamp")),
+            finalizers=tuple(metadata.get("finalizers") or ()),
+            spec=parse_rule(body),
+            orphans=policy == "Orphan",
+            status=body.get("status") or {},
+        )
+
 
 class RuleRegistry:
-    """Every CopyratorRule by its key."""
+    """Every CopyratorRule by its key and by the name that its copies carry."""
+
+    def __init__(self) -> None:
+        self._rules: dict[RuleKey, Rule] = {}
+        self._by_owner: dict[str, Rule] = {}
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(list(self._rules.values()))
+
+    def get(self, key: RuleKey) -> Rule | None:
+        """The rule, or None where there is none (any more)."""
+        return self._rules.get(key)
+
+    def by_owner(self, owner: str) -> Rule | None:
+        """The rule that a copy's annotation names."""
+        return self._by_owner.get(owner)
+
+    def put(self, rule: Rule) -> bool:
+        """Take in a rule as an event or an answer showed it.
+
+        Returns:
+            False for one that is older than what is known: answers and events overtake each other.
+        """
+        known = self._rules.get(rule.key)
+        if known is not None and known.uid == rule.uid and _is_older(rule, known):
+            return False
+        self._rules[rule.key] = rule
+        self._by_owner[rule.owner] = rule
+        return True
+
+    def drop(self, key: RuleKey, uid: str | None = None) -> Rule | None:
+        """Forget a rule; with ``uid`` only the very one, not its successor of the same name."""
+        known = self._rules.get(key)
+        if known is None or (uid and known.uid != uid):
+            return None
+        del self._rules[key]
+        del self._by_owner[known.owner]
+        return known
+
+
+def _is_older(one: Rule, other: Rule) -> bool:
+    first, second = one.resource_version, other.resource_version
+    return first.isdigit() and second.isdigit() and int(first) < int(second)

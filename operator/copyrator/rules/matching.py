@@ -13,6 +13,9 @@ _NEVER_SECRET_TYPES: Final = {
     "kubernetes.io/service-account-token": "a service account's token",
     "helm.sh/release.v1": "a Helm release",
 }
+LABEL_HASH_KEY: Final = "copyrator.flant.com/hash-key"
+"""On the operator's own Secret with the key of the content hashes."""
+
 _ROOT_CA: Final = "kube-root-ca.crt"
 
 
@@ -27,6 +30,8 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
         return "it is a copy itself"
     if kind == "Secret" and (what := _NEVER_SECRET_TYPES.get(str(body.get("type")))):
         return f"it is {what}"
+    if LABEL_HASH_KEY in (metadata.get("labels") or {}):
+        return "it is the operator's own key"
     if kind == "ConfigMap" and metadata.get("name") == _ROOT_CA:
         return "every namespace has its own"
     return None

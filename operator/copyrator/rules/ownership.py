@@ -43,6 +43,11 @@ class Shape:
         return ANNOTATIONS + key in self.ours
 
 
+ACCEPTED: Final = Shape(frozenset(), frozenset())
+"""Of a copy that our own write left looking disturbed: an admission webhook changes what we send,
+or managedFields don't tell any more who wrote what. Writing again would give the same, for ever."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ownership:
     """One object's managedFields: its shape, and the metadata that others (also) set."""

@@ -79,7 +79,7 @@ class Want(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Suspended or in Plan mode: nothing is written."""
+        """Nothing is written (now): suspended, in Plan mode, or not everything is known yet."""
 
     @property
     def on_conflict(self) -> ConflictPolicy:

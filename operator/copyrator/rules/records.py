@@ -55,6 +55,7 @@ class CopyRecord:
         self.owner = owner
         """``namespace/name`` of the rule; empty where the object isn't ours after all."""
         self.shape = shape
+        """Who wrote which field; ACCEPTED where the copy is taken as it is at this version."""
         self.extras = extras
 
     @property

@@ -1,0 +1,128 @@
+"""The kinds that may be copied, and a watch of our copies of each: metadata only."""
+
+from __future__ import annotations
+
+import logging
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
+from copyrator.kube.resources import Resource
+from copyrator.kube.watchpool import WatchSpec
+from copyrator.reconcile.world import KindView, World
+from copyrator.registry.copies import Copies
+from copyrator.rules.ownership import Shapes
+from copyrator.rules.planning import Act
+from copyrator.rules.records import CopyRecord, RecordReader
+
+log = logging.getLogger(__name__)
+
+SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+
+class Kinds:
+    """Starts the watches of copies; they run until the end."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._shapes = Shapes()
+        self._allowed = [_split(kind) for kind in world.settings.kinds]
+        self.missing: set[str] = set()
+        """Allowed kinds that the cluster doesn't serve (now)."""
+
+    def allows(self, kind: str, api_version: str | None) -> bool:
+        """Whether the settings allow rules of this kind."""
+        for allowed, group, version in self._allowed:
+            if allowed != kind:
+                continue
+            if not group or api_version is None or api_version.partition("/")[0] == group:
+                return not version or api_version in (None, f"{group}/{version}")
+        return False
+
+    async def watch_allowed(self) -> None:
+        """Watch the copies of all allowed kinds.
+
+        Those that no rule names too: a rule may have changed its kind while we were down.
+        """
+        for kind, group, version in self._allowed:
+            try:
+                resource = await self._world.discovery.resolve(
+                    kind, f"{group}/{version}" if group and version else None
+                )
+            except (KindUnavailable, AmbiguousKind) as error:
+                if kind not in self.missing:
+                    log.warning("the kind %s can't be copied: %s", kind, error.message)
+                self.missing.add(kind)
+            except ApiError as error:
+                log.warning("the kind %s can't be looked up: %s", kind, error)
+                self.missing.add(kind)
+            else:
+                self.missing.discard(kind)
+                if resource.namespaced and group in ("", resource.group):
+                    self.watch(resource)
+
+    def watch(self, resource: Resource) -> KindView:
+        """The view of a kind's copies; the watch starts if it is new."""
+        view = self._world.kinds.get(resource.key)
+        if view is not None:
+            return view
+        assert self._world.sealer is not None
+        reader = RecordReader(resource.key, self._world.sealer, self._shapes)
+        spec = WatchSpec(
+            resource=resource, label_selector=SELECTOR, metadata_only=True, decode=reader
+        )
+        early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []
+
+        def on_change(name: ObjectName, old: CopyRecord | None, new: CopyRecord | None) -> None:
+            if resource.key in self._world.kinds:
+                self._copy_changed(self._world.kinds[resource.key], name, old, new)
+            else:
+                early.append((name, old, new))
+
+        subscription = self._world.watch_pool.acquire(
+            spec, on_change, on_synced=self._world.look_at_all_rules
+        )
+        view = KindView(resource, reader, Copies(subscription.store), subscription)
+        self._world.kinds[resource.key] = view
+        for change in early:
+            self._copy_changed(view, *change)
+        return view
+
+    def _copy_changed(
+        self,
+        view: KindView,
+        name: ObjectName,
+        old: CopyRecord | None,
+        new: CopyRecord | None,
+    ) -> None:
+        world = self._world
+        news = view.copies.observe(name, old, new)
+        if not view.subscription.reflector.lists:
+            return  # the first list: rules are surveyed when it is complete
+        if news:
+            self.look_at_copy(view, name)
+        for record in (old, new):
+            if news and record is not None and record.owner:
+                world.touch(record.owner)
+
+    def look_at_copy(self, view: KindView, name: tuple[str, str]) -> None:
+        """Queue a copy if there is anything to be done about it."""
+        key = CopyKey(view.resource.key, *name)
+        plan = self._world.plan(key)
+        if plan.act is not Act.NOTHING:
+            self._world.queue.add(key)
+        if plan.winner is not None:
+            self._world.touch(plan.winner.owner)
+
+    def forget_stale_writes(self) -> None:
+        """Once a minute: what the watches should have told long ago (see Copies.forget_stale)."""
+        for view in self._world.kinds.values():
+            for name in view.copies.forget_stale():
+                self.look_at_copy(view, name)
+
+
+def _split(kind: str) -> tuple[str, str, str]:
+    """``Kind.group/version`` in three; group and version may be empty."""
+    name, _, rest = kind.partition(".")
+    group, _, version = rest.partition("/")
+    return name, group, version

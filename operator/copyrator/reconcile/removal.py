@@ -1,0 +1,135 @@
+"""The end of a rule: its copies go, or are let go, and then its finalizer."""
+
+from __future__ import annotations
+
+import logging
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rule import InvalidSpec
+from copyrator.api.rule_status import RuleFacts
+from copyrator.engine.outcome import Again, Done, Outcome
+from copyrator.engine.queue import Lane
+from copyrator.kube import errors
+from copyrator.kube.resources import RULES
+from copyrator.reconcile import verdicts
+from copyrator.reconcile.kinds import Kinds
+from copyrator.reconcile.status import delay_first_status, write_status
+from copyrator.reconcile.world import Service, Standing, World
+from copyrator.registry.rules import Rule
+
+log = logging.getLogger(__name__)
+
+SAFETY_NET = 5.0
+"""Seconds until a rule that waits for its copies' end is looked at again in any case."""
+
+
+class RuleRemover:
+    """Takes rules out of service."""
+
+    def __init__(self, world: World, kinds: Kinds) -> None:
+        self._world = world
+        self._kinds = kinds
+
+    def forget(self, key: RuleKey) -> None:
+        """The rule is gone, or none of our business: its copies stay as they are."""
+        service = self._world.services.pop(key, None)
+        if service is not None:
+            self._end(service, f"{key.namespace}/{key.name}")
+
+    def freeze(self, rule: Rule) -> None:
+        """The rule isn't valid or not trusted (any more): its copies stay as they are."""
+        service = self._world.services.get(rule.key)
+        if service is not None:
+            service.standing = Standing.FROZEN
+            self._end(service, rule.owner)
+
+    def _end(self, service: Service, owner: str) -> None:
+        service.maker = None
+        service.generation = 0
+        service.condemned.clear()
+        self.drop_claims(owner)
+        for subscription in service.sources:
+            subscription.release()
+        service.sources = []
+
+    def drop_claims(self, owner: str) -> None:
+        """Take a rule's claims out; others that had to give way to it are looked at again."""
+        world = self._world
+        rivals: set[RuleKey] = set()
+        for claim in world.index.remove_rule(owner):
+            rivals |= {rival.maker.rule.key for rival in world.index.rivals(claim)}
+        for key in rivals:
+            world.look_at_rule(key, Lane.RESYNC)
+
+    async def remove(self, rule: Rule) -> Outcome:
+        """Delete what the rule owns, then take the finalizer off.
+
+        Raises:
+            ApiError: the finalizer can't be taken off, or the status can't be written.
+        """
+        if names.FINALIZER_RULE not in rule.finalizers:
+            self.forget(rule.key)
+            return Done()
+        world = self._world
+        service = world.services.setdefault(rule.key, Service(rule.key))
+        if service.standing is not Standing.DELETING:
+            self._end(service, rule.owner)
+            service.standing = Standing.DELETING
+            delay_first_status(world, service)
+        if not self._sees_all_copies(rule):
+            await write_status(world, service, rule, verdicts.reading(), RuleFacts())
+            return Again(1.0)
+        left = self._left(rule)
+        if not left:
+            await self._take_finalizer_off(rule)
+            return Done()
+        for key in left:
+            world.queue.add(key, Lane.NORMAL, respect_backoff=True)
+        problems = [world.problems[key] for key in left if key in world.problems]
+        verdict = verdicts.removing(len(left), (problem.message for problem in problems))
+        await write_status(world, service, rule, verdict, RuleFacts(failures=problems))
+        return Again(SAFETY_NET)
+
+    def _sees_all_copies(self, rule: Rule) -> bool:
+        """Whether the absence of copies can be believed.
+
+        A kind that is gone, or that we may not list, holds up nobody but the rules about it.
+        """
+        world = self._world
+        if not world.namespaces_synced:
+            return False
+        kind = None if isinstance(rule.spec, InvalidSpec) else rule.spec.kind
+        for view in world.kinds.values():
+            if view.synced:
+                continue
+            hopeless = isinstance(view.subscription.failure, errors.Forbidden | errors.NotFound)
+            if not hopeless or view.resource.kind == kind:
+                return False
+        return True
+
+    def _left(self, rule: Rule) -> list[CopyKey]:
+        """The copies that still stand; those in Terminating namespaces go by themselves."""
+        left = []
+        for view, (namespace_name, name) in self._world.owned(rule.owner):
+            namespace = self._world.namespaces.get(namespace_name)
+            if namespace is not None and not namespace.terminating:
+                left.append(CopyKey(view.resource.key, namespace_name, name))
+        return left
+
+    async def _take_finalizer_off(self, rule: Rule) -> None:
+        world = self._world
+        patch = {
+            "metadata": {
+                "uid": rule.uid,
+                "resourceVersion": rule.resource_version,
+                "finalizers": [f for f in rule.finalizers if f != names.FINALIZER_RULE],
+            }
+        }
+        try:
+            answer = await world.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+        except errors.NotFound:
+            return
+        rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
+        rule.resource_version = answer["metadata"]["resourceVersion"]
+        self.forget(rule.key)

@@ -1,0 +1,260 @@
+"""One rule: what it means now, which copies that makes due or unwanted, and its status."""
+
+from __future__ import annotations
+
+import logging
+
+from copyrator.api import names
+from copyrator.api.conditions import Verdict
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
+from copyrator.api.rule_status import RuleFacts
+from copyrator.engine.outcome import Again, Done, Failed, Outcome
+from copyrator.engine.queue import Lane
+from copyrator.kube import errors
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import RULES, Resource
+from copyrator.kube.watchpool import Subscription
+from copyrator.reconcile import verdicts
+from copyrator.reconcile.kinds import Kinds
+from copyrator.reconcile.removal import RuleRemover
+from copyrator.reconcile.sources import watch_sources
+from copyrator.reconcile.status import delay_first_status, write_status
+from copyrator.reconcile.survey import Survey, survey_rule
+from copyrator.reconcile.world import Service, Standing, World
+from copyrator.registry.claims import Claim, Maker
+from copyrator.registry.rules import Rule
+from copyrator.rules.rendering import TemplateError
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 2.0
+"""Seconds until a rule whose watches aren't complete is looked at again."""
+KIND_AGAIN = 15.0
+"""Seconds until a kind that the cluster doesn't serve is looked for again."""
+
+
+class _StoppedError(Exception):
+    """The rule can't be served (now)."""
+
+    def __init__(self, verdict: Verdict, again: float | None = None) -> None:
+        super().__init__(verdict.message)
+        self.verdict = verdict
+        self.again = again
+
+
+class RuleReconciler:
+    """Reconciles rule keys."""
+
+    def __init__(self, world: World, kinds: Kinds) -> None:
+        self._world = world
+        self._kinds = kinds
+        self._remover = RuleRemover(world, kinds)
+
+    async def reconcile(self, key: RuleKey) -> Outcome:
+        """Look at a rule and at everything that it concerns."""
+        rule = self._world.rules.get(key)
+        if rule is None:
+            self._remover.forget(key)
+            return Done()
+        try:
+            if rule.deleting:
+                return await self._remover.remove(rule)
+            if not self._is_meant(rule):
+                self._remover.forget(key)
+                return Done()
+            return await self._serve(rule)
+        except errors.ConflictError:
+            return Again(0.2)  # the rule has changed: its event is on the way
+        except ApiError as error:
+            return Failed(error)
+
+    def _is_meant(self, rule: Rule) -> bool:
+        """Whether this operator has anything to say about the rule at all."""
+        settings = self._world.settings
+        if settings.rule_name is not None and rule.key.name != settings.rule_name:
+            return False
+        # Another operator serves it: two would write the status in turns.
+        served = names.FINALIZER_RULE in rule.finalizers
+        return rule.key.namespace == settings.namespace or not served
+
+    async def _serve(self, rule: Rule) -> Outcome:
+        service = self._world.services.setdefault(rule.key, Service(rule.key))
+        try:
+            spec = self._accepted_spec(rule)
+            await self._prepare(service, rule, spec)
+            self._check_complete(service, rule, spec)
+        except _StoppedError as stopped:
+            await write_status(self._world, service, rule, stopped.verdict, RuleFacts())
+            return Again(stopped.again) if stopped.again else Done()
+        return await self._survey(service, rule, spec)
+
+    # --- what the rule means ---------------------------------------------------------------------
+
+    def _accepted_spec(self, rule: Rule) -> RuleSpec:
+        settings = self._world.settings
+        if rule.key.namespace != settings.namespace:
+            self._remover.freeze(rule)
+            raise _StoppedError(verdicts.not_trusted(settings.namespace))
+        if isinstance(rule.spec, InvalidSpec):
+            self._remover.freeze(rule)
+            raise _StoppedError(verdicts.invalid(rule.spec))
+        if not self._kinds.allows(rule.spec.kind, rule.spec.api_version):
+            self._remover.freeze(rule)
+            raise _StoppedError(verdicts.kind_not_allowed(rule.spec.kind))
+        return rule.spec
+
+    async def _prepare(self, service: Service, rule: Rule, spec: RuleSpec) -> None:
+        """Put the finalizer on, and watch what the rule needs."""
+        try:
+            resource = await self._world.discovery.resolve(spec.kind, spec.api_version)
+        except (errors.KindUnavailable, errors.AmbiguousKind) as error:
+            service.standing = Standing.INCOMPLETE
+            raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
+        if not resource.namespaced:
+            problem = InvalidSpec("spec", f"a {spec.kind} stands in no namespace")
+            raise _StoppedError(verdicts.invalid(problem))
+        await self._put_finalizer_on(rule)
+        if service.maker is None or service.maker.rule.uid != rule.uid:
+            service.generation = 0
+        if service.generation != rule.generation:
+            self._begin(service, rule, spec, resource)
+        elif service.maker is not None:
+            service.maker.rule = rule
+
+    async def _put_finalizer_on(self, rule: Rule) -> None:
+        if names.FINALIZER_RULE in rule.finalizers:
+            return
+        patch = {
+            "metadata": {
+                "uid": rule.uid,
+                "resourceVersion": rule.resource_version,
+                "finalizers": [*rule.finalizers, names.FINALIZER_RULE],
+            }
+        }
+        answer = await self._world.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+        metadata = answer["metadata"]
+        rule.finalizers = tuple(metadata.get("finalizers") or ())
+        rule.resource_version = metadata["resourceVersion"]
+
+    def _begin(self, service: Service, rule: Rule, spec: RuleSpec, resource: Resource) -> None:
+        """Serve a new rule, or a new version of it."""
+        world = self._world
+        assert world.sealer is not None
+        self._kinds.watch(resource)
+        try:
+            maker = Maker.of(
+                rule,
+                spec,
+                resource=resource.key,
+                targets=world.namespaces.targets(spec.targets),
+                sealer=world.sealer,
+            )
+        except TemplateError as error:
+            self._remover.freeze(rule)
+            problem = InvalidSpec("spec", str(error))
+            raise _StoppedError(verdicts.invalid(problem)) from None
+        service.standing = Standing.INCOMPLETE
+        earlier = service.sources
+        self._remover.drop_claims(rule.owner)
+        service.maker = maker
+        service.generation = rule.generation
+        service.second_look = None
+        service.condemned.clear()
+        if spec.source is not None:
+            service.sources = watch_sources(world, service, spec.source, resource)
+        else:
+            service.sources = []
+            world.index.add(Claim(maker, None))
+        for subscription in earlier:
+            subscription.release()
+
+    def _check_complete(self, service: Service, rule: Rule, spec: RuleSpec) -> None:
+        """Find out how far the rule may act: nothing is done on a view never seen whole."""
+        world, maker = self._world, service.maker
+        assert maker is not None
+        view = world.kinds[maker.resource]
+        assert world.namespace_watch is not None
+        watches = [*service.sources, view.subscription, world.namespace_watch]
+        if not all(watch.reflector.lists for watch in watches):
+            service.standing = Standing.INCOMPLETE
+            raise _StoppedError(verdicts.watch_fault(watches) or verdicts.reading(), LOOK_AGAIN)
+        wanted = len(world.index.of_rule(rule.owner)) * len(maker.targets)
+        if wanted > spec.limit:
+            maker.active = False
+            service.standing = Standing.FROZEN
+            text = f"the rule means {wanted} copies, more than {spec.limit}; narrow it or raise it"
+            raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
+        maker.active = True
+        if spec.suspend or spec.mode is Mode.PLAN:
+            service.standing = Standing.FROZEN
+        elif all(watch.synced for watch in watches):
+            service.standing = Standing.SERVING
+        else:
+            service.standing = Standing.INCOMPLETE
+
+    # --- what is due -----------------------------------------------------------------------------
+
+    async def _survey(self, service: Service, rule: Rule, spec: RuleSpec) -> Outcome:
+        world = self._world
+        survey = await survey_rule(world, rule)
+        fresh = service.surveyed != rule.generation
+        lane = Lane.NORMAL if fresh else Lane.RESYNC
+        for key in survey.due:
+            world.queue.add(key, lane, respect_backoff=not fresh)
+        if fresh:
+            for key in survey.retrying:
+                world.queue.add(key, lane)
+        if service.standing is Standing.SERVING:
+            changed = fresh and service.surveyed != 0
+            self._judge_unwanted(service, survey, changed=changed)
+            service.surveyed = rule.generation
+        if fresh and (survey.due or service.condemned):
+            delay_first_status(world, service)
+        await self._report(service, rule, spec, survey)
+        return Again(LOOK_AGAIN) if service.standing is Standing.INCOMPLETE else Done()
+
+    def _judge_unwanted(self, service: Service, survey: Survey, *, changed: bool) -> None:
+        """Decide which copies are deleted; a great many only when a second list says the same."""
+        if not survey.unwanted:
+            service.condemned.clear()
+            service.second_look = None
+            return
+        if survey.is_mass_deletion and not changed and not self._is_confirmed(service):
+            log.warning(
+                "%s: %d of %d copies aren't wanted any more, though the rule hasn't changed; "
+                "listing again before they are deleted",
+                service.key,
+                len(survey.unwanted),
+                len(survey.unwanted) + survey.kept,
+            )
+            return
+        service.condemned = set(survey.unwanted)
+        for key in survey.unwanted:
+            self._world.queue.add(key, Lane.NORMAL, respect_backoff=True)
+
+    def _is_confirmed(self, service: Service) -> bool:
+        if service.second_look is None:
+            assert self._world.namespace_watch is not None
+            watches: list[Subscription] = [*service.sources, self._world.namespace_watch]
+            service.second_look = {watch: watch.reflector.lists for watch in watches}
+            for watch in watches:
+                watch.reflector.relist()
+            return False
+        return all(
+            watch.synced and watch.reflector.lists > before
+            for watch, before in service.second_look.items()
+        )
+
+    async def _report(self, service: Service, rule: Rule, spec: RuleSpec, survey: Survey) -> None:
+        world, maker = self._world, service.maker
+        assert maker is not None
+        claims = len(world.index.of_rule(rule.owner))
+        sources = claims if spec.source is not None else 0
+        refused = sum(len(watch.store) for watch in service.sources) - sources
+        assert world.namespace_watch is not None
+        verdict = verdicts.watch_fault(
+            [*service.sources, world.kinds[maker.resource].subscription, world.namespace_watch]
+        ) or verdicts.surveyed(spec, survey, sources, refused)
+        found = verdicts.facts(spec, survey, sources=sources, targets=len(maker.targets))
+        await write_status(world, service, rule, verdict, found)

@@ -1,0 +1,98 @@
+"""The sources of rules: which watches a rule needs, and what their news mean for its claims."""
+
+from __future__ import annotations
+
+from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.api.rule import Source
+from copyrator.engine.queue import Lane
+from copyrator.kube.reflector import OnChange
+from copyrator.kube.resources import Resource
+from copyrator.kube.watchpool import Subscription, WatchSpec
+from copyrator.reconcile.survey import Survey, survey_target
+from copyrator.reconcile.world import Service, Standing, World
+from copyrator.registry.claims import Claim
+from copyrator.rules.sources import SourceReader, SourceRecord
+
+
+def watch_sources(
+    world: World, service: Service, source: Source, resource: Resource
+) -> list[Subscription]:
+    """Join a watch for each namespace; what is known already becomes claims before this returns.
+
+    The server filters: the rest of the cluster costs nothing.
+    """
+    subscriptions = []
+    for order, namespace in enumerate(source.namespaces):
+        spec = WatchSpec(
+            resource=resource,
+            namespace=namespace,
+            label_selector=source.selector.to_string() if source.selector else None,
+            field_selector=f"metadata.name={source.name}" if source.name else None,
+            decode=SourceReader(resource.api_version, resource.kind),
+        )
+        subscription = world.watch_pool.acquire(
+            spec,
+            _listener(world, service, order),
+            on_synced=lambda: world.look_at_rule(service.key),
+        )
+        subscriptions.append(subscription)
+    return subscriptions
+
+
+def _listener(world: World, service: Service, order: int) -> OnChange[SourceRecord]:
+    def on_change(name: ObjectName, _old: SourceRecord | None, new: SourceRecord | None) -> None:
+        _source_changed(world, service, order, name, new)
+
+    return on_change
+
+
+def _source_changed(
+    world: World, service: Service, order: int, name: ObjectName, record: SourceRecord | None
+) -> None:
+    maker = service.maker
+    if maker is None:
+        return
+    owner, origin = maker.rule.owner, f"{name.namespace}/{name.name}"
+    if record is None or record.refused:
+        if world.index.remove(owner, origin):
+            world.look_at_rule(service.key)
+        return
+    claim = Claim(maker, record, (order, name.name))
+    earlier = world.index.add(claim)
+    if service.standing is not Standing.SERVING:
+        return  # the survey that follows sees it
+    enqueue_claim(world, claim, Lane.NORMAL)
+    if earlier is None or earlier.static_name != claim.static_name:
+        world.look_at_rule(service.key)  # copies of another name may be unwanted now
+    else:
+        world.touch(owner)
+
+
+def enqueue_claim(world: World, claim: Claim, lane: Lane) -> None:
+    """Put all targets of a claim where something is to be done into the queue."""
+    alone = world.index.is_alone(claim)
+    survey = Survey()
+    for namespace in list(claim.maker.targets):
+        survey_target(world, survey, claim, namespace, alone=alone)
+    enqueue_due(world, survey, lane)
+
+
+def enqueue_due(world: World, survey: Survey, lane: Lane) -> None:
+    """Put what a survey found into the queue; what failed before is tried again at once."""
+    for key in survey.due:
+        world.queue.add(key, lane)
+    for key in survey.retrying:
+        world.queue.add(key, lane)
+
+
+def enqueue_namespace(world: World, name: str, lane: Lane) -> None:
+    """Put all copies that are due in one namespace into the queue."""
+    namespace = world.namespaces.get(name)
+    if namespace is None or namespace.terminating:
+        return
+    survey = Survey()
+    for claim in list(world.index.all()):
+        survey_target(world, survey, claim, name, alone=world.index.is_alone(claim))
+    keys: dict[CopyKey, None] = dict.fromkeys([*survey.due, *survey.retrying])
+    for key in keys:
+        world.queue.add(key, lane)

@@ -1,0 +1,143 @@
+"""What a rule's status says: from what was found to a verdict that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from copyrator.api.conditions import Health, Verdict
+from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
+from copyrator.api.rule_status import CopyCounts, PlanCounts, RuleFacts, RuleReason
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.watchpool import Subscription
+from copyrator.reconcile.survey import Survey
+
+
+def invalid(problem: InvalidSpec) -> Verdict:
+    """The rule's author has to change it; its copies stay as they are."""
+    return Verdict(Health.STALLED, RuleReason.INVALID_SPEC, str(problem))
+
+
+def not_trusted(namespace: str) -> Verdict:
+    """The rule stands where rules aren't served."""
+    return Verdict(
+        Health.STALLED,
+        RuleReason.NOT_TRUSTED,
+        f"only rules in the namespace {namespace} are served; move the rule there, or run the "
+        "operator with --tenant-rules",
+    )
+
+
+def kind_not_allowed(kind: str) -> Verdict:
+    """The operator's settings leave the kind out, so it has no rights for it."""
+    return Verdict(
+        Health.STALLED,
+        RuleReason.KIND_UNAVAILABLE,
+        f"this operator doesn't copy the kind {kind}; add it to --kinds (chart: rules.kinds)",
+    )
+
+
+def kind_unavailable(error: ApiError) -> Verdict:
+    """The cluster serves no such kind, or several."""
+    return Verdict(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, error.message)
+
+
+def watch_fault(subscriptions: Iterable[Subscription]) -> Verdict | None:
+    """What keeps us from seeing everything, or None."""
+    for subscription in subscriptions:
+        failure = subscription.failure
+        if failure is None or subscription.synced:
+            continue
+        if isinstance(failure, Forbidden | NotFound):
+            return Verdict(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, failure.message)
+        return Verdict(
+            Health.RETRYING,
+            RuleReason.PROGRESSING,
+            f"can't watch {subscription.reflector}: {failure.message}",
+        )
+    return None
+
+
+def reading() -> Verdict:
+    """Not everything was seen yet."""
+    return Verdict(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
+
+
+def removing(count: int, failed: Iterable[str]) -> Verdict:
+    """A rule that is being deleted."""
+    message = next(iter(failed), None)
+    if message:
+        return Verdict(
+            Health.RETRYING,
+            RuleReason.PARTIAL_FAILURE,
+            f"{count} copies are left to remove; one can't be: {message}",
+        )
+    return Verdict(Health.PROGRESSING, RuleReason.PROGRESSING, f"removing {count} copies")
+
+
+def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Verdict:
+    """A rule that is served, or paused."""
+    if spec.suspend:
+        return Verdict(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
+    if spec.mode is Mode.PLAN:
+        return Verdict(
+            Health.PAUSED,
+            RuleReason.PLANNED,
+            "spec.mode is Plan: nothing is written; status.plan says what would be",
+        )
+    if spec.source is not None and sources == 0:
+        return Verdict(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
+    if survey.failed or survey.conflicts:
+        return Verdict(
+            Health.RETRYING,
+            RuleReason.PARTIAL_FAILURE,
+            f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
+            f"{survey.conflicts} conflict with other objects (see status.failures)",
+        )
+    if survey.pending or survey.unwanted:
+        return Verdict(
+            Health.PROGRESSING,
+            RuleReason.PROGRESSING,
+            f"{survey.ready} of {survey.desired} copies are right; "
+            f"{len(survey.unwanted)} are to be removed",
+        )
+    return Verdict(Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date")
+
+
+def _missing(spec: RuleSpec, refused: int) -> str:
+    assert spec.source is not None
+    source = spec.source
+    where = ", ".join(source.namespaces)
+    if refused:
+        return (
+            f"{refused} objects match in {where}, but are never copied "
+            "(copies, service accounts' tokens, Helm releases)"
+        )
+    if source.name:
+        return f"there is no {source.kind} {source.name} in {where}"
+    selector = source.selector.to_string() if source.selector else ""
+    return f"no {source.kind} in {where} matches {selector or 'the selector'}"
+
+
+def facts(spec: RuleSpec, survey: Survey, *, sources: int, targets: int) -> RuleFacts:
+    """The counts of a status."""
+    plan = None
+    if spec.mode is Mode.PLAN and not spec.suspend:
+        plan = PlanCounts(
+            create=survey.missing,
+            update=survey.pending - survey.missing,
+            delete=len(survey.unwanted),
+        )
+    return RuleFacts(
+        sources=sources,
+        targets=targets,
+        copies=CopyCounts(
+            desired=survey.desired,
+            ready=survey.ready,
+            failed=survey.failed,
+            conflicts=survey.conflicts,
+            pending=survey.pending,
+        ),
+        failures=survey.samples,
+        plan=plan,
+        synced=survey.desired == survey.ready and not survey.unwanted,
+    )

@@ -1,0 +1,184 @@
+"""All that the copying half knows, and the planner's question put together from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from copyrator.api.keys import CopyKey, Key, RuleKey
+from copyrator.api.rule import DeletionPolicy
+from copyrator.api.rule_status import Failure
+from copyrator.config import Settings
+from copyrator.engine.queue import Lane, WorkQueue
+from copyrator.kube.client import KubeClient
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import Discovery, Resource
+from copyrator.kube.watchpool import Subscription, WatchPool
+from copyrator.metrics import Metrics
+from copyrator.registry.claims import Bid, Maker
+from copyrator.registry.copies import Copies, Name
+from copyrator.registry.index import ClaimIndex
+from copyrator.registry.namespaces import Namespaces
+from copyrator.registry.rules import Rule, RuleRegistry
+from copyrator.rules.planning import Foreign, Hold, Plan, Situation, plan_copy
+from copyrator.rules.records import RecordReader
+from copyrator.rules.sealing import Sealer
+
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+"""The wall clock, timezone-aware; for what people read."""
+
+STATUS_INTERVAL = 1.0
+"""Seconds between two writes of one rule's status."""
+SETTLING = 0.2
+"""Seconds that a rule's work may take before its status is first written: small rules are done."""
+
+
+@dataclass(slots=True, eq=False)
+class KindView:
+    """The copies of one kind as the cluster has them."""
+
+    resource: Resource
+    reader: RecordReader
+    copies: Copies
+    subscription: Subscription
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of a copy can be believed."""
+        return self.subscription.synced
+
+
+class Standing(Enum):
+    """How far a rule may act."""
+
+    INCOMPLETE = "incomplete"
+    """Not everything is known yet (or any more): nothing is deleted."""
+    FROZEN = "frozen"
+    """It isn't valid, not trusted, suspended …: its copies stay as they are."""
+    SERVING = "serving"
+    DELETING = "deleting"
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """What one rule is being served with."""
+
+    key: RuleKey
+    standing: Standing = Standing.INCOMPLETE
+    maker: Maker | None = None
+    generation: int = 0
+    """Of the rule's spec that `maker` was made from."""
+    surveyed: int = 0
+    """The generation that was completely surveyed at least once."""
+    sources: list[Subscription] = field(default_factory=list)
+    """One for each namespace of the rule's source."""
+    condemned: set[CopyKey] = field(default_factory=set)
+    """Copies whose deletion was decided with everything in view."""
+    second_look: dict[Subscription, int] | None = None
+    """Watches that shall list again before a mass deletion, with their count of lists then."""
+    next_status: float = 0.0
+    """Loop time before which no status is written."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class World:
+    """Everything known, and the means to act; shared by the reconcilers."""
+
+    client: KubeClient
+    watch_pool: WatchPool
+    discovery: Discovery
+    rules: RuleRegistry
+    namespaces: Namespaces
+    queue: WorkQueue[Key]
+    recorder: EventRecorder
+    settings: Settings
+    metrics: Metrics
+    clock: Clock
+    monotonic: Callable[[], float]
+    index: ClaimIndex = field(default_factory=ClaimIndex)
+    kinds: dict[str, KindView] = field(default_factory=dict)
+    services: dict[RuleKey, Service] = field(default_factory=dict)
+    problems: dict[CopyKey, Failure] = field(default_factory=dict)
+    """Copies that couldn't be written, with the reason."""
+    sealer: Sealer | None = None
+    namespace_watch: Subscription | None = None
+
+    @property
+    def namespaces_synced(self) -> bool:
+        """Whether the absence of a namespace can be believed."""
+        return self.namespace_watch is not None and self.namespace_watch.synced
+
+    @property
+    def namespaces_seen(self) -> bool:
+        """Whether all namespaces were known once."""
+        return self.namespace_watch is not None and self.namespace_watch.reflector.lists > 0
+
+    # --- planning --------------------------------------------------------------------------------
+
+    def plan(self, key: CopyKey, foreign: Foreign | None = None) -> Plan[Bid]:
+        """Decide about a target with all that is known."""
+        namespace = self.namespaces.get(key.namespace)
+        view = self.kinds[key.kind]
+        record = view.copies.get((key.namespace, key.name))
+        bids = self.index.bids(key.kind, namespace, key.name) if namespace else []
+        hold = Hold.GONE
+        deletion = DeletionPolicy.DELETE
+        if record and record.owner and not any(bid.owner == record.owner for bid in bids):
+            owner = self.rules.by_owner(record.owner)
+            hold = self._hold(owner, key)
+            if owner is not None and owner.orphans:
+                deletion = DeletionPolicy.ORPHAN
+        return plan_copy(
+            Situation(
+                claims=bids,
+                standing=record,
+                open=namespace is not None and not namespace.terminating,
+                hold=hold,
+                deletion=deletion,
+                foreign=foreign,
+                is_source=self.index.is_source(key.kind, key.namespace, key.name),
+            )
+        )
+
+    def _hold(self, owner: Rule | None, key: CopyKey) -> Hold:
+        if owner is None:
+            return Hold.GONE
+        service = self.services.get(owner.key)
+        if service is None or service.standing in (Standing.INCOMPLETE, Standing.FROZEN):
+            return Hold.KEEPS
+        if service.standing is Standing.DELETING or key in service.condemned:
+            return Hold.CONDEMNED
+        return Hold.LET_GO
+
+    # --- looking at things again -----------------------------------------------------------------
+
+    def touch(self, owner: str) -> None:
+        """Something about a rule's copies changed: its status may have to be written."""
+        rule = self.rules.by_owner(owner)
+        if rule is not None and (service := self.services.get(rule.key)):
+            wait = max(service.next_status - self.monotonic(), SETTLING / 2)
+            self.queue.add_after(rule.key, wait)
+
+    def look_at_rule(self, key: RuleKey, lane: Lane = Lane.NORMAL) -> None:
+        """Survey a rule again, now."""
+        self.queue.add(key, lane)
+
+    def look_at_all_rules(self) -> None:
+        """Survey every rule again, now."""
+        for rule in self.rules:
+            self.queue.add(rule.key, Lane.RESYNC)
+
+    def owned(self, owner: str) -> Iterator[tuple[KindView, Name]]:
+        """All copies of a rule, of every kind."""
+        for view in self.kinds.values():
+            for name in list(view.copies.owned_by(owner)):
+                yield view, name
+
+    def count_owned(self, owner: str) -> int:
+        """How many copies a rule has, of every kind."""
+        return sum(view.copies.count(owner) for view in self.kinds.values())
