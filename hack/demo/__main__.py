@@ -20,7 +20,6 @@ from demo.waiting import StepFailed
 from demo.world import World
 from localcluster import Cluster, LocalClusterError
 from localcluster.build import Programs
-from localcluster.bundle import PushError
 from localcluster.cluster import discard
 from localcluster.paths import state_root
 from localcluster.pins import CLUSTER_PROGRAMS
@@ -41,7 +40,7 @@ def main() -> int:
             screen.done(f"All {steps} steps happened, in {time.monotonic() - began:.0f} s.")
             if options.keep:
                 ending.play_on(world, screen, options.name)
-    except (StepFailed, LocalClusterError, PushError) as failure:
+    except (StepFailed, LocalClusterError) as failure:
         screen.fault(str(failure))
         return 1
     except KeyboardInterrupt:
@@ -63,8 +62,8 @@ def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
         raise LocalClusterError(problem, ending.stop_command(name))
     screen.title(
         "Copyrator, both jobs, on a real control plane",
-        "kube-apiserver, etcd, controllers and a registry run as local processes; pods do too,",
-        "as there is no container runtime here. The operator has the rights the chart gives it.",
+        "All of it is real but for the node: without a container runtime, pods run as",
+        "local processes. The operator runs so too, with the rights the chart gives it.",
     )
     Programs.default().find(CLUSTER_PROGRAMS)  # builds them the first time, with its own progress
     world: World | None = None

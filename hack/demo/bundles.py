@@ -4,7 +4,7 @@ from demo.objects import Manifest, condition, describe
 from demo.screen import Rows
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, StepFailed, stays, until
-from demo.world import APPS, POLL_SECONDS, World, example
+from demo.world import APPS, POLL_SECONDS, REPOSITORY, World, example
 
 FILE = "bundles/hello.yaml"
 NAME = "hello"
@@ -21,11 +21,12 @@ def push_first(world: World) -> str:
 
 def deploy(world: World) -> Rows:
     """Apply the example, which names a registry that only this machine has."""
-    for body in example(FILE):
-        body["metadata"]["namespace"] = APPS
+    local = {"registry": world.cluster.registry, "repo": REPOSITORY, "insecure": True}
+    manifests = example(FILE)
+    for body in manifests:
         if body["kind"] == "Bundle":
-            body["spec"] |= {"registry": world.cluster.registry, "repo": NAME, "insecure": True}
-        world.objects.apply([body])
+            body["spec"] |= local
+    world.objects.apply(manifests)
     return _wait_deployed(world, "1.0.0")
 
 
@@ -88,7 +89,7 @@ def remove(world: World) -> str:
 
 def _push(world: World, version: str) -> str:
     digest = world.push(version, TAG)
-    return f"chart {version} -> {world.cluster.registry}/{NAME}:{TAG}  {digest[:19]}"
+    return f"chart {version} -> {world.cluster.registry}/{REPOSITORY}:{TAG}  {digest[:19]}"
 
 
 def _bundle(world: World) -> Manifest:

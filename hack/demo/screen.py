@@ -76,11 +76,11 @@ class Screen:
             table.add_column(head, overflow="fold")
         for row in shown.rows:
             table.add_row(*(Text(cell) for cell in row))
-        self.console.print(Padding(table, (0, 0, 0, 4)))
+        self.console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
     def note(self, text: str) -> None:
         """Print a remark below a step."""
-        self.console.print(Padding(Text(text, style="dim"), (0, 0, 0, 4)))
+        self.console.print(Padding(Text(text, style="dim"), (0, 0, 0, 4), expand=False))
 
     def plain(self, text: str = "") -> None:
         """Print text as it is, without colours or wrapping: commands to be copied."""

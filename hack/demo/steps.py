@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from demo.screen import Rows, Screen
 from demo.waiting import StepFailed
 from demo.world import World
+from localcluster import ApiStatusError, LocalClusterError
+from localcluster.bundle import PushError
 
 Action = Callable[[World], Rows | str | None]
 """Changes something, waits for what must follow, and returns what is to be shown of it."""
@@ -42,7 +44,7 @@ def walk(world: World, screen: Screen, chapters: Sequence[Chapter]) -> int:
                     shown = step.run(world)
                     if world.operator is not None:
                         world.operator.check_alive()
-            except StepFailed as failure:
+            except (StepFailed, LocalClusterError, ApiStatusError, PushError, OSError) as failure:
                 msg = f"This step didn't happen: {step.title}\n{failure}"
                 raise StepFailed(msg) from failure
             if isinstance(shown, Rows):

@@ -1,6 +1,7 @@
 """What the walk stands on: a control plane, the chart's rights, the operator, the examples."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
@@ -17,7 +18,7 @@ HOME = "copyrator"
 """The release's namespace."""
 APPS = "apps"
 """The namespace that the demo deploys into."""
-REPOSITORY = "hello"
+REPOSITORY = "team/hello"
 """The repository in the local registry."""
 POLL_SECONDS = 2
 """Between two looks at the registry: ten minutes by default, too long for a demo."""
@@ -64,7 +65,8 @@ class World:
         self.objects.apply(self.chart.rights)
         for crd in self.chart.crds:
             name = crd["metadata"]["name"]
-            until(lambda name=name: self._established(name), seconds=20, what=f"the CRD {name}")  # type: ignore[misc]
+            look = partial(self._established, name)
+            until(look, seconds=20, what=f"the CRD {name} to be established")
 
     def start_operator(self) -> OperatorProcess:
         """Start the operator as the chart's service account and wait until it is ready."""
@@ -86,7 +88,7 @@ class World:
         return bundle_registry.push(chart, *where, tag, chart_version=version)
 
     def _established(self, name: str) -> None:
-        crd = self.objects.get("customresourcedefinition", name)
+        crd = self.objects.get("customresourcedefinitions", name)
         conditions = (crd or {}).get("status", {}).get("conditions", [])
         if not any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
             raise NotYet(f"conditions {conditions}")

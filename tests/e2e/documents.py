@@ -1,0 +1,48 @@
+"""What the documents show: their blocks of commands and manifests, in order."""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo.chart import ROOT
+
+DOCUMENTS = ("README.md", "docs/quick-start.md", "docs/settings.md", "charts/copyrator/README.md")
+
+_BLOCK = re.compile(
+    r"(?:^<!-- file: (?P<file>\S+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block; `file` is what the comment above it names."""
+
+    language: str
+    text: str
+    file: str | None
+
+
+def blocks(document: str) -> list[Block]:
+    """Return the fenced blocks of a document in the order in which a reader meets them."""
+    text = (ROOT / document).read_text()
+    return [Block(one["language"], one["text"], one["file"]) for one in _BLOCK.finditer(text)]
+
+
+def commands(document: str) -> list[str]:
+    """Return the shell commands of a document, continued lines joined, comments dropped."""
+    found = []
+    for block in blocks(document):
+        if block.language == "sh":
+            joined = block.text.replace("\\\n", " ")
+            found += [line.strip() for line in joined.splitlines()]
+    return [line for line in found if shlex.split(line, comments=True)]
+
+
+def links(document: str) -> list[Path]:
+    """Return the files that a document links to."""
+    text = (ROOT / document).read_text()
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", text)
+    home = (ROOT / document).parent
+    return [home / target for target in targets if "://" not in target]

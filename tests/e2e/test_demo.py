@@ -1,0 +1,162 @@
+"""`python -m demo` for real: it walks, says what it did, cleans up, and fails when a step does."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from demo import __main__ as walking
+from demo import bundles, ending, rules, setting_up
+from demo.chart import ROOT
+from demo.screen import Rows, Screen
+from demo.steps import Chapter, Step, walk
+from demo.waiting import NotYet, StepFailed, until
+from localcluster import Cluster
+
+STEPS = [
+    step.title
+    for chapter in (setting_up.CHAPTER, rules.CHAPTER, bundles.CHAPTER, ending.CHAPTER)
+    for step in chapter.steps
+]
+SECRETS = ("change-me", "rotated-by-the-demo", "changed-by-hand")
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture
+def demo(tmp_path):
+    """Starts demos whose clusters live in a directory of their own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(**variables: str) -> subprocess.Popen[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "hack"), str(ROOT / "operator"))),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "PYTHONUNBUFFERED": "1",
+            "PYTHONIOENCODING": "utf-8",
+            **variables,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "demo"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def clusters(tmp_path: Path) -> list[str]:
+    root = tmp_path / "state" / "copyrator"
+    return [path.parent.name for path in root.glob("*/state.json")]
+
+
+def left_running(tmp_path: Path) -> list[str]:
+    """The command lines of processes that carry the mark of a cluster in this directory."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(tmp_path / "state").encode() in (process / "environ").read_bytes():
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return [command for command in found if command.strip()]
+
+
+def assert_nothing_runs(tmp_path: Path) -> None:
+    deadline = time.monotonic() + 20
+    while left_running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert left_running(tmp_path) == []
+
+
+def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(demo, tmp_path):
+    process = demo(KEEP="1")
+    printed, _ = process.communicate(timeout=500)
+    assert process.returncode == 0, printed
+    done = re.findall(r"^✓ (.*?)\s+[\d.]+ s$", printed, re.MULTILINE)
+    assert [title for title in STEPS if title not in done] == []
+    assert "\x1b" not in printed, "plain lines without a terminal"
+    walked = printed.partition("KEEP=1")[0]
+    assert [line for line in walked.splitlines() if len(line) > 80] == []
+    assert [secret for secret in SECRETS if secret in printed] == []
+
+    assert "make cluster-down NAME=demo" in printed
+    with Cluster.attach(tmp_path / "state" / "copyrator" / "demo") as cluster:
+        assert "registry-creds" in cluster.kubectl("get", "copyrators", "--all-namespaces")
+        again = demo()
+        printed, _ = again.communicate(timeout=60)
+        assert again.returncode == 1
+        assert "make cluster-down NAME=demo" in printed
+    assert_nothing_runs(tmp_path)
+
+
+def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(sys, "argv", ["demo"])
+    monkeypatch.setattr(walking, "CHAPTERS", (setting_up.CHAPTER,))
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        assert walking.main() == 0, capsys.readouterr().out
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM), before, strict=True):
+            signal.signal(number, handler)
+    assert clusters(tmp_path) == []
+    assert_nothing_runs(tmp_path)
+
+
+def test_an_interrupt_stops_everything_it_started(demo, tmp_path):
+    process = demo()
+    for line in process.stdout:
+        if rules.CHAPTER.steps[0].title in line:
+            break
+    process.send_signal(signal.SIGINT)
+    printed, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, printed
+    assert "Interrupted" in printed
+    assert clusters(tmp_path) == []
+    assert_nothing_runs(tmp_path)
+
+
+def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
+    console = Console(file=io.StringIO(), width=80)
+    ran = []
+
+    def never(_world):
+        until(lambda: (_ for _ in ()).throw(NotYet("nothing")), seconds=0.2, what="a thing")
+
+    steps = (
+        Step("one", lambda _world: ran.append(1) or Rows(("A",), [("b",)])),
+        Step("two", never),
+        Step("three", lambda _world: ran.append(3)),
+    )
+    with pytest.raises(StepFailed) as failed:
+        walk(Standing(), Screen(console), [Chapter("all", steps)])
+    assert str(failed.value).splitlines() == [
+        "This step didn't happen: two",
+        "waited 0 s for a thing; the last look saw: nothing",
+    ]
+    assert ran == [1]
+
+
+class Standing:
+    """A world without an operator."""
+
+    operator = None

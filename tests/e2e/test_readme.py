@@ -1,0 +1,130 @@
+"""Every command and manifest of the documents is real: run, applied, or the same as a file."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.documents import DOCUMENTS, blocks, commands, links
+
+from copyrator.cli.run import run
+from demo.chart import ROOT, Rendered, render
+from demo.process import OperatorProcess
+from localcluster import Cluster
+from localcluster.bundle import push
+
+WALKED = ("README.md", "docs/quick-start.md")
+SHOWN = [(document, block) for document in DOCUMENTS for block in blocks(document)]
+
+
+@pytest.mark.parametrize(
+    ("document", "block"),
+    [(document, block) for document, block in SHOWN if block.language == "yaml"],
+    ids=lambda value: value if isinstance(value, str) else value.file,
+)
+def test_a_manifest_that_a_document_shows_is_the_file_that_it_names(document, block):
+    assert block.file, f"{document} shows a manifest without the comment that names its file"
+    assert block.text == (ROOT / block.file).read_text()
+
+
+def test_every_block_is_of_a_language_that_a_test_knows():
+    assert {block.language for _, block in SHOWN} <= {"sh", "yaml"}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_to_a_file(document):
+    assert [str(link) for link in links(document) if not link.exists()] == []
+
+
+def test_the_readme_opens_with_the_two_commands():
+    first = [shlex.split(command, comments=True) for command in commands("README.md")[:2]]
+    assert first == [["make", "demo"], ["make", "test"]]
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^demo:.*\n\t@\$\(RUN\) python -m demo$", makefile, re.MULTILINE)
+    assert re.search(r"^test:", makefile, re.MULTILINE)
+
+
+def test_the_charts_own_readme_installs_as_the_readme_does():
+    install = " ".join(commands("charts/copyrator/README.md")[0].split())
+    assert install in [" ".join(command.split()) for command in commands("README.md")]
+    assert commands("charts/copyrator/README.md")[1:] == []
+
+
+def test_the_settings_are_the_ones_that_the_operator_has():
+    text = (ROOT / "docs" / "settings.md").read_text()
+    documented = re.findall(r"^\| `(--[a-z-]+)` \| `([A-Z_]+)` \| (.*?) \|", text, re.MULTILINE)
+    shown = [option for option in run.params if not getattr(option, "hidden", False)]
+    assert [(flag, variable) for flag, variable, _ in documented] == [
+        (option.opts[0], option.envvar) for option in shown
+    ]
+    for (flag, _, default), option in zip(documented, shown, strict=True):
+        if isinstance(option.default, str | int | float):
+            assert default == f"`{option.default}`", flag
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("document", WALKED)
+def test_the_commands_work_one_after_the_other_on_a_fresh_cluster(document, tmp_path):
+    with Cluster.start(tmp_path / "cluster") as cluster, Reader(cluster, tmp_path) as reader:
+        for command in commands(document):
+            if not command.startswith("make "):
+                reader.types(command)
+        assert reader.operator is not None, "the document never installs the operator"
+
+
+class Reader:
+    """Follows a document with the files of the repository around it.
+
+    Two things differ from a reader's cluster. The operator's image can't run here, so once the
+    chart is installed its process is started under the chart's service account. And the registry
+    of the examples is replaced by the local one, which holds the example's bundle: what the
+    documents ask of the reader.
+    """
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        self.cluster = cluster
+        self.operator: OperatorProcess | None = None
+        self._home = directory / "clone"
+        for part in ("charts", "crds", "examples"):
+            shutil.copytree(ROOT / part, self._home / part, symlinks=True)
+        for path in (self._home / "examples" / "bundles").glob("*.yaml"):
+            path.write_text(self._with_local_registry(path.read_text()))
+        push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "stable")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        if self.operator is not None:
+            assert self.operator.stop() == 0, self.operator.tail()
+
+    def types(self, command: str) -> None:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=self._home,
+            env=self.cluster.environment(),
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        log = self.operator.tail(40) if self.operator else ""
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}\n{log}"
+        if command.startswith("helm install "):
+            self._start_operator()
+
+    def _start_operator(self) -> None:
+        chart: Rendered = render(self.cluster.helm, namespace="copyrator")
+        kubeconfig = self.cluster.kubeconfig_for_service_account("copyrator", chart.service_account)
+        self.operator = OperatorProcess(chart, "copyrator", kubeconfig, self.cluster.state_dir)
+        self.operator.wait_ready(60)
+
+    def _with_local_registry(self, text: str) -> str:
+        manifests = [manifest for manifest in yaml.safe_load_all(text) if manifest]
+        for manifest in manifests:
+            if manifest["kind"] == "Bundle":
+                manifest["spec"] |= {"registry": self.cluster.registry, "insecure": True}
+        return yaml.safe_dump_all(manifests)
