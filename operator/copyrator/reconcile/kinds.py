@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import cast
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, ObjectName
@@ -10,7 +12,7 @@ from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watchpool import WatchSpec
 from copyrator.reconcile.world import KindView, World
-from copyrator.registry.copies import Copies
+from copyrator.registry.copies import Copies, Name
 from copyrator.rules.ownership import Shapes
 from copyrator.rules.planning import Act
 from copyrator.rules.records import CopyRecord, RecordReader
@@ -82,7 +84,7 @@ class Kinds:
         subscription = self._world.watch_pool.acquire(
             spec, on_change, on_synced=self._world.look_at_all_rules
         )
-        view = KindView(resource, reader, Copies(subscription.store), subscription)
+        view = KindView(resource, reader, Copies(cast("Mapping[Name, CopyRecord]", subscription.store)), subscription)
         self._world.kinds[resource.key] = view
         for change in early:
             self._copy_changed(view, *change)
