@@ -55,6 +55,7 @@ class JobRecord:
     message: str = ""
     ttl: int | None = None
     deleting: bool = False
+    resource_version: str = ""
 
     @property
     def done(self) -> bool:
@@ -96,6 +97,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         message=str(ended.get("message") or "")[:512],
         ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
         deleting="deletionTimestamp" in metadata,
+        resource_version=metadata.get("resourceVersion", ""),
     )
 
 

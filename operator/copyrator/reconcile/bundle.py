@@ -7,27 +7,41 @@ the API server and the registries.
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
+from copyrator.bundles import verdicts
+from copyrator.bundles.policy import refusal
+from copyrator.engine.outcome import Again, Done, Lane, Outcome
+from copyrator.kube.errors import NotFound
+from copyrator.reconcile.bundle_context import Clock, Context, Hasher
+from copyrator.reconcile.bundle_deletion import Deletions, is_running
+from copyrator.reconcile.bundle_deploys import Deploys
+from copyrator.reconcile.bundle_jobs import Jobs
+from copyrator.reconcile.bundle_polls import Polls
+from copyrator.reconcile.bundle_references import References
+from copyrator.reconcile.bundle_runs import Runs
+from copyrator.reconcile.bundle_status import StaleError, StatusWriter
+from copyrator.registry.bundles import BundleEntry, BundleRegistry, read_entry
 
 if TYPE_CHECKING:
     from copyrator.config import Settings
-    from copyrator.engine.queue import Outcome, WorkQueue
+    from copyrator.engine.queue import WorkQueue
     from copyrator.engine.scheduler import DueScheduler
     from copyrator.kube.client import KubeClient
     from copyrator.kube.events import EventRecorder
-    from copyrator.kube.reflector import WatchPool
+    from copyrator.kube.watchpool import WatchPool
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
-    from copyrator.registry.bundles import BundleRegistry
 
-Clock = Callable[[], datetime]
-"""The wall clock, timezone-aware."""
-Hasher = Callable[[bytes], str]
-"""Keyed hash of contents that may be secret: the same key as the copies' content hash."""
+log = logging.getLogger(__name__)
 
 
 class BundleController:
@@ -35,8 +49,8 @@ class BundleController:
 
     Everything is keyword-only. ``bundles`` is an empty store that the controller fills; it is
     passed in so that others (status pages, ``why``) can read it. ``scheduler`` calls
-    ``queue.add(key)`` when a key is due. ``hasher`` may raise until the operator's hash key is
-    read, so ``start`` of the copying half comes first.
+    ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
+    operator's hash key is read, so ``start`` of the copying half comes first.
     """
 
     def __init__(
@@ -53,21 +67,148 @@ class BundleController:
         settings: Settings,
         metrics: Metrics,
         clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        raise NotImplementedError
+        self._context = context = Context(
+            client=client,
+            watch_pool=watch_pool,
+            bundles=bundles,
+            queue=queue,
+            scheduler=scheduler,
+            recorder=recorder,
+            oci=oci,
+            hasher=hasher,
+            settings=settings,
+            metrics=metrics,
+            clock=clock,
+            monotonic=monotonic,
+        )
+        self._jobs = Jobs(context)
+        self._references = References(context)
+        self._writer = StatusWriter(context)
+        self._polls = Polls(oci, self._answered, monotonic)
+        self._runs = Runs(context, self._jobs, self._references, self._writer)
+        self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
+        self._deletions = Deletions(context, self._jobs, self._writer)
 
     async def start(self) -> None:
         """Begin to watch our Jobs. To be awaited before the queue's workers start."""
-        raise NotImplementedError
+        self._jobs.start()
 
     async def stop(self) -> None:
-        """Let go of the watches. Work in hand is the workers' to finish."""
-        raise NotImplementedError
+        """Let go of the watches and of questions under way. Work in hand is the workers'."""
+        self._jobs.stop()
+        self._references.forget_all()
+        await self._polls.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Take in a Bundle as its handler saw it; cheap, never raises."""
-        raise NotImplementedError
+        try:
+            entry = read_entry(body, self._context.defaults)
+        except (KeyError, TypeError, AttributeError):
+            log.exception("a Bundle can't be read")
+            return
+        before = self._context.bundles.get(entry.key)
+        siblings = self._context.bundles.sharing_release(before) if before else []
+        if deleted:
+            news = self._context.bundles.remove(entry.key, entry.uid)
+        else:
+            news = self._context.bundles.take(entry)
+        if not news:
+            return
+        if before is None or before.generation != entry.generation:
+            self._context.memory(entry.key).changed_at = self._context.clock()
+        self._context.queue.add(entry.key, Lane.URGENT if before else Lane.NORMAL)
+        if before is not None and (deleted or before.release != entry.release):
+            for sibling in siblings:  # the release may be theirs now
+                self._context.queue.add(sibling.key)
 
     async def reconcile(self, key: BundleKey) -> Outcome:
-        """Do what the Bundle needs next; the workers' handler for Bundle keys."""
-        raise NotImplementedError
+        """Do what the Bundle needs next; the workers' handler for Bundle keys.
+
+        Raises:
+            ApiError: the API server can't do it now; the queue's back-off tries again.
+        """
+        entry = self._context.bundles.get(key)
+        if entry is None:
+            self._forget(key)
+            return Done()
+        if not self._jobs.synced:
+            return Again(1.0, Lane.RESYNC)
+        try:
+            if entry.deleting:
+                await self._visit_deleted(entry)
+            else:
+                await self._visit(entry)
+        except StaleError:
+            return Again(0.0)
+        except NotFound as error:
+            if self._context.bundles.get(key) is not None:
+                raise
+            log.debug("%s went away during the visit: %s", key, error)
+        return Done()
+
+    async def _visit(self, entry: BundleEntry) -> None:
+        """A Bundle that lives: refuse it, or see to its Job, or keep it up to date."""
+        spec = entry.spec
+        if isinstance(spec, BundleSpec):
+            settings = self._context.settings
+            spec = refusal(spec, settings.allowed_service_accounts, settings.allowed_images) or spec
+        if isinstance(spec, InvalidSpec):
+            await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
+            return
+        if problem := self._conflict(entry, spec):
+            await self._refuse(entry, *problem)
+            return
+        entry = await self._writer.hold(entry)
+        self._references.follow(entry, spec)
+        if is_running(entry):
+            if not await self._runs.observe(entry, spec):
+                self._context.queue.add(entry.key)
+            return
+        for job in self._jobs.of(entry.key, entry.uid):
+            await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
+        await self._deploys.visit(entry, spec)
+
+    async def _visit_deleted(self, entry: BundleEntry) -> None:
+        """A deploy that runs is seen to its end first, so that its outcome is known."""
+        runs = False
+        if is_running(entry) and isinstance(entry.spec, BundleSpec):
+            runs = await self._runs.observe(entry, entry.spec)
+            if not runs:
+                self._context.queue.add(entry.key)
+                return
+        await self._deletions.visit(entry, deploy_runs=runs)
+
+    def _conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
+        where = f"{spec.project_namespace}/{spec.release}"
+        owner = self._context.bundles.sharing_release(entry)[0]
+        if owner.key != entry.key:
+            return BundleReason.RELEASE_CONFLICT, (
+                f"Bundle {owner.key.namespace}/{owner.key.name} already deploys release {where}; "
+                "rename this one, give it another project_namespace, or delete one of the two"
+            )
+        deployed = entry.status.deployed
+        if deployed.namespace and deployed.namespace != spec.project_namespace:
+            return BundleReason.NAMESPACE_CHANGED, (
+                f"the release is deployed in {deployed.namespace}, and project_namespace now says "
+                f"{spec.project_namespace}: the old release would be left behind. Set it back, or "
+                "delete the Bundle and make it again"
+            )
+        return None
+
+    async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
+        invalid = reason is BundleReason.INVALID_SPEC
+        status = replace(entry.status, ready=0 if invalid else entry.status.ready)
+        status = replace(status, next_poll_at=None)
+        await self._writer.write(entry, status, verdicts.refused(reason, message))
+        self._context.memory(entry.key).wish = None
+        self._context.wake_at(entry.key)
+
+    def _answered(self, key: BundleKey) -> None:
+        self._context.queue.add(key)
+
+    def _forget(self, key: BundleKey) -> None:
+        self._references.forget(key)
+        self._context.memories.pop(key, None)
+        self._context.scheduler.remove(key)

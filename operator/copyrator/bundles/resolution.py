@@ -1,0 +1,83 @@
+"""What a poll leaves in the status, and whether the status shows that nothing is left to ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from copyrator.api.bundle_status import (
+    Available,
+    BundleReason,
+    BundleStatus,
+    LastError,
+    Outcome,
+    VersionRef,
+)
+from copyrator.api.conditions import ready_reason
+from copyrator.api.times import format_time, parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Everything whose change wants an answer from the registry at once, not at the next slot."""
+
+    generation: int
+    spec_hash: str
+    values_hash: str | None
+    request: str
+    """Token of a request that nobody has acted on yet."""
+    login: str
+    """Fingerprint of the credential, in memory only."""
+
+
+def is_answered(status: BundleStatus, wish: Wish) -> bool:
+    """After a restart: tell whether everything wished for has had its answer.
+
+    Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything
+    at once.
+    """
+    last = status.attempted if status.attempted.attempt else status.deployed
+    settled = {BundleReason.DEPLOYED, BundleReason.QUARANTINED, status.attempted.reason}
+    return (
+        status.observed_generation == wish.generation
+        and ready_reason(status.conditions) in settled
+        and not wish.request
+        and last.values_hash == wish.values_hash
+        and last.spec_hash == wish.spec_hash
+    )
+
+
+def resolved(
+    status: BundleStatus, version: str, digest: str, next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status with what the registry offers; an offer that is known keeps its time."""
+    available = status.available
+    if (available.version, available.digest) != (version, digest):
+        available = Available(version=version, digest=digest, time=format_time(now))
+    return replace(
+        status,
+        ready=1,
+        available=available,
+        target=VersionRef(digest=digest, version=version),
+        next_poll_at=format_time(next_poll),
+    )
+
+
+def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:
+    """The status with an error; the same one keeps its first time, or every poll would be news."""
+    known = status.last_error
+    if (known.reason, known.message) == (reason, message):
+        return status
+    error = LastError(reason=reason, message=message, time=format_time(now))
+    return replace(status, last_error=error)
+
+
+def retry_at(status: BundleStatus) -> datetime | None:
+    """When the failed attempt is due again; None where none failed or none follows."""
+    failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+    return parse_time(status.attempted.next_retry_at) if failed else None
+
+
+def kept_ready(status: BundleStatus) -> int:
+    """``ready`` where nothing new is known about the credentials."""
+    return 1 if status.ready is None else status.ready

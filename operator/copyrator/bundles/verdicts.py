@@ -1,0 +1,127 @@
+"""What a Bundle's conditions say, in sentences that name the object and what to do.
+
+Sentences hold nothing that changes by itself (no "3 s left"): an equal situation gives an equal
+status, which isn't written again.
+"""
+
+from __future__ import annotations
+
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import Health, Verdict
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.bundles.observation import Blocked
+from copyrator.bundles.state import Need
+
+
+def short(digest: str | None) -> str:
+    """A digest as people read it: ``sha256:0123456789ab``."""
+    return (digest or "")[:19]
+
+
+def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> Verdict:
+    """All is as asked."""
+    there = status.deployed
+    text = f"{there.version} ({short(there.digest)}) is deployed"
+    text += f" as revision {there.revision}" if there.revision else ""
+    if ignored_env:
+        text += f"; spec.env can't set {', '.join(ignored_env)}: the operator does"
+    return Verdict(Health.READY, BundleReason.DEPLOYED, text)
+
+
+def polling(reference: str, version: str) -> Verdict:
+    """The registry has been asked and hasn't answered yet."""
+    text = f"Asking the registry for {reference}:{version}"
+    return Verdict(Health.PROGRESSING, BundleReason.POLLING, text)
+
+
+def deploying(status: BundleStatus, need: Need) -> Verdict:
+    """A Job is about to be made."""
+    verdict = running(status)
+    return Verdict(verdict.health, verdict.reason, f"{verdict.message}: {need.value}")
+
+
+def running(status: BundleStatus) -> Verdict:
+    """A Job runs."""
+    attempted = status.attempted
+    text = f"Deploying {attempted.version} ({short(attempted.digest)}) by Job {attempted.job}"
+    return Verdict(Health.PROGRESSING, BundleReason.DEPLOYING, text)
+
+
+def blocked(status: BundleStatus, why: Blocked) -> Verdict:
+    """A Job can't get on."""
+    text = f"Job {status.attempted.job} of {status.attempted.version} waits: {why.message}"
+    return Verdict(Health.RETRYING, why.reason, text)
+
+
+def will_retry(status: BundleStatus) -> Verdict:
+    """The last attempt failed, and is tried again."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}): {attempted.message}. "
+        f"Next try at {attempted.next_retry_at}"
+    )
+    if attempted.outcome != Outcome.FAILED:
+        text += "; this doesn't count against the version"
+    return Verdict(
+        Health.RETRYING, attempted.reason or BundleReason.DEPLOY_FAILED, text + _kept(status)
+    )
+
+
+def quarantined(status: BundleStatus) -> Verdict:
+    """The last attempt failed once too often."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}) failed {attempted.failures} times: "
+        f"{attempted.message}. It isn't tried again until the tag, the spec or the values change, "
+        "or somebody sets the annotation operator.werf.dev/requestedAt"
+    )
+    return Verdict(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
+
+
+def autoupdate_disabled(status: BundleStatus) -> Verdict:
+    """The annotation stands; what is deployed stays."""
+    text = f"Nothing is asked or updated until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+    return _paused(status, BundleReason.AUTOUPDATE_DISABLED, text)
+
+
+def suspended(status: BundleStatus) -> Verdict:
+    """``spec.suspend``; the registry goes on being asked."""
+    text = "Nothing is deployed while spec.suspend is true"
+    target = status.target
+    if target.digest and target.digest != status.deployed.digest:
+        text += f"; {target.version} ({short(target.digest)}) is available"
+    return _paused(status, BundleReason.SUSPENDED, text)
+
+
+def _paused(status: BundleStatus, reason: BundleReason, text: str) -> Verdict:
+    good = status.deployed.digest and status.attempted.outcome in (None, Outcome.SUCCEEDED)
+    return Verdict(Health.READY if good else Health.PAUSED, reason, text + _kept(status))
+
+
+def unusable(reason: str, message: str, status: BundleStatus) -> Verdict:
+    """Something outside is missing or refuses; it is tried again."""
+    return Verdict(Health.RETRYING, reason, message + _kept(status))
+
+
+def refused(reason: BundleReason, message: str) -> Verdict:
+    """Only a person can help."""
+    return Verdict(Health.STALLED, reason, message)
+
+
+def uninstalling(message: str) -> Verdict:
+    """The Bundle is being deleted and its release is on its way."""
+    return Verdict(Health.PROGRESSING, BundleReason.UNINSTALLING, message)
+
+
+def uninstall_failed(message: str) -> Verdict:
+    """The Bundle is being deleted and hangs; it says why."""
+    text = (
+        f"{message}. To delete the Bundle without uninstalling, set the annotation "
+        'operator.werf.dev/force-delete: "true"'
+    )
+    return Verdict(Health.RETRYING, BundleReason.UNINSTALL_FAILED, text)
+
+
+def _kept(status: BundleStatus) -> str:
+    there = status.deployed
+    return f". {there.version} ({short(there.digest)}) stays deployed" if there.digest else ""

@@ -1,0 +1,155 @@
+"""Our Jobs: what is known of them, making them, and what their pods say when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.job import DEPLOY_CONTAINER
+from copyrator.bundles.observation import JobRecord, read_job
+from copyrator.bundles.report import log_tail, printed_digests
+from copyrator.engine.outcome import Lane
+from copyrator.kube.errors import AlreadyExists, ApiError, NotFound
+from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.watchpool import Subscription, WatchSpec
+from copyrator.reconcile.bundle_context import Context
+
+log = logging.getLogger(__name__)
+
+_LOG_TIMEOUT: Final = 10.0
+_LOG_HEAD: Final = 16 * 1024
+"""Bytes: werf prints what it pulled in its first lines."""
+_LOG_TAIL_LINES: Final = 80
+
+
+class Jobs:
+    """All Jobs of all Bundles, by one watch."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
+        self._subscription: Subscription | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        spec = WatchSpec(resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job)
+        self._subscription = self._context.watch_pool.acquire(
+            spec, self._changed, on_synced=self._synced
+        )
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._subscription is not None:
+            self._subscription.release()
+            self._subscription = None
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of a Job may be believed (and is then asked for once more)."""
+        return self._subscription is not None and self._subscription.synced
+
+    def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
+        """The Jobs of a Bundle, not of its namesakes."""
+        found = self._by_bundle.get(key, {}).values()
+        return [job for job in found if job.bundle_uid == uid]
+
+    async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
+        """A Job by its name; where the watch doesn't show it, the API server is asked."""
+        known = self._by_bundle.get(key, {}).get(name)
+        if known is None:
+            try:
+                known = read_job(await self._context.client.get(JOBS, key.namespace, name))
+            except NotFound:
+                return None
+        return known if known is not None and known.bundle_uid == uid else None
+
+    async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
+        """Make a Job; one that is there already under this name and uid is as good.
+
+        Returns:
+            None where the name is taken by a Job of somebody else.
+        """
+        metadata = body["metadata"]
+        try:
+            made = await self._context.client.create(JOBS, metadata["namespace"], body)
+        except AlreadyExists:
+            made = await self._context.client.get(JOBS, metadata["namespace"], metadata["name"])
+        record = read_job(made)
+        uid = metadata["annotations"][names.ANN_BUNDLE_UID]
+        return record if record is not None and record.bundle_uid == uid else None
+
+    async def cut_ttl(self, job: JobRecord, seconds: int) -> None:
+        """Let a Job go whose outcome is on record; it is kept for ``seconds`` after its end."""
+        if job.ttl == seconds or not job.done or job.deleting:
+            return
+        patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
+        try:
+            await self._context.client.patch(JOBS, job.namespace, job.name, patch)
+        except NotFound:
+            return
+
+    async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
+        """The pods of a Job, newest last."""
+        found: list[dict[str, Any]] = []
+        selector = f"batch.kubernetes.io/controller-uid={job.uid}"
+        async for page in self._context.client.list_pages(
+            PODS, job.namespace, label_selector=selector
+        ):
+            found.extend(page.items)
+        return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+    async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
+        """What werf says it pulled, from the head of its log; empty where the log can't be had."""
+        return printed_digests(await self._log(pods, limit_bytes=_LOG_HEAD))
+
+    async def log_tail(self, pods: list[dict[str, Any]]) -> str:
+        """The last 2 KB of werf's log; the termination message where the log can't be had."""
+        text = await self._log(pods, tail_lines=_LOG_TAIL_LINES)
+        return log_tail(text or _termination_message(pods))
+
+    async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
+        if not pods:
+            return ""
+        metadata = pods[-1]["metadata"]
+        try:
+            async with asyncio.timeout(_LOG_TIMEOUT):
+                return await self._context.client.read_log(
+                    metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
+                )
+        except (ApiError, TimeoutError) as error:
+            log.debug("the log of pod %s can't be read: %s", metadata["name"], error)
+            return ""
+
+    def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
+        record = new or old
+        if record is None or not record.bundle:
+            return
+        key = BundleKey(record.namespace, record.bundle)
+        jobs = self._by_bundle.setdefault(key, {})
+        if new is None:
+            jobs.pop(record.name, None)
+            if not jobs:
+                del self._by_bundle[key]
+        else:
+            jobs[new.name] = new
+        self._context.queue.add(key, Lane.URGENT)
+
+    def _synced(self) -> None:
+        for entry in self._context.bundles:
+            self._context.queue.add(entry.key, Lane.RESYNC)
+
+
+def _termination_message(pods: list[dict[str, Any]]) -> str:
+    status = pods[-1].get("status") or {} if pods else {}
+    for container in (
+        *(status.get("containerStatuses") or ()),
+        *(status.get("initContainerStatuses") or ()),
+    ):
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("message") and not str(ended["message"]).startswith("{"):
+            return str(ended["message"])
+    return ""

@@ -1,0 +1,183 @@
+"""An attempt from its record in the status to its outcome there.
+
+The order of writes makes a crash harmless anywhere: the attempt is recorded before its Job is
+made, the outcome before the Job may vanish. So no attempt runs twice and none is forgotten.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import ready_reason
+from copyrator.api.names import BUNDLE_PREFIX
+from copyrator.bundles import state, verdicts
+from copyrator.bundles.job import DeployOrder, build_deploy_job
+from copyrator.bundles.observation import Ending, JobRecord, blocked_by, ending_of
+from copyrator.bundles.requests import awaits_reset
+from copyrator.kube.errors import ApiError
+from copyrator.reconcile.bundle_context import Context
+from copyrator.reconcile.bundle_jobs import Jobs
+from copyrator.reconcile.bundle_references import MissingReferenceError, References
+from copyrator.reconcile.bundle_status import StatusWriter
+from copyrator.registry.bundles import BundleEntry
+
+BLOCKED_AFTER: Final = 10.0
+"""Seconds that a Job may take to start before its pods are looked at."""
+LOOK_AGAIN: Final = 30.0
+"""Seconds between two looks at the pods of a Job that hasn't ended."""
+
+
+class Runs:
+    """Makes the Jobs of recorded attempts and sees what comes of them."""
+
+    def __init__(
+        self, context: Context, jobs: Jobs, references: References, writer: StatusWriter
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._references = references
+        self._writer = writer
+
+    def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
+        """A status whose new attempt knows the name of its Job."""
+        job = _order(entry, spec, status).job
+        return replace(status, attempted=replace(status.attempted, job=job))
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
+        """See how the recorded attempt stands. True: it still runs; the Job's watch calls again."""
+        attempted = entry.status.attempted
+        memory = self._context.memory(entry.key)
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is None:
+            if memory.creating == attempted.attempt and not entry.deleting:
+                await self.make_job(entry, spec)
+                return True
+            text = f"Job {attempted.job} vanished before it had an outcome"
+            await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
+            return False
+        memory.creating = None
+        await self._reset_force(entry)
+        if not job.done:
+            await self._look_at_pods(entry, job)
+            return True
+        pods = await self._jobs.pods(job)
+        ending = ending_of(job, pods)
+        evidence = state.Evidence(spec.project_namespace)
+        if ending.outcome is Outcome.SUCCEEDED:
+            printed = await self._jobs.printed_digests(pods)
+            evidence = replace(evidence, printed_digests=printed)
+        else:
+            evidence = replace(evidence, log_tail=await self._jobs.log_tail(pods))
+        await self._finish(entry, spec, ending, evidence, job)
+        return False
+
+    async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Make the Job of the recorded attempt.
+
+        Raises:
+            ApiError: whether it was made isn't known; the next visit tries the same name again.
+        """
+        self._context.memory(entry.key).creating = entry.status.attempted.attempt
+        try:
+            access = await self._references.access(entry, spec)
+            _, files = await self._references.values(entry, spec)
+        except MissingReferenceError as error:
+            await self._give_up(entry, spec, error.reason, str(error))
+            return
+        order = replace(_order(entry, spec, entry.status), login=access.login, values=files)
+        try:
+            job = await self._jobs.create(build_deploy_job(order))
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"the API server refuses the Job: {error.message}"
+            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
+            return
+        if job is None:
+            text = f"a Job {order.job} that isn't ours stands in the way"
+            await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
+            return
+        self._context.memory(entry.key).creating = None
+        await self._reset_force(entry)
+
+    async def _give_up(
+        self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
+    ) -> None:
+        self._context.memory(entry.key).creating = None
+        await self._finish(entry, spec, _interrupted(reason, text))
+        self._context.queue.add(entry.key)
+
+    async def _look_at_pods(self, entry: BundleEntry, job: JobRecord) -> None:
+        """Say why a Job doesn't get on, if it doesn't, and that it does when it does again."""
+        now = self._context.clock()
+        patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
+        if now < patience:
+            self._context.wake_at(entry.key, patience)
+            return
+        blocked = blocked_by(await self._jobs.pods(job))
+        verdict = verdicts.running(entry.status)
+        if blocked is not None:
+            verdict = verdicts.blocked(entry.status, blocked)
+        if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
+            await self._writer.write(entry, entry.status, verdict, decided=False)
+        self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
+
+    async def _finish(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        ending: Ending,
+        evidence: state.Evidence | None = None,
+        job: JobRecord | None = None,
+    ) -> None:
+        """Put the outcome on record."""
+        now = self._context.clock()
+        evidence = evidence or state.Evidence(spec.project_namespace)
+        status = state.finish(entry.status, ending, evidence, spec.retry, now)
+        if ending.outcome is Outcome.SUCCEEDED:
+            verdict = verdicts.deployed(status, spec.ignored_env)
+        elif status.attempted.next_retry_at is None:
+            verdict = verdicts.quarantined(status)
+        else:
+            verdict = verdicts.will_retry(status)
+        await self._writer.write(entry, status, verdict, decided=False)
+        metrics = self._context.metrics
+        metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
+        if job is not None and job.created is not None:
+            seconds = ((job.finished or now) - job.created).total_seconds()
+            metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
+
+    async def _reset_force(self, entry: BundleEntry) -> None:
+        """Once for each attempt, so that a second force during it isn't swallowed."""
+        memory = self._context.memory(entry.key)
+        if awaits_reset(entry.status) and memory.reset_for != entry.status.attempted.attempt:
+            await self._writer.reset_force(entry)
+            memory.reset_for = entry.status.attempted.attempt
+
+
+def _interrupted(reason: BundleReason, text: str) -> Ending:
+    return Ending(Outcome.INTERRUPTED, reason, text)
+
+
+def _order(entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> DeployOrder:
+    attempted = status.attempted
+    return DeployOrder(
+        spec=spec,
+        uid=entry.uid,
+        version=attempted.version or "",
+        digest=attempted.digest or "",
+        generation=attempted.generation or 0,
+        attempt=attempted.attempt or 0,
+        values_hash=attempted.values_hash,
+        request=attempted.request or "",
+        labels=entry.labels,
+        annotations={
+            key: value
+            for key, value in entry.annotations.items()
+            if not key.startswith(BUNDLE_PREFIX)
+        },
+    )
