@@ -27,7 +27,13 @@ def deploy(world: World) -> Rows:
         if body["kind"] == "Bundle":
             body["spec"] |= local
     world.objects.apply(manifests)
-    return _wait_deployed(world, "1.0.0")
+    _wait_deployed(world, "1.0.0")
+    (job,) = world.objects.list("jobs", APPS, f"operator.werf.dev/bundle={NAME}")
+    account = job["spec"]["template"]["spec"]["serviceAccountName"]
+    status = f"{job['status'].get('succeeded', 0)} of {job['spec']['completions']} done"
+    digest = job["metadata"]["annotations"]["operator.werf.dev/digest"]
+    row = (job["metadata"]["name"], account, status, digest[:15])
+    return Rows(("JOB", "SERVICE ACCOUNT", "PODS", "PINNED TO"), [row])
 
 
 def update(world: World) -> Rows:
@@ -36,7 +42,7 @@ def update(world: World) -> Rows:
     return _wait_deployed(world, "1.0.1")
 
 
-def pause(world: World) -> str:
+def pause(world: World) -> Rows:
     """Annotate the Bundle, push 1.0.2, and see that nothing happens for three polls."""
     _annotate(world, "true")
     _push(world, "1.0.2")
@@ -47,7 +53,7 @@ def pause(world: World) -> str:
             raise StepFailed(msg)
 
     stays(look, seconds=3 * POLL_SECONDS)
-    return f"1.0.2 is in the registry, 1.0.1 stays deployed: {describe(_bundle(world))}"
+    return _wait_deployed(world, "1.0.1", reason="AutoupdateDisabled")
 
 
 def resume(world: World) -> Rows:
@@ -111,13 +117,13 @@ def _history(world: World) -> list[Manifest]:
     return world.objects.list("secrets", APPS, f"owner=helm,name={NAME}")
 
 
-def _wait_deployed(world: World, version: str) -> Rows:
-    """Wait until the release shows `version` and the Bundle says that it is deployed."""
+def _wait_deployed(world: World, version: str, reason: str = "Deployed") -> Rows:
+    """Wait until the release shows `version` and the Bundle is Ready for that reason."""
 
     def look() -> Manifest:
         bundle = _bundle(world)
         ready = condition(bundle, "Ready")
-        if _shown(world) != version or ready.get("reason") != "Deployed":
+        if _shown(world) != version or ready.get("reason") != reason:
             raise NotYet(f"the release shows {_shown(world)}; the Bundle says {describe(bundle)}")
         if bundle["metadata"]["generation"] != bundle["status"].get("observedGeneration"):
             raise NotYet("the status is of an older spec")

@@ -91,12 +91,26 @@ def status(world: World) -> Rows:
     )
 
 
+def delete_rule(world: World) -> str:
+    """Delete the rule; the source stays."""
+    about = _manifest("CopyratorRule")["metadata"]
+    world.objects.delete("copyrators", about["name"], about["namespace"])
+    _wait(world, ())
+
+    def look() -> None:
+        if world.objects.get("copyrators", about["name"], about["namespace"]):
+            raise NotYet("the rule is still there")
+
+    until(look, seconds=SECONDS, what="the rule to be gone")
+    return "The source stands where it stood; no copy is left."
+
+
 def _wait(world: World, namespaces: tuple[str, ...]) -> Rows:
     """Wait until exactly these namespaces hold the source's content, and show it."""
     return until(
         partial(_look, world, namespaces),
         seconds=SECONDS,
-        what=f"the source's content in {', '.join(namespaces)}",
+        what=f"the source's content in {', '.join(namespaces) or 'no other namespace'}",
     )
 
 
@@ -145,5 +159,6 @@ CHAPTER = Chapter(
         Step(f"The copy in {TEAMS[0]} is changed by hand and healed", break_copy),
         Step(f"The copy in {TEAMS[1]} is deleted and healed", delete_copy),
         Step("The rule says so itself", status),
+        Step("The rule is deleted and its copies go with it", delete_rule),
     ),
 )

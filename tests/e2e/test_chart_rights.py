@@ -138,6 +138,14 @@ def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, h
     assert not chart.may(("update", "", "secrets", ""), **(own | {"name": "other"}))
 
 
+def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, namespace, home):
+    elsewhere = namespace("rules")
+    chart = rights(rules__kinds=["ConfigMap"], rules__namespace=elsewhere)
+    update = ("update", "", "secrets", "")
+    assert chart.may(update, namespace=elsewhere, name="copyrator-hash-key")
+    assert not chart.may(update, namespace=home, name="copyrator-hash-key")
+
+
 def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights):
     binding = "RoleBinding.rbac.authorization.k8s.io"
     chart = rights(rules__kinds=[binding], rules__bindClusterRoles=["edit"])

@@ -22,6 +22,11 @@
 {{- printf "%s:%s" .Release.Namespace (include "copyrator.fullname" .) -}}
 {{- end -}}
 
+{{/* The namespace whose rules are trusted; the operator keeps the key of its hashes there too. */}}
+{{- define "copyrator.rulesNamespace" -}}
+{{- default .Release.Namespace .Values.rules.namespace -}}
+{{- end -}}
+
 {{- define "copyrator.serviceAccountName" -}}
 {{- default (include "copyrator.fullname" .) .Values.serviceAccount.name -}}
 {{- end -}}
