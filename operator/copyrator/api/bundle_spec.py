@@ -103,7 +103,7 @@ class BundleSpec:
     releases_history_max: int | None = None
     """None: werf's own default."""
     tag_filter: str | None = None
-    """Regular expression for the whole tag."""
+    """Regular expression for the whole tag; ``tagfilter.compile_filter`` takes it."""
     prerelease: bool = False
     insecure: bool = False
     """Plain HTTP."""

@@ -61,7 +61,7 @@ def json_type(value: Any) -> str:
 def check_text(value: Any, path: str, check: Check | None = None) -> str:
     """Return a non-empty string that passes ``check``, or raise SpecError."""
     if not isinstance(value, str):
-        hint = f'; write it in quotes: "{str(value).lower()}"' if _is_scalar(value) else ""
+        hint = f'; write it in quotes: "{str(value).lower()}"' if is_scalar(value) else ""
         raise SpecError(path, f"must be a string, not {json_type(value)}{hint}")
     if not value:
         raise SpecError(path, "must not be empty; fill it in or remove the field")
@@ -70,8 +70,14 @@ def check_text(value: Any, path: str, check: Check | None = None) -> str:
     return value
 
 
-def _is_scalar(value: Any) -> bool:
-    return isinstance(value, (bool, int, float))
+def is_scalar(value: Any) -> bool:
+    """A boolean or number as the API server holds it.
+
+    Greater integers exist in JSON, but Python refuses to write those with thousands of digits.
+    """
+    return isinstance(value, (bool, float)) or (
+        isinstance(value, int) and -(2**63) <= value < 2**63
+    )
 
 
 class Fields:
@@ -134,7 +140,7 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int):
             self.fail(name, f"must be a whole number, not {json_type(value)}")
         if not least <= value <= most:
-            self.fail(name, f"must be between {least} and {most}, not {value}")
+            self.fail(name, f"must be between {least} and {most}")
         return value
 
     def choice(self, name: str, kind: type[E], default: E) -> E:
