@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import fcntl
 import logging
+import re
 import signal
 import sys
 from pathlib import Path
@@ -31,6 +32,10 @@ def main() -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     directory = options.state_dir.resolve()
+    if not re.fullmatch(r"[\w./@+,-]+", str(directory)):
+        # Paths in it are written into shell scripts, which may not have them in quotes.
+        print(f"error: --state-dir {directory}: no blanks or quotes, please", file=sys.stderr)
+        return 1
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (directory / f"{options.node_name}.lock").open("w") as lock:
         try:

@@ -65,7 +65,9 @@ class Container:
         return self.state.state
 
     async def stop(self, kill_at: Callable[[], float]) -> None:
-        """Ask the process to end, and kill it when its time is over.
+        """Ask the process to end, and kill it and its children when its time is over.
+
+        Only the first process is asked, as in a container; what is left when it ends is killed.
 
         Args:
             kill_at: the moment to kill, in the event loop's time; asked again and again, because
@@ -73,14 +75,16 @@ class Container:
         """
         if self._starting is not None:
             await self._starting
-        if self._ended is None:
+        if self._process is None or self._ended is None:
             return
-        self._signal(signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
         loop = asyncio.get_running_loop()
         while not self._ended.done():
             left = kill_at() - loop.time()
             if left <= 0:
-                self._signal(signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.killpg(self._process.pid, signal.SIGKILL)
                 await self._ended
                 return
             await asyncio.wait({self._ended}, timeout=min(left, 0.5))
@@ -144,9 +148,3 @@ class Container:
         if isinstance(current, Running) and current.ready != ready:
             self.state.state = Running(current.started_at, current.container_id, ready)
             self._changed()
-
-    def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole process group: a shell doesn't pass a signal on to its children."""
-        assert self._process is not None
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)

@@ -127,15 +127,15 @@ class Pod:
             for task in (life, deleted, refresh):
                 task.cancel()
             outcomes = await asyncio.gather(life, deleted, refresh, return_exceptions=True)
-        await self._stop_containers()
-        self.state.ending = True
         if isinstance(outcomes[0], Exception):
             log.error("pod %s: the node failed", self.name, exc_info=outcomes[0])
             self.state.verdict = Verdict("NodeError", f"process node: {outcomes[0]!r}")
-        elif not finished and self._deleted.is_set():
-            self._give_up_unstarted()
-        elif not finished:
+        elif not finished and not self._deleted.is_set():
             self.state.verdict = _DEADLINE
+        await self._stop_containers()
+        self.state.ending = True
+        if not finished and self._deleted.is_set():
+            self._give_up_unstarted()
 
     async def _live(self) -> None:
         """Volumes, init containers one by one, then all containers side by side."""

@@ -119,19 +119,25 @@ class PodState:
 
 
 def phase(pod: PodState, policy: str) -> str:
-    """The pod's phase, given its restart policy."""
-    if pod.verdict is not None:
-        return "Failed"
+    """The pod's phase, given its restart policy.
+
+    It is final only when no process is left, a sidecar's included: a Job would otherwise count the
+    pod, or replace it, too early.
+    """
+    over = not any(isinstance(c.state, Running) for c in pod.all)
     stopped = [c for c in pod.mains if isinstance(c.state, Terminated)]
-    if pod.ending and len(stopped) == len(pod.mains):
+    complete = over and len(stopped) == len(pod.mains)
+    if pod.verdict is not None:
+        return "Failed" if over else "Running"
+    if pod.ending and complete:
         return _outcome(pod)
     if not all(c.initialized or stopped for c in pod.inits):
         broken = any(isinstance(c.state, Terminated) and not c.succeeded for c in pod.inits)
-        return "Failed" if broken and policy == "Never" else "Pending"
+        return "Failed" if broken and over and policy == "Never" else "Pending"
     if any(isinstance(c.state, Waiting) and c.last is None for c in pod.mains):
         return "Pending"
     final = policy == "Never" or (policy == "OnFailure" and _outcome(pod) == "Succeeded")
-    return _outcome(pod) if final and len(stopped) == len(pod.mains) else "Running"
+    return _outcome(pod) if final and complete else "Running"
 
 
 def _outcome(pod: PodState) -> str:
@@ -217,7 +223,7 @@ def _conditions(
     unready_words = {} if ready else {"reason": done or "ContainersNotReady"}
     if not ready and done is None:
         unready_words["message"] = names
-    initialized_words: Object = {}
+    initialized_words: Object = {"reason": "PodCompleted"} if current == "Succeeded" else {}
     if not initialized:
         names = f"containers with incomplete status: [{' '.join(waiting)}]"
         initialized_words = {"reason": "ContainersNotInitialized", "message": names}

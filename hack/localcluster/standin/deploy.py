@@ -81,6 +81,8 @@ def plan(deploy: Deploy) -> None:
         return
     changes = _changes(old, new, deploy.namespace)
     if changes or difference:
+        for change in changes:
+            print(f"{change.verb.capitalize()} {manifests.human(change.key)}")
         print(difference)
         print(f"Planned changes summary for {name}:")
         for verb in ("create", "update", "delete"):

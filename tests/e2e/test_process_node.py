@@ -1,0 +1,729 @@
+"""The process node runs pods as a kubelet does, as far as a Job, a demo or a test can see it."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localcluster import Api, ApiStatusError, Cluster
+from localcluster.node.processes import marked
+from localcluster.waiting import eventually
+
+Object = dict[str, Any]
+MakeNamespace = Callable[..., str]
+
+
+@pytest.fixture
+def place(namespace: MakeNamespace, api: Api) -> "Place":
+    return Place(api, namespace("node"))
+
+
+class Place:
+    """A namespace to run pods in."""
+
+    def __init__(self, api: Api, name: str) -> None:
+        self.api, self.name = api, name
+        self.base = f"/api/v1/namespaces/{name}"
+        eventually(self._has_account, "the default service account")
+
+    def _has_account(self) -> bool:
+        accounts = self.api.get(f"{self.base}/serviceaccounts")["items"]
+        return any(account["metadata"]["name"] == "default" for account in accounts)
+
+    def run(self, *containers: Object, name: str = "p", **spec: Any) -> None:
+        body = {"restartPolicy": "Never", "containers": list(containers), **spec}
+        self.api.create(f"{self.base}/pods", {"metadata": {"name": name}, "spec": body})
+
+    def pod(self, name: str = "p") -> Object:
+        return dict(self.api.get(f"{self.base}/pods/{name}"))
+
+    def state(self, container: str = "main", name: str = "p") -> Object:
+        status = self.pod(name).get("status", {})
+        every = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
+        return next((c["state"] for c in every if c["name"] == container), {})
+
+    def ended(self, name: str = "p", within_seconds: float = 30) -> Object:
+        def look() -> Object | None:
+            pod = self.pod(name)
+            return pod if pod["status"].get("phase") in ("Succeeded", "Failed") else None
+
+        return eventually(look, f"the end of pod {name}", within_seconds)
+
+    def waits(self, reason: str, container: str = "main", name: str = "p") -> str:
+        def look() -> Object | None:
+            waiting = self.state(container, name).get("waiting")
+            return waiting if waiting and waiting["reason"] == reason else None
+
+        return eventually(look, f"{container} waiting with {reason}").get("message", "")
+
+    def runs(self, container: str = "main", name: str = "p") -> None:
+        eventually(lambda: "running" in self.state(container, name), f"{container} running")
+
+    def gone(self, name: str = "p", within_seconds: float = 20) -> None:
+        def look() -> bool:
+            try:
+                self.pod(name)
+            except ApiStatusError as error:
+                return error.code == 404
+            return False
+
+        eventually(look, f"pod {name} gone", within_seconds)
+
+    def config(self, name: str, data: dict[str, str]) -> None:
+        body = {"metadata": {"name": name}, "data": data}
+        self.api.create(f"{self.base}/configmaps", body)
+
+    def secret(self, name: str, data: dict[str, str]) -> None:
+        body = {"metadata": {"name": name}, "stringData": data}
+        self.api.create(f"{self.base}/secrets", body)
+
+    def log(self, container: str = "main", name: str = "p", **query: str) -> str:
+        query["container"] = container
+        return str(self.api.get(f"{self.base}/pods/{name}/log", **query))
+
+
+def shell(script: str, name: str = "main", **more: Any) -> Object:
+    return {"name": name, "image": "any", "command": ["sh", "-c"], "args": [script], **more}
+
+
+def mounted(script: str, mounts: dict[str, str], **more: Any) -> Object:
+    volume_mounts = [{"mountPath": path, "name": name} for path, name in mounts.items()]
+    return shell(script, volumeMounts=volume_mounts, **more)
+
+
+def terminated(pod: Object, container: str = "main") -> Object:
+    status = pod["status"]
+    every = status.get("initContainerStatuses", []) + status["containerStatuses"]
+    return dict(next(c["state"]["terminated"] for c in every if c["name"] == container))
+
+
+def condition(pod: Object, kind: str) -> Object:
+    return dict(next(c for c in pod["status"]["conditions"] if c["type"] == kind))
+
+
+# Ends
+
+
+def test_a_pod_that_succeeds_says_so_in_every_part_of_its_status(place: Place) -> None:
+    place.run(shell("echo done"))
+
+    pod = place.ended()
+
+    assert pod["status"]["phase"] == "Succeeded"
+    end = terminated(pod)
+    assert (end["exitCode"], end["reason"]) == (0, "Completed")
+    assert end["startedAt"] <= end["finishedAt"]
+    assert condition(pod, "PodScheduled")["status"] == "True"
+    assert condition(pod, "Initialized")["status"] == "True"
+    ready = condition(pod, "Ready")
+    assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
+    assert pod["status"]["startTime"]
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    # `$$` is how a manifest writes one dollar.
+    [("exit 3", 3), ("kill -9 $$$$", 137), ("kill -15 $$$$", 143)],
+)
+def test_a_failure_has_its_exit_code(place: Place, script: str, code: int) -> None:
+    place.run(shell(script))
+
+    pod = place.ended()
+
+    assert pod["status"]["phase"] == "Failed"
+    assert (terminated(pod)["exitCode"], terminated(pod)["reason"]) == (code, "Error")
+
+
+def test_a_program_that_is_not_there_fails_the_container(place: Place) -> None:
+    place.run({"name": "main", "image": "any", "command": ["no-such-program"]})
+
+    end = terminated(place.ended())
+
+    assert (end["exitCode"], end["reason"]) == (128, "StartError")
+    assert "no-such-program" in end["message"]
+
+
+def test_a_termination_message_is_the_end_of_its_file(place: Place) -> None:
+    script = (
+        "i=0; while [ $i -lt 600 ]; do echo line-$i; i=$((i+1)); done > /tmp/report.json; exit 1"
+    )
+    place.run(
+        shell(
+            f"echo on the log; {script}",
+            terminationMessagePath="/tmp/report.json",
+            terminationMessagePolicy="FallbackToLogsOnError",
+        )
+    )
+
+    message = terminated(place.ended())["message"]
+
+    assert len(message) == 4096
+    assert message.endswith("line-599\n")
+
+
+def test_without_a_message_file_the_end_of_the_log_is_the_message(place: Place) -> None:
+    script = "i=0; while [ $i -lt 200 ]; do echo line-$i; i=$((i+1)); done; exit 1"
+    place.run(shell(script, terminationMessagePolicy="FallbackToLogsOnError"))
+
+    lines = terminated(place.ended())["message"].splitlines()
+
+    assert lines[0] == "line-120"
+    assert lines[-1] == "line-199"
+
+
+def test_the_log_is_no_message_where_the_policy_does_not_say_so(place: Place) -> None:
+    place.run(shell("echo something; exit 1"))
+
+    assert "message" not in terminated(place.ended())
+
+
+def test_the_message_of_an_init_container_is_not_taken_for_the_next_ones(place: Place) -> None:
+    shared = {
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "terminationMessagePath": "/tmp/report.json",
+    }
+    place.run(
+        shell("true", **shared),
+        initContainers=[shell("echo mine > /tmp/report.json", name="first", **shared)],
+        volumes=[{"name": "tmp", "emptyDir": {}}],
+    )
+
+    pod = place.ended()
+
+    assert terminated(pod, "first")["message"] == "mine\n"
+    assert "message" not in terminated(pod)
+
+
+def test_an_init_container_that_fails_keeps_the_others_from_starting(place: Place) -> None:
+    place.run(
+        shell("echo never"),
+        initContainers=[shell("exit 7", name="first"), shell("true", name="second")],
+    )
+
+    pod = place.ended()
+
+    assert pod["status"]["phase"] == "Failed"
+    assert terminated(pod, "first")["exitCode"] == 7
+    assert place.state("second")["waiting"]["reason"] == "PodInitializing"
+    assert place.state("main")["waiting"]["reason"] == "PodInitializing"
+    assert condition(pod, "Initialized")["status"] == "False"
+
+
+def test_init_containers_run_one_after_the_other(place: Place) -> None:
+    mounts = {"/work": "work"}
+    place.run(
+        mounted("cat /work/order", mounts),
+        initContainers=[
+            mounted(f"sleep 0.3; echo {name} >> /work/order", mounts) | {"name": name}
+            for name in ("one", "two", "three")
+        ],
+        volumes=[{"name": "work", "emptyDir": {}}],
+    )
+
+    place.ended()
+
+    assert place.log().split() == ["one", "two", "three"]
+
+
+def test_a_sidecar_runs_beside_the_containers_and_ends_after_them(place: Place) -> None:
+    place.run(
+        shell("sleep 0.5"),
+        initContainers=[shell("sleep 100", name="side", restartPolicy="Always")],
+    )
+
+    pod = place.ended()
+
+    assert pod["status"]["phase"] == "Succeeded"
+    assert terminated(pod, "side")["exitCode"] == 143
+
+
+# Environment and files
+
+
+def test_variables_come_from_everywhere_and_refer_to_each_other(place: Place) -> None:
+    place.config("settings", {"COLOUR": "green", "size": "xl"})
+    place.secret("login", {"password": "a$b/tmp/c"})
+    names = ["PLAIN", "REFERS", "SECRET", "FIELD", "LABEL", "P_COLOUR", "MISSING", "LATE"]
+    place.api.create(
+        f"{place.base}/pods",
+        {
+            "metadata": {"name": "p", "labels": {"app": "web"}},
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [
+                    shell(
+                        "; ".join(f'echo "{name}=${{{name}-unset}}"' for name in names)
+                        + "; echo '$(PLAIN)' '$$(PLAIN)'",
+                        envFrom=[
+                            {"prefix": "P_", "configMapRef": {"name": "settings"}},
+                            {"secretRef": {"name": "absent", "optional": True}},
+                        ],
+                        env=[
+                            {"name": "PLAIN", "value": "one"},
+                            {"name": "REFERS", "value": "$(PLAIN)-$(LATE)-$$(PLAIN)"},
+                            {"name": "LATE", "value": "late"},
+                            {
+                                "name": "SECRET",
+                                "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}},
+                            },
+                            {
+                                "name": "FIELD",
+                                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+                            },
+                            {
+                                "name": "LABEL",
+                                "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}},
+                            },
+                            {
+                                "name": "MISSING",
+                                "valueFrom": {
+                                    "configMapKeyRef": {
+                                        "name": "settings",
+                                        "key": "none",
+                                        "optional": True,
+                                    }
+                                },
+                            },
+                        ],
+                    )
+                ],
+            },
+        },
+    )
+
+    place.ended()
+
+    assert place.log().splitlines() == [
+        "PLAIN=one",
+        "REFERS=one-$(LATE)-$(PLAIN)",
+        "SECRET=a$b/tmp/c",
+        f"FIELD={place.name}",
+        "LABEL=web",
+        "P_COLOUR=green",
+        "MISSING=unset",
+        "LATE=late",
+        "one $(PLAIN)",
+    ]
+
+
+def test_files_come_from_every_kind_of_volume(place: Place) -> None:
+    place.config("settings", {"x.yaml": "a: 1", "y.yaml": "b: 2"})
+    place.secret("login", {"password": "hush"})
+    place.run(
+        shell(
+            "cat /values/x.yaml $EXTRA /all/renamed /all/name /sub/one; "
+            "stat -L -c %a /secret/password; ls /values; ls /nothing; test -w /work; "
+            "cat /var/run/secrets/kubernetes.io/serviceaccount/namespace",
+            env=[{"name": "EXTRA", "value": "/values/y.yaml"}],
+            volumeMounts=[
+                {"name": "values", "mountPath": "/values"},
+                {"name": "secret", "mountPath": "/secret"},
+                {"name": "all", "mountPath": "/all"},
+                {"name": "nothing", "mountPath": "/nothing"},
+                {"name": "work", "mountPath": "/work"},
+                {"name": "values", "mountPath": "/sub/one", "subPath": "x.yaml"},
+            ],
+        ),
+        volumes=[
+            {"name": "values", "configMap": {"name": "settings"}},
+            {"name": "secret", "secret": {"secretName": "login", "defaultMode": 0o400}},
+            {"name": "work", "emptyDir": {}},
+            {"name": "nothing", "secret": {"secretName": "absent", "optional": True}},
+            {
+                "name": "all",
+                "projected": {
+                    "sources": [
+                        {
+                            "configMap": {
+                                "name": "settings",
+                                "items": [{"key": "x.yaml", "path": "renamed"}],
+                            }
+                        },
+                        {
+                            "downwardAPI": {
+                                "items": [
+                                    {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}
+                                ]
+                            }
+                        },
+                    ]
+                },
+            },
+        ],
+    )
+
+    pod = place.ended()
+
+    assert place.log() == f"a: 1b: 2a: 1pa: 1400\nx.yaml\ny.yaml\n{place.name}"
+    assert pod["status"]["phase"] == "Succeeded"
+
+
+def test_home_is_the_containers_own_and_a_mount_below_it_is_shared(place: Place) -> None:
+    mounts = {"/home/build/.docker": "docker"}
+    place.run(
+        mounted("cat $HOME/.docker/config.json; ls /home/build; pwd; ls -a", mounts),
+        initContainers=[
+            mounted("echo kept > $HOME/.docker/config.json; touch $HOME/lost", mounts)
+            | {"name": "login"}
+        ],
+        volumes=[{"name": "docker", "emptyDir": {}}],
+    )
+
+    place.ended()
+
+    assert place.log().startswith("kept\n")
+    assert "lost" not in place.log()
+
+
+def test_a_working_directory_is_made(place: Place) -> None:
+    place.run(shell("pwd; touch here", workingDir="/srv/app"))
+
+    pod = place.ended()
+
+    assert place.log().rstrip().endswith("/srv/app")
+    assert pod["status"]["phase"] == "Succeeded"
+
+
+# Waiting
+
+
+def test_a_missing_volume_source_holds_the_pod_until_it_appears(place: Place) -> None:
+    place.run(
+        mounted("cat /values/x", {"/values": "values"}),
+        volumes=[{"name": "values", "configMap": {"name": "settings"}}],
+    )
+    place.waits("ContainerCreating")
+    events = f"{place.base}/events"
+
+    def warned() -> bool:
+        items = place.api.get(events, fieldSelector="reason=FailedMount")["items"]
+        return any('configmap "settings" not found' in item["message"] for item in items)
+
+    eventually(warned, "an Event that names the ConfigMap")
+
+    place.config("settings", {"x": "here"})
+
+    assert place.ended()["status"]["phase"] == "Succeeded"
+    assert place.log() == "here"
+
+
+def test_a_missing_secret_of_a_variable_is_named_and_waited_for(place: Place) -> None:
+    origin = {"secretKeyRef": {"name": "login", "key": "password"}}
+    place.run(shell("echo $P", env=[{"name": "P", "valueFrom": origin}]))
+
+    assert place.waits("CreateContainerConfigError") == 'secret "login" not found'
+    assert place.pod()["status"]["phase"] == "Pending"
+    place.secret("login", {"other": "x"})
+    eventually(
+        lambda: "couldn't find key password" in place.waits("CreateContainerConfigError"),
+        "the missing key",
+    )
+    place.api.patch(f"{place.base}/secrets/login", {"stringData": {"password": "now"}})
+
+    assert place.ended()["status"]["phase"] == "Succeeded"
+    assert place.log() == "now\n"
+
+
+def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting(place: Place) -> None:
+    place.run(shell("true", image="missing.invalid/werf:1"))
+
+    assert "missing.invalid/werf:1" in place.waits("ImagePullBackOff")
+    assert place.pod()["status"]["phase"] == "Pending"
+
+
+def test_a_container_without_a_command_is_refused_with_a_reason(place: Place) -> None:
+    place.run({"name": "main", "image": "any"})
+
+    assert "set `command`" in place.waits("CreateContainerError")
+
+
+# Restarts
+
+
+def test_on_failure_a_container_is_started_again_until_it_succeeds(place: Place) -> None:
+    script = "echo run; test -e /work/tried && exit 0; touch /work/tried; echo broken; exit 5"
+    place.run(
+        mounted(script, {"/work": "work"}),
+        restartPolicy="OnFailure",
+        volumes=[{"name": "work", "emptyDir": {}}],
+    )
+
+    pod = place.ended()
+
+    assert pod["status"]["phase"] == "Succeeded"
+    status = pod["status"]["containerStatuses"][0]
+    assert status["restartCount"] == 1
+    assert status["lastState"]["terminated"]["exitCode"] == 5
+    assert place.log() == "run\n"
+    assert place.log(previous="true") == "run\nbroken\n"
+
+
+def test_a_container_that_keeps_failing_is_restarted_ever_more_slowly(place: Place) -> None:
+    place.run(shell("exit 1"), restartPolicy="Always")
+
+    assert "back-off 10s" in place.waits("CrashLoopBackOff")
+    status = place.pod()["status"]
+    assert status["phase"] == "Running"
+    assert status["containerStatuses"][0]["restartCount"] == 1
+
+
+# Being ended
+
+
+def pids(cluster: Cluster, place: Place) -> set[int]:
+    """The processes of a namespace's containers."""
+    prefix = f"process-node:{cluster.state_dir}/node/pods/{place.name}_"
+    return set(marked(prefix))
+
+
+def test_a_deleted_pod_may_end_in_its_own_way(place: Place, cluster: Cluster) -> None:
+    place.run(shell('trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.1; done'))
+    place.runs()
+    eventually(lambda: place.log() == "up\n", "the container's first words")
+    directory = next((cluster.state_dir / "node" / "pods").glob(f"{place.name}_p_*"))
+
+    place.api.delete(f"{place.base}/pods/p")
+    place.gone()
+
+    assert (directory / "main.log").read_text() == "up\nbye\n"
+    assert not (directory / "volumes").exists()
+    assert pids(cluster, place) == set()
+
+
+def test_a_deleted_pod_that_does_not_listen_is_killed_with_all_its_processes(
+    place: Place, cluster: Cluster
+) -> None:
+    place.run(
+        shell('trap "" TERM; setsid sleep 1000 & sleep 1000 & while :; do sleep 0.1; done'),
+        terminationGracePeriodSeconds=1,
+    )
+    place.runs()
+    eventually(lambda: len(pids(cluster, place)) >= 3, "its processes")
+    started = time.monotonic()
+
+    place.api.delete(f"{place.base}/pods/p")
+    place.gone()
+
+    assert time.monotonic() - started >= 0.9
+    assert pids(cluster, place) == set()
+
+
+def test_what_a_container_leaves_behind_ends_with_it(place: Place, cluster: Cluster) -> None:
+    place.run(shell("setsid sleep 1000 & exit 0"))
+
+    place.ended()
+
+    assert pids(cluster, place) == set()
+
+
+def test_a_pod_deleted_by_force_is_killed_at_once(place: Place, cluster: Cluster) -> None:
+    place.run(shell('trap "" TERM; while :; do sleep 0.1; done'))
+    place.runs()
+
+    place.api.delete(f"{place.base}/pods/p", {"gracePeriodSeconds": 0})
+
+    eventually(lambda: not pids(cluster, place), "the end of its processes", 5)
+
+
+def test_a_pod_of_the_same_name_can_follow(place: Place) -> None:
+    place.run(shell("sleep 1000"))
+    place.runs()
+    place.api.delete(f"{place.base}/pods/p", {"gracePeriodSeconds": 0})
+    place.gone()
+
+    place.run(shell("echo second"))
+
+    assert place.ended()["status"]["phase"] == "Succeeded"
+    assert place.log() == "second\n"
+
+
+def test_a_pod_past_its_deadline_is_ended_and_failed(place: Place, cluster: Cluster) -> None:
+    place.run(shell("sleep 1000"), activeDeadlineSeconds=1)
+
+    pod = place.ended()
+
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+    assert terminated(pod)["exitCode"] == 143
+    assert pids(cluster, place) == set()
+
+
+def test_a_deadline_also_ends_a_pod_that_never_started(place: Place) -> None:
+    place.run(shell("true", image="missing.invalid/x"), activeDeadlineSeconds=1)
+
+    assert place.ended()["status"]["reason"] == "DeadlineExceeded"
+
+
+def job(place: Place, container: Object, **spec: Any) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    body = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 0, "template": template, **spec}}
+    place.api.create(f"/apis/batch/v1/namespaces/{place.name}/jobs", body)
+
+
+def job_condition(place: Place, kind: str) -> Object | None:
+    status = place.api.get(f"/apis/batch/v1/namespaces/{place.name}/jobs/j").get("status", {})
+    return next((c for c in status.get("conditions", []) if c["type"] == kind), None)
+
+
+def test_a_job_completes(place: Place) -> None:
+    job(place, shell("true"))
+
+    eventually(lambda: job_condition(place, "Complete"), "the Job's completion")
+
+
+def test_a_job_past_its_deadline_takes_its_processes_along(place: Place, cluster: Cluster) -> None:
+    job(place, shell("sleep 1000"), activeDeadlineSeconds=1)
+
+    failed = eventually(lambda: job_condition(place, "Failed"), "the Job's failure")
+
+    assert failed["reason"] == "DeadlineExceeded"
+    eventually(lambda: not pids(cluster, place), "the end of its processes", 5)
+
+
+def test_a_job_deleted_in_the_foreground_goes_with_its_pod(place: Place, cluster: Cluster) -> None:
+    job(place, shell("sleep 1000"))
+    eventually(lambda: pids(cluster, place), "its process")
+
+    path = f"/apis/batch/v1/namespaces/{place.name}/jobs/j"
+    place.api.delete(path, {"propagationPolicy": "Foreground"})
+
+    eventually(lambda: not place.api.get(f"{place.base}/pods")["items"], "no pods", 15)
+    assert pids(cluster, place) == set()
+
+
+# Credentials
+
+
+def test_a_container_acts_as_its_service_account_and_no_more(place: Place) -> None:
+    place.api.create(f"{place.base}/serviceaccounts", {"metadata": {"name": "worker"}})
+    place.run(
+        shell("kubectl auth whoami -o name; kubectl auth whoami; kubectl get secrets"),
+        serviceAccountName="worker",
+    )
+
+    place.ended()
+
+    assert f"system:serviceaccount:{place.name}:worker" in place.log()
+    assert "secrets is forbidden" in place.log()
+
+
+def test_a_pod_that_wants_no_token_gets_none(place: Place) -> None:
+    place.run(shell('echo "${KUBECONFIG-none}"'), automountServiceAccountToken=False)
+
+    place.ended()
+
+    assert place.log() == "none\n"
+
+
+def test_nothing_of_the_nodes_own_environment_reaches_a_container(place: Place) -> None:
+    place.run(shell("env"))
+
+    place.ended()
+
+    names = {line.partition("=")[0] for line in place.log().splitlines()}
+    assert not names & {"HELM", "KUBECACHEDIR", "PYTHONPATH", "USER", "COPYRATOR_CLUSTER_STATE"}
+
+
+# Logs and readiness
+
+
+def test_logs_can_be_read_through_the_api_server(place: Place, cluster: Cluster) -> None:
+    place.run(shell("echo one; echo two; echo three"))
+    place.ended()
+
+    assert place.log() == "one\ntwo\nthree\n"
+    assert place.log(tailLines="2") == "two\nthree\n"
+    assert place.log(tailLines="0") == ""
+    assert place.log(limitBytes="5") == "one\nt"
+    assert cluster.kubectl("logs", "-n", place.name, "p") == "one\ntwo\nthree\n"
+
+
+def test_a_log_can_be_followed_to_the_end(place: Place, cluster: Cluster) -> None:
+    place.run(shell("for i in 1 2 3; do echo $i; sleep 0.2; done"))
+    place.runs()
+
+    assert cluster.kubectl("logs", "-f", "-n", place.name, "p") == "1\n2\n3\n"
+
+
+def test_a_pod_is_ready_when_its_probe_says_so(place: Place) -> None:
+    server = "import http.server as h; h.HTTPServer(('127.0.0.1', {}), h.SimpleHTTPRequestHandler)"
+    port = _free_port()
+    script = f'sleep 1; exec python3 -c "{server.format(port)}.serve_forever()"'
+    probe = {"httpGet": {"port": port, "path": "/"}, "periodSeconds": 1}
+    place.run(shell(script, readinessProbe=probe))
+    place.runs()
+    assert condition(place.pod(), "Ready")["reason"] == "ContainersNotReady"
+
+    eventually(lambda: condition(place.pod(), "Ready")["status"] == "True", "readiness")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# The node's own life: on clusters that the tests may break
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster.start(tmp_path / "own", registry=False) as cluster:
+        yield cluster
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_after_a_restart_of_the_node_nothing_runs_twice(
+    own: Cluster, number: signal.Signals
+) -> None:
+    api = own.api()
+    api.create("/api/v1/namespaces", {"metadata": {"name": "x"}})
+    place = Place(api, "x")
+    place.run(shell("sleep 1000"), name="once")
+    place.run(shell("sleep 1000"), name="again", restartPolicy="OnFailure")
+    place.run(shell("true"), name="done")
+    place.runs(name="once")
+    place.runs(name="again")
+    place.ended("done")
+    before = pids(own, place)
+
+    own.signal("node", number)
+    eventually(lambda: not own.status()["node"], "the node's end", 15)
+    if number == signal.SIGTERM:
+        assert pids(own, place) == set()
+    own.restart("node")
+
+    failed = place.ended("once")["status"]
+    assert (failed["phase"], failed["reason"]) == ("Failed", "NodeRestarted")
+    eventually(
+        lambda: place.pod("again")["status"]["containerStatuses"][0]["restartCount"] == 1,
+        "the other pod's restart",
+    )
+    place.runs(name="again")
+    assert place.pod("done")["status"]["phase"] == "Succeeded"
+    assert not pids(own, place) & before
+
+
+def test_a_second_node_of_the_same_name_is_refused(own: Cluster) -> None:
+    node = own.state_dir / "node"
+    command = ["-m", "localcluster.node", "--node-name", "process-node"]
+    command += ["--kubeconfig", str(own.admin_kubeconfig), "--state-dir", str(node)]
+    path = f"{Path(__file__).parents[2] / 'hack'}"
+
+    second = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+    assert second.returncode == 1
+    assert "runs already" in second.stderr
