@@ -7,11 +7,13 @@ kopf, whose start and stop kopf calls before it watches and after it has stopped
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.metadata
 import itertools
 import logging
 import platform
 import random
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -41,6 +43,12 @@ RESYNC_SECONDS = 600.0
 """The safety net: every rule and Bundle is looked at again, though nothing is known to have
 changed. On a healthy cluster it finds nothing and writes nothing."""
 
+RESTART_CAP_SECONDS = 30.0
+"""Starts that fail one after the other are this far apart at most."""
+
+CALM_SECONDS = 60.0
+"""What has run for so long starts again at once."""
+
 DRAIN_SECONDS = 10.0
 """What is in work gets so long to finish at the end; what isn't is safe to give up."""
 
@@ -48,22 +56,39 @@ DRAIN_SECONDS = 10.0
 def run(settings: Settings) -> int:
     """Run the operator until it is told to stop; return the exit code.
 
-    0: stopped by a signal. 1: it couldn't go on. 2: a setting is wrong. Always with one message.
+    0: stopped by a signal. 2: there is no way to the cluster. Always with one message.
     """
     logs.configure(settings.log_format, settings.log_level)
     try:
-        return asyncio.run(_run(settings))
+        asyncio.run(_run(settings))
     except KubeconfigError as error:
         click.echo(f"Error: {error}", err=True)
         return 2
+    return 0
 
 
-async def _run(settings: Settings) -> int:
+async def _run(settings: Settings) -> None:
+    """Run until a signal comes.
+
+    What kopf can't stand (a CRD that is deleted, an error in a watch) is answered by starting
+    everything again, as the kubelet would.
+    """
     connection = await load_connection(settings.kubeconfig, settings.context)
-    registry = kopf.OperatorRegistry()
-    app = App(settings, connection)
-    app.register(registry)
-    return await lifecycle.run_kopf(registry, app)
+    signalled = asyncio.Event()
+    delay = 0.0
+    while not signalled.is_set():
+        started = time.monotonic()
+        registry = kopf.OperatorRegistry()
+        app = App(settings, connection)
+        app.register(registry)
+        await lifecycle.run_kopf(registry, app, signalled)
+        if signalled.is_set():
+            break
+        lasted = time.monotonic() - started
+        delay = 1.0 if lasted > CALM_SECONDS else min(max(1.0, delay * 2), RESTART_CAP_SECONDS)
+        log.warning("Starting again in %.0f s", delay)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(signalled.wait(), delay)
 
 
 def install() -> None:
@@ -216,7 +241,7 @@ class App:
         live.add("workers", lambda: None if workers.alive else "none is alive")
         live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("background", background.dead)
-        live.add("login", lifecycle.LoginWatch().fault)
+        live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES).fault)
         ready.add("queue", lambda: watchdog.stale_queue(queue))
         ready.add("watches", lambda: watchdog.failing_watches(parts.pool.statuses()))
         ProcessCollector(registry=metrics.registry)

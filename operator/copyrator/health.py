@@ -7,6 +7,7 @@ body lists every failing sentence, one a line, so that `kubectl describe` and cu
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 
 from aiohttp import web
@@ -81,7 +82,7 @@ class HealthServer:
             await runner.cleanup()
             raise HealthError(
                 f"Can't listen on {self._address or '*'}:{self.port} for /healthz, /readyz and "
-                f"/metrics ({error.strerror or error}): choose another --health-port."
+                f"/metrics ({os.strerror(error.errno or 0)}): choose another --health-port."
             ) from error
         self._runner = runner
         self.port = runner.addresses[0][1]

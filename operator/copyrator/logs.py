@@ -11,6 +11,7 @@ import contextvars
 import datetime
 import json
 import logging
+import re
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,14 @@ _ERRORS_ONLY = (
 """Loggers whose lesser lines tell a user nothing that our own lines don't say in his words."""
 
 
+_ATTEMPT = re.compile(
+    r"""Request\ attempt\ \#(?P<number>\d+)[^:]*:\ [A-Z]+\ https?://[^/]*(?P<path>/[^?\s]*)\S*
+        \ ->\ (?P<cause>\w+)\(['"]?(?P<text>[^'"]*)""",
+    re.VERBOSE,
+)
+"""A line of kopf 1.45's about a request that failed; another wording passes unshortened."""
+
+
 @contextlib.contextmanager
 def bound(**fields: str) -> Iterator[None]:
     """Add `fields` (rule, bundle, namespace, name, reconcile) to every line logged inside."""
@@ -54,6 +63,7 @@ def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = No
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else ConsoleFormatter())
     handler.addFilter(ContextFilter())
     handler.addFilter(RetryNoiseFilter())
+    handler.addFilter(ApiErrorFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     chosen = logging.getLevelNamesMapping()[level.upper()]
@@ -78,30 +88,38 @@ class ContextFilter(logging.Filter):
 
 
 class RetryNoiseFilter(logging.Filter):
-    """Let kopf's line about a failing request through once per change, not once per try.
+    """Let kopf's line about a failing request through once per change, shortened, not once per try.
 
-    While an API server is away kopf logs every attempt of every request as an ERROR. The first one
-    with a given cause says all there is to say; the recovery is told by the readiness log.
+    While an API server is away kopf logs every attempt of every request as an ERROR with the repr
+    of the exception. The first one says all there is to say, and one with another kind of cause.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._last_cause: dict[str, str] = {}
+        self._last: dict[str, str] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop an attempt that failed for the same cause as the request's last one."""
-        if not record.name.startswith("kopf") or not isinstance(record.msg, str):
+        """Drop a further attempt that failed as the one before did."""
+        found = _ATTEMPT.match(record.getMessage()) if record.name.startswith("kopf") else None
+        if found is None:
             return True
-        if not record.msg.startswith("Request attempt #"):
-            return True
-        what, _, cause = record.msg.partition(": ")[2].partition(" -> ")
-        url = what.partition("?")[0]
-        if record.levelno < logging.ERROR:  # "succeeded": the next failure is news again
-            self._last_cause.pop(url, None)
-            return True
-        if self._last_cause.get(url) == cause:
-            return False
-        self._last_cause[url] = cause
+        path, cause, text = found["path"], found["cause"], found["text"]
+        news = found["number"] == "1" or self._last.get(path) != cause
+        self._last[path] = cause
+        why = text if cause.startswith("API") else f"no connection ({cause})"
+        record.msg, record.args = f"kopf: GET {path} fails and is tried again: {why}", None
+        record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return news
+
+
+class ApiErrorFilter(logging.Filter):
+    """Take the traceback off kopf's lines about an answer of the API server: it tells nothing."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Never drops a record."""
+        kind = record.exc_info[0] if record.exc_info else None
+        if kind is not None and kind.__module__ == "kopf._cogs.clients.errors":
+            record.exc_info = record.exc_text = None
         return True
 
 

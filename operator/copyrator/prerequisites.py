@@ -103,8 +103,17 @@ async def _missing(reader: Reader, resource: Resource) -> str | None:
     except NotFound:
         return f"the CRD {name} is missing: install the chart, or kubectl apply --server-side crds/"
     except Forbidden:
-        return await _missing_by_discovery(reader, resource)
-    return _not_established(crd)
+        if await _served(reader, resource):
+            return None
+        return (
+            f"{name} isn't served, and why can't be read: "
+            "grant get on customresourcedefinitions, and see whether the CRD is there"
+        )
+    if sentence := _not_established(crd):
+        return sentence
+    if not await _served(reader, resource):
+        return f"the CRD {name} is established, but the API server doesn't serve it yet"
+    return None
 
 
 def _not_established(crd: Mapping[str, Any]) -> str | None:
@@ -123,15 +132,17 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
     return f"the CRD {name} is not established yet"
 
 
-async def _missing_by_discovery(reader: Reader, resource: Resource) -> str | None:
-    """Without the right to read the CRD: is the kind served? Everybody may ask that."""
+async def _served(reader: Reader, resource: Resource) -> bool:
+    """Whether discovery shows the kind, in the list of groups and in the group's own.
+
+    It lags some seconds behind an established CRD, and kopf looks once: what it doesn't find, it
+    never watches. Everybody may read discovery.
+    """
+    groups = await reader.request("GET", "/apis")
+    if not any(group.get("name") == resource.group for group in groups.get("groups") or ()):
+        return False
     try:
         served = await reader.request("GET", f"/apis/{resource.group}/{resource.version}")
     except NotFound:
-        served = {}
-    if any(entry.get("name") == resource.plural for entry in served.get("resources") or ()):
-        return None
-    return (
-        f"{resource.plural}.{resource.group} isn't served, and why can't be read: "
-        "grant get on customresourcedefinitions, and see whether the CRD is there"
-    )
+        return False
+    return any(entry.get("name") == resource.plural for entry in served.get("resources") or ())

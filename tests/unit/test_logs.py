@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from kopf._cogs.clients.errors import APINotFoundError
 
 from copyrator import logs
 from copyrator.config import LogFormat, LogLevel
@@ -86,18 +87,29 @@ def test_kopf_lines_about_an_object_name_it() -> None:
     assert (line["namespace"], line["name"]) == ("default", "main")
 
 
-def failed(attempt: int, cause: str, url: str = "https://api/apis/flant.com/v1/copyrators") -> str:
-    return f"Request attempt #{attempt} failed; will retry: GET {url}?watch=true -> {cause}"
+REFUSED = "ClientConnectorError(ConnectionKey(host='api', port=1), ConnectionRefusedError(111))"
+FORBIDDEN = "APIForbiddenError('copyrators is forbidden: no right', {'kind': 'Status'}, status=403)"
 
 
-def test_kopf_tells_a_failing_request_once_per_cause() -> None:
+def failed(attempt: int, cause: str) -> str:
+    url = "https://api:6443/apis/flant.com/v1/copyrators?watch=true&resourceVersion=3"
+    return f"Request attempt #{attempt} failed; will retry: GET {url} -> {cause}"
+
+
+def test_kopf_tells_a_failing_request_once_per_cause_and_shortly() -> None:
     stream = lines(LogFormat.CONSOLE)
     logger = logging.getLogger("kopf._cogs.clients.watching")
     for attempt in range(1, 6):
-        logger.error(failed(attempt, "ConnectionRefused"))
-    logger.error(failed(6, "Forbidden"))
-    logger.error(failed(7, "Forbidden"))
-    assert len(stream.getvalue().splitlines()) == 2
+        logger.error(failed(attempt, REFUSED))
+    logger.error(failed(6, FORBIDDEN))
+    logger.error(failed(7, FORBIDDEN))
+    logger.error(failed(1, FORBIDDEN))  # another request, after one that succeeded
+    path = "kopf: GET /apis/flant.com/v1/copyrators fails and is tried again: "
+    assert [line.split("WARNING ")[1] for line in stream.getvalue().splitlines()] == [
+        path + "no connection (ClientConnectorError)",
+        path + "copyrators is forbidden: no right",
+        path + "copyrators is forbidden: no right",
+    ]
 
 
 def test_other_errors_of_kopf_are_never_dropped() -> None:
@@ -105,6 +117,18 @@ def test_other_errors_of_kopf_are_never_dropped() -> None:
     for _ in range(2):
         logging.getLogger("kopf").error("Event processing has failed")
     assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_an_answer_of_the_api_server_needs_no_traceback_of_kopf() -> None:
+    stream = lines(LogFormat.CONSOLE)
+    answer = APINotFoundError({"message": "no such kind"}, status=404, headers={})
+    for error in (answer, KeyError("ours")):
+        try:
+            raise error
+        except Exception:
+            logging.getLogger("kopf.x").exception("A watcher has failed")
+    assert stream.getvalue().count("Traceback") == 1
+    assert "KeyError" in stream.getvalue()
 
 
 def test_failed_tasks_are_reported_after_kopf_silenced_asyncio() -> None:

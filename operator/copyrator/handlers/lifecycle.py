@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import kopf
 
 from copyrator.api.names import RULE_PREFIX
+from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)
 
@@ -48,22 +49,20 @@ def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:
         try:
             await lifecycle.start()
         except StartError as error:
-            raise kopf.PermanentError(str(error)) from None
+            # An exception would end kopf too, after five seconds and with three tracebacks.
+            log.critical("%s", error)
+            await lifecycle.stop()
+            raise SystemExit(1) from None
 
     @kopf.on.cleanup(registry=registry, id="stop")
     async def stop(**_: Any) -> None:
         await lifecycle.stop()
 
 
-async def run_kopf(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> int:
-    """Run kopf until SIGTERM or SIGINT; return the process's exit code."""
-    try:
-        return await _run_kopf(registry)
-    finally:
-        await lifecycle.stop()  # where kopf fails, it leaves its cleanup out
-
-
-async def _run_kopf(registry: kopf.OperatorRegistry) -> int:
+async def run_kopf(
+    registry: kopf.OperatorRegistry, lifecycle: Lifecycle, signalled: asyncio.Event
+) -> None:
+    """Run kopf until it fails, or SIGTERM or SIGINT has set `signalled`."""
     others = asyncio.all_tasks()
     stop = asyncio.Event()
     settings = kopf.OperatorSettings()
@@ -71,29 +70,30 @@ async def _run_kopf(registry: kopf.OperatorRegistry) -> int:
     tasks = await kopf.spawn_tasks(
         registry=registry, settings=settings, clusterwide=True, stop_flag=stop
     )
-    take_signals(stop)  # from kopf, which took them just now: its handlers fail on a second one
+    for task in tasks:
+        # Whatever ends, all ends, and nobody goes on waiting for a signal (kopf would, for 5 s).
+        task.add_done_callback(lambda _: stop.set())
+    # From kopf, which took them just now: its handlers fail on a second signal.
+    take_signals(signalled, stop)
     try:
         await kopf.run_tasks(tasks, ignored=others)
     except Exception as error:
-        # Already logged by kopf where it happened; what is still unknown is that it was the end.
-        log.critical("The watch of rules and Bundles ended: %s", error)
-        return 1
-    if not stop.is_set():
-        log.critical("The watch of rules and Bundles ended by itself")
-        return 1
-    return 0
+        log.error("The watch of rules and Bundles ended: %s", error)
+    finally:
+        await lifecycle.stop()  # where kopf fails, it leaves its cleanup out
 
 
-def take_signals(stop: asyncio.Event) -> None:
-    """Let the first SIGTERM or SIGINT set `stop`, and a second one end the process at once."""
+def take_signals(*flags: asyncio.Event) -> None:
+    """Let the first SIGTERM or SIGINT set `flags`, and a second one end the process at once."""
     loop = asyncio.get_running_loop()
 
     def received(number: signal.Signals) -> None:
-        if stop.is_set():
+        if flags[0].is_set():
             log.warning("%s again: leaving at once, work in hand is given up", number.name)
             os._exit(128 + number)
         log.info("%s: finishing the work in hand", number.name)
-        stop.set()
+        for flag in flags:
+            flag.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, received, number)
@@ -122,23 +122,30 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.process.ultimate_exiting_timeout = 30
 
 
-class LoginWatch:
-    """Finds out when kopf's keeper of credentials has died.
+class KopfWatch:
+    """Finds out when kopf lives and watches nothing, by the names that kopf 1.45 gives its tasks.
 
-    It is the one task of kopf's whose end isn't the end of the process (kopf 1.45.2), and without
-    it a watch whose credentials were refused once waits for ever.
+    Two ways lead there. Its keeper of credentials dies, the one task whose end isn't the end of the
+    process: a watch that is refused once waits for ever. Or its single look at what the API server
+    serves missed a kind: that is never watched. Names that another kopf may have are no fault.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *resources: Resource) -> None:
+        self._expected = {
+            f"watcher for {resource.plural}.{resource.version}.{resource.group}@None": resource
+            for resource in resources
+        }
         self._keeper: asyncio.Task[Any] | None = None
 
     def fault(self) -> str | None:
-        """Not live: kopf can't log in any more. To be asked inside the running loop."""
-        if self._keeper is None:
-            names = {task.get_name(): task for task in asyncio.all_tasks()}
-            self._keeper = names.get("credentials retriever")
+        """Not live: rules or Bundles aren't watched. To be asked inside the running loop."""
+        tasks = {task.get_name(): task for task in asyncio.all_tasks()}
+        self._keeper = self._keeper or tasks.get("credentials retriever")
         if self._keeper is not None and self._keeper.done():
-            return "kopf keeps no credentials any more, so rules and Bundles can't be watched"
+            return "kopf keeps no credentials any more, so rules and Bundles aren't watched"
+        missing = [res.key for name, res in self._expected.items() if name not in tasks]
+        if missing and any(name.startswith("watcher for ") for name in tasks):
+            return f"kopf doesn't watch {' and '.join(missing)}"
         return None
 
 
