@@ -24,14 +24,17 @@ WINDOW_SECONDS = 1.0
 once, because all the answers that are on their way tell of the same crowd."""
 
 ENOUGH = 8
-"""Answers in a window without which its median says nothing."""
+"""Answers without which a median says nothing; a window lasts until there are so many."""
+
+STALE_SECONDS = 10.0
+"""A window that gets no such number within this time is thrown away."""
 
 NOISE_SECONDS = 0.02
 """A median below this is never too slow, whatever it was before."""
 
-DRIFT = 1.05
-"""The latency that counts as normal may grow by so much a window: a server that has become slower
-for good is accepted in the end."""
+FORGIVENESS = 1.2
+"""What counts as normal grows by this in each window that was too slow: a server that has become
+slower for good is accepted in the end (ten times slower: after nine windows)."""
 
 LONGEST_PAUSE = 60.0
 
@@ -108,7 +111,8 @@ class AdaptiveLimit:
         now = self._clock()
         if measured:
             self._latencies.append(now - since)
-        if now - self._window_start >= WINDOW_SECONDS:
+        age = now - self._window_start
+        if age >= STALE_SECONDS or (age >= WINDOW_SECONDS and len(self._latencies) >= ENOUGH):
             self._judge(now)
         self._leave()
 
@@ -140,11 +144,11 @@ class AdaptiveLimit:
         if not was_full or len(latencies) < ENOUGH:
             return  # the limit held nobody back, so nothing is to be learnt about it
         typical = median(latencies)
-        if self._normal is not None and typical > max(2 * self._normal, NOISE_SECONDS):
-            self._normal *= DRIFT
+        if self._normal is not None and typical >= max(2 * self._normal, NOISE_SECONDS):
+            self._normal *= FORGIVENESS
             self._cut(now)
             return
-        self._normal = typical if self._normal is None else min(typical, self._normal * DRIFT)
+        self._normal = typical if self._normal is None else min(typical, self._normal)
         if now - self._cut_at >= WINDOW_SECONDS:
             self.limit = min(self.limit + 1, self._most)
 

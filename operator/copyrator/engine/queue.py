@@ -88,7 +88,7 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     def oldest_age(self, now: float | None = None) -> float:
-        """Seconds that the key which is due longest has waited; 0 for an empty queue."""
+        """Seconds that the longest waiting of the next keys has been due; 0 for an empty queue."""
         self._release_due()
         now = self._clock() if now is None else now
         heads = [self._head(lane) for lane in Lane]

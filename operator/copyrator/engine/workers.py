@@ -134,6 +134,9 @@ class Workers(Generic[K]):
                     self._queue.add_after(key, after, lane)
                 case Done():
                     self._succeeded(key)
+                case _:  # the handler broke its contract
+                    self._queue.retry(key)
+                    raise TypeError(f"the handler returned {outcome!r} for {key}")
         finally:
             self._queue.done(key)
 
