@@ -293,7 +293,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(JSON, st.dictionaries(FIELDS, JSON, max_size=8))
 def test_reading_never_raises_whatever_the_json(body: Any, spec: Any) -> None:
     assert isinstance(parse_bundle(body, DEFAULTS), (BundleSpec, InvalidSpec))

@@ -104,7 +104,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(JSON)
 def test_any_json_is_read_and_what_is_written_is_read_alike(raw: Any) -> None:
     written = BundleStatus.parse(raw).to_dict()

@@ -431,13 +431,13 @@ LIKE_A_RULE = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(JSON | LIKE_A_RULE)
 def test_reading_never_raises_whatever_the_json(body: Any) -> None:
     assert isinstance(parse_rule(body), (RuleSpec, InvalidSpec))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(LIKE_A_RULE, st.sampled_from(["spec", "source", "template", "targets", "transform"]))
 def test_reading_never_raises_whatever_one_part_of_a_rule_is(part: Any, where: str) -> None:
     body = rule(spec=part) if where == "spec" else good(**{where: part})
