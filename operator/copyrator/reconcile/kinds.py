@@ -84,7 +84,12 @@ class Kinds:
         subscription = self._world.watch_pool.acquire(
             spec, on_change, on_synced=self._world.look_at_all_rules
         )
-        view = KindView(resource, reader, Copies(cast("Mapping[Name, CopyRecord]", subscription.store)), subscription)
+        view = KindView(
+            resource,
+            reader,
+            Copies(cast("Mapping[Name, CopyRecord]", subscription.store)),
+            subscription,
+        )
         self._world.kinds[resource.key] = view
         for change in early:
             self._copy_changed(view, *change)

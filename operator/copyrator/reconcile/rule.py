@@ -161,6 +161,7 @@ class RuleReconciler:
         service.generation = rule.generation
         service.second_look = None
         service.condemned.clear()
+        delay_first_status(world, service)
         if spec.source is not None:
             service.sources = watch_sources(world, service, spec.source, resource)
         else:

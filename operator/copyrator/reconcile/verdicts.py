@@ -120,6 +120,7 @@ def _missing(spec: RuleSpec, refused: int) -> str:
 
 def facts(spec: RuleSpec, survey: Survey, *, sources: int, targets: int) -> RuleFacts:
     """The counts of a status."""
+    sources_known = spec.source is None or sources > 0
     plan = None
     if spec.mode is Mode.PLAN and not spec.suspend:
         plan = PlanCounts(
@@ -139,5 +140,5 @@ def facts(spec: RuleSpec, survey: Survey, *, sources: int, targets: int) -> Rule
         ),
         failures=survey.samples,
         plan=plan,
-        synced=survey.desired == survey.ready and not survey.unwanted,
+        synced=sources_known and survey.desired == survey.ready and not survey.unwanted,
     )
