@@ -1,0 +1,207 @@
+"""Events are few and bounded, and nobody ever waits for them or stumbles over them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.component.kube.fake_api import FakeApi, error, hang, until
+
+from copyrator.kube import events as events_module
+from copyrator.kube.client import KubeClient
+from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.events import NORMAL, WARNING, EventRecorder, ObjectRef
+from copyrator.metrics import Metrics
+
+RULE = ObjectRef("flant.com/v1", "CopyratorRule", "ns", "main", "uid-1")
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Kit:
+    """A recorder with a clock of its own, and what it wrote."""
+
+    def __init__(self, client: KubeClient, api: FakeApi) -> None:
+        self.api = api
+        self.clock = Clock()
+        self.metrics = Metrics()
+        self.recorder = EventRecorder(
+            client,
+            clock=self.clock,
+            now=lambda: datetime.fromtimestamp(self.clock.now, UTC),
+            metrics=self.metrics,
+            instance="pod-1",
+        )
+        self.task = asyncio.create_task(self.recorder.run())
+
+    def record(self, message: str = "copied", ref: ObjectRef = RULE, note: str = "") -> None:
+        self.recorder.record(ref, NORMAL, "Synced", message, note)
+
+    async def written(self) -> list[dict[str, Any]]:
+        await self.recorder.flush(5)
+        return [body for path, body in self.api.objects.items() if "/events/" in path]
+
+    def dropped(self, cause: str) -> float:
+        labels = {"cause": cause}
+        return self.metrics.registry.get_sample_value("copyrator_events_dropped_total", labels) or 0
+
+
+@pytest.fixture
+async def kit(client: KubeClient, api: FakeApi) -> AsyncIterator[Kit]:
+    kit = Kit(client, api)
+    yield kit
+    kit.task.cancel()
+    await asyncio.gather(kit.task, return_exceptions=True)
+
+
+async def test_an_event_says_what_happened_to_what(kit: Kit) -> None:
+    kit.recorder.record(RULE, WARNING, "PartialFailure", "3 copies failed.", "See the status.")
+    (event,) = await kit.written()
+    assert event["involvedObject"] == {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "namespace": "ns",
+        "name": "main",
+        "uid": "uid-1",
+    }
+    assert event["metadata"]["namespace"] == "ns"
+    assert event["metadata"]["name"].startswith("main.")
+    assert (event["type"], event["reason"]) == ("Warning", "PartialFailure")
+    assert event["message"] == "3 copies failed. See the status."
+    assert event["count"] == 1
+    assert event["source"] == {"component": "copyrator"}
+    assert event["reportingInstance"] == "pod-1"
+    assert event["firstTimestamp"] == event["lastTimestamp"] == "1970-01-01T00:16:40Z"
+
+
+async def test_the_same_news_raises_a_count_at_most_once_a_minute(kit: Kit) -> None:
+    for _ in range(10):
+        kit.record()
+        await kit.recorder.flush(5)
+    assert (kit.api.count("create"), kit.api.count("patch")) == (1, 0)
+    kit.clock.now += 61
+    kit.record()
+    (event,) = await kit.written()
+    assert event["count"] == 11
+    assert event["lastTimestamp"] == "1970-01-01T00:17:41Z"
+    assert (kit.api.count("create"), kit.api.count("patch")) == (1, 1)
+
+
+async def test_after_a_restart_the_same_news_raises_the_count_that_is_there(
+    kit: Kit, client: KubeClient, api: FakeApi
+) -> None:
+    kit.record()
+    await kit.written()
+    again = Kit(client, api)
+    again.record()
+    (event,) = await again.written()
+    assert event["count"] == 2
+    again.task.cancel()
+
+
+async def test_an_event_that_the_server_has_forgotten_is_written_anew(kit: Kit) -> None:
+    kit.record()
+    await kit.written()
+    kit.api.objects.clear()
+    kit.clock.now += 61
+    kit.record()
+    (event,) = await kit.written()
+    assert event["count"] == 2
+
+
+async def test_an_event_about_a_cluster_scoped_object_stands_in_default(kit: Kit) -> None:
+    kit.record(ref=ObjectRef("v1", "Namespace", "", "team", "uid-2"))
+    (event,) = await kit.written()
+    assert event["metadata"]["namespace"] == "default"
+    assert "namespace" not in event["involvedObject"]
+
+
+async def test_one_object_that_talks_too_much_is_cut_short_alone(kit: Kit) -> None:
+    for number in range(100):
+        kit.record(f"news {number}")
+        await kit.recorder.flush(5)
+    assert len(await kit.written()) == 25
+    assert kit.dropped("rate_limit") == 75
+    other = ObjectRef("flant.com/v1", "CopyratorRule", "ns", "other", "uid-2")
+    kit.record(ref=other)
+    assert len(await kit.written()) == 26
+    kit.clock.now += 12
+    kit.record("later")
+    assert len(await kit.written()) == 27
+
+
+async def test_nothing_more_is_tried_in_a_terminating_namespace(kit: Kit) -> None:
+    causes = [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]
+    kit.api.always("create", error(403, "Forbidden", details={"causes": causes}))
+    for number in range(5):
+        kit.record(f"news {number}")
+        await kit.recorder.flush(5)
+    assert kit.api.count("create") == 1
+    assert kit.dropped("namespace_terminating") == 5
+
+
+@pytest.mark.parametrize(
+    "answer", [error(500), error(403, "Forbidden"), error(404, "NotFound"), error(422, "Invalid")]
+)
+async def test_a_refusal_is_counted_and_the_next_event_is_written(kit: Kit, answer: Any) -> None:
+    kit.api.script("create", answer)
+    kit.record("lost")
+    kit.record("written")
+    (event,) = await kit.written()
+    assert event["message"] == "written"
+    assert (
+        sum(
+            sample.value
+            for m in kit.metrics.events_dropped.collect()
+            for sample in m.samples
+            if sample.name.endswith("_total")
+        )
+        == 1
+    )
+
+
+async def test_a_server_that_hangs_makes_nobody_wait(kit: Kit) -> None:
+    kit.api.always("create", hang())
+    for number in range(1000):
+        ref = ObjectRef("v1", "ConfigMap", "ns", f"c{number}", f"uid-{number}")
+        kit.record(ref=ref)
+    await until(lambda: kit.api.count("create") == 1, "the first is tried")
+    assert kit.dropped("queue_full") >= 1000 - events_module.QUEUE - 1
+
+
+async def test_what_is_remembered_is_bounded(kit: Kit) -> None:
+    for number in range(3000):
+        kit.record(ref=ObjectRef("v1", "ConfigMap", "ns", f"c{number}", f"uid-{number}"))
+    assert len(kit.recorder._news) <= events_module.MEMORY
+    assert len(kit.recorder._buckets) <= events_module.MEMORY
+
+
+async def test_without_a_server_recording_still_does_not_raise() -> None:
+    async with KubeClient(Connection(Endpoint(host="http://127.0.0.1:9"))) as away:
+        recorder = EventRecorder(away)
+        task = asyncio.create_task(recorder.run())
+        recorder.record(RULE, NORMAL, "Synced", "copied")
+        await recorder.flush(5)
+        assert not task.done()
+        task.cancel()
+
+
+@pytest.mark.parametrize("name", ["a", "n" * 253, "x.y." * 60, ("n" * 229) + ".tail"])
+async def test_every_name_makes_a_valid_name_of_an_event(kit: Kit, name: str) -> None:
+    kit.record(ref=ObjectRef("v1", "ConfigMap", "ns", name, "u"))
+    (event,) = await kit.written()
+    made = event["metadata"]["name"]
+    assert len(made) <= 253
+    assert ".." not in made
+
+
+def test_a_reference_is_made_from_an_object_as_lists_give_it() -> None:
+    body = {"metadata": {"namespace": "ns", "name": "main", "uid": "uid-1"}}
+    assert ObjectRef.of(body, "flant.com/v1", "CopyratorRule") == RULE
+    assert ObjectRef.of({"apiVersion": "flant.com/v1", "kind": "CopyratorRule", **body}) == RULE
