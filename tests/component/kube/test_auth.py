@@ -1,0 +1,302 @@
+"""Credentials are found where kubectl would look, renewed in time, and missed with clear words."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import kopf
+import pytest
+import yaml
+from kubernetes.aio.config import incluster_config
+from tests.component.kube.fake_api import FakeApi, error
+
+from copyrator.kube import auth
+from copyrator.kube.auth import KubeconfigError, load_connection, register_login
+from copyrator.kube.client import KubeClient
+from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.resources import CONFIGMAPS
+
+
+@pytest.fixture(autouse=True)
+def outside_of_any_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def kubeconfig(user: dict[str, Any] | None = None, server: str = "http://one:1") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "first",
+        "clusters": [
+            {"name": "one", "cluster": {"server": server}},
+            {"name": "two", "cluster": {"server": "http://two:2/"}},
+        ],
+        "contexts": [
+            {"name": "first", "context": {"cluster": "one", "user": "me"}},
+            {"name": "second", "context": {"cluster": "two", "user": "me"}},
+        ],
+        "users": [{"name": "me", "user": user or {"token": "t0ken"}}],
+    }
+
+
+def write(path: Path, config: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(config if isinstance(config, str) else yaml.safe_dump(config))
+    return path
+
+
+async def test_a_kubeconfig_gives_server_and_token(tmp_path: Path) -> None:
+    connection = await load_connection(write(tmp_path / "config", kubeconfig()))
+    assert connection.host == "http://one:1"
+    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+
+
+async def test_a_context_chooses_the_cluster(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", kubeconfig())
+    assert (await load_connection(path, "second")).host == "http://two:2"
+
+
+async def test_the_variable_names_one_file_or_several(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = kubeconfig()
+    users = {"users": config.pop("users")}
+    first = write(tmp_path / "one", config)
+    second = write(tmp_path / "two", users)
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join(map(str, (first, tmp_path / "no", second))))
+    connection = await load_connection()
+    assert (await connection.headers())["Authorization"] == "Bearer t0ken"
+
+
+async def test_the_file_at_home_is_the_last_resort(tmp_path: Path) -> None:
+    write(tmp_path / "home" / ".kube" / "config", kubeconfig())
+    assert (await load_connection()).host == "http://one:1"
+
+
+@pytest.mark.parametrize(
+    ("config", "context", "words"),
+    [
+        (None, None, ["/config", "doesn't exist", "--kubeconfig"]),
+        ("a: [", None, ["/config", "isn't YAML"]),
+        ("", None, ["/config", "holds no configuration"]),
+        (kubeconfig(), "third", ["no context 'third'", "first, second", "--context"]),
+        ({**kubeconfig(), "current-context": ""}, None, ["no current context", "--context"]),
+        ({**kubeconfig(), "clusters": []}, None, ["/config", "can't be used", "one"]),
+        (kubeconfig({"tokenFile": "/no/such/token"}), None, ["can't be used", "/no/such/token"]),
+        (
+            kubeconfig({"exec": {"apiVersion": "v1", "command": "false"}}),
+            None,
+            ["exec plug-in 'false'", "run it by hand"],
+        ),
+        (
+            kubeconfig({"exec": {"apiVersion": "v1", "command": "no-such-plugin"}}),
+            None,
+            ["exec plug-in 'no-such-plugin'"],
+        ),
+    ],
+)
+async def test_what_is_wrong_is_said_with_the_file_and_the_remedy(
+    tmp_path: Path, config: Any, context: str | None, words: list[str]
+) -> None:
+    path = tmp_path / "config"
+    if config is not None:
+        write(path, config)
+    with pytest.raises(KubeconfigError) as caught:
+        await load_connection(path, context)
+    for word in words:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_without_kubeconfig_and_cluster_both_ways_are_named() -> None:
+    with pytest.raises(KubeconfigError, match=r"not in a cluster.*--kubeconfig or KUBECONFIG"):
+        await load_connection()
+
+
+async def test_in_a_pod_without_a_token_the_remedy_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    with pytest.raises(KubeconfigError, match="automountServiceAccountToken"):
+        await load_connection()
+
+
+async def test_the_pods_token_is_read_again_when_it_rotates(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    token = write(tmp_path / "token", "first\n")
+    ca = write(tmp_path / "ca.crt", CA)
+    # The loader takes both names at call time, from its own module.
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(ca))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "fd00::1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    connection = await load_connection()
+    assert connection.host == "https://[fd00::1]:443"
+    assert connection.ssl is not None
+    assert (await connection.headers())["Authorization"] == "bearer first"
+    token.write_text("second")
+    assert (await connection.headers())["Authorization"] == "bearer first"
+    monkeypatch.setattr(connection, "_loaded_at", connection._loaded_at - 61)
+    assert (await connection.headers())["Authorization"] == "bearer second"
+
+
+async def test_an_exec_plugin_is_run_again_when_its_token_is_refused(
+    tmp_path: Path, api: FakeApi
+) -> None:
+    api.put("a")
+
+    async def only_new(request: Any) -> Any:
+        if request.headers["Authorization"] != "Bearer run-2":
+            return await error(401, "Unauthorized")(request)
+        return await api._get(request)
+
+    api.always("get", only_new)
+    plugin = write(
+        tmp_path / "plugin",
+        f"""#!{sys.executable}
+import json, pathlib
+counter = pathlib.Path({str(tmp_path / "runs")!r})
+runs = int(counter.read_text()) + 1 if counter.exists() else 1
+counter.write_text(str(runs))
+print(json.dumps({{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
+                  "status": {{"token": f"run-{{runs}}"}}}}))
+""",
+    )
+    plugin.chmod(0o755)
+    user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin)}}
+    path = write(tmp_path / "config", kubeconfig(user, api.url))
+    async with KubeClient(await load_connection(path)) as client:
+        for _ in range(3):
+            await client.get(CONFIGMAPS, "ns", "a")
+    assert (tmp_path / "runs").read_text() == "2"
+    assert api.count("get") == 4
+
+
+async def test_a_proxy_of_the_environment_is_used_except_where_it_says_no(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "config", kubeconfig())
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    assert (await load_connection(path)).endpoint.proxy == "http://proxy:3128"
+    monkeypatch.setenv("no_proxy", "one")
+    assert (await load_connection(path)).endpoint.proxy is None
+
+
+def test_a_token_does_not_show_when_an_endpoint_is_printed() -> None:
+    endpoint = Endpoint(host="http://one:1", authorization="Bearer sentinel")
+    assert "sentinel" not in f"{endpoint} {endpoint!r}"
+
+
+# --- kopf ----------------------------------------------------------------------------------------
+
+
+async def test_kopf_gets_the_same_server_and_credentials() -> None:
+    endpoint = Endpoint(
+        host="https://one:1",
+        authorization="Bearer t0ken",
+        ca_file="/ca",
+        cert_file="/cert",
+        key_file="/key",
+        proxy="http://proxy",
+    )
+    info = await auth._Login(Connection(endpoint))(logger=None)
+    assert info.server == "https://one:1"
+    assert (info.scheme, info.token) == ("Bearer", "t0ken")
+    assert (info.ca_path, info.certificate_path, info.private_key_path) == ("/ca", "/cert", "/key")
+    assert info.proxy_url == "http://proxy"
+    assert info.insecure is False
+
+
+async def test_logins_that_come_again_and_again_are_slowed_down_and_renew() -> None:
+    now = [0.0]
+    slept: list[float] = []
+    loads = 0
+
+    async def load() -> Endpoint:
+        nonlocal loads
+        loads += 1
+        return Endpoint(host="http://one:1", authorization="Bearer same")
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    connection = Connection(await load(), loader=load, clock=lambda: now[0])
+    login = auth._Login(connection, clock=lambda: now[0], sleep=sleep)
+    infos = [await login() for _ in range(9)]
+    assert all(second > first * 1.2 for first, second in pairwise(slept[:5]))
+    assert max(slept) <= 30
+    assert sum(slept) > 60
+    assert loads > 2
+    # kopf refuses credentials that equal ones that failed: a passing 401 would end the process.
+    assert all(one != other for n, one in enumerate(infos) for other in infos[n + 1 :])
+    now[0] += 3600
+    count = len(slept)
+    await login()
+    assert len(slept) == count  # after a calm hour the first is answered at once
+
+
+async def test_kopf_survives_a_passing_401_and_does_not_storm_a_lasting_one(api: FakeApi) -> None:
+    """Measured without the guard: 42 logins a second."""
+    registry = kopf.OperatorRegistry()
+    register_login(registry, Connection(Endpoint(host=api.url, authorization="Bearer t")))
+    for verb in ("get", "list", "watch"):
+        api.always(verb, error(401, "Unauthorized"))
+
+    @kopf.on.event("configmaps", registry=registry)
+    async def handler(**_: Any) -> None:
+        """Makes kopf watch something."""
+
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False
+    stop = asyncio.Event()
+    operator = asyncio.create_task(
+        kopf.operator(
+            registry=registry, settings=settings, stop_flag=stop, clusterwide=True, standalone=True
+        )
+    )
+    await asyncio.sleep(2.5)  # a rate is measured over a time
+    assert not operator.done()
+    assert 2 <= len(api.seen) < 25
+    stop.set()
+    await asyncio.wait_for(operator, 10)
+
+
+def test_neither_kopf_nor_the_kubernetes_client_is_loaded_with_the_client() -> None:
+    """They take 26 MB and half a second, which `copyrator plan` needn't pay at its start."""
+    code = (
+        "import sys, copyrator.kube.client, copyrator.kube.auth, copyrator.kube.watchpool, json;"
+        "print(json.dumps([m for m in ('kopf', 'kubernetes', 'pydantic') if m in sys.modules]))"
+    )
+    path = str(Path(auth.__file__).parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        env={"PYTHONPATH": path, "PATH": os.environ["PATH"]},
+    )
+    assert json.loads(done.stdout) == []
+
+
+CA = """-----BEGIN CERTIFICATE-----
+MIIBdjCCARugAwIBAgIUcNPXpbULIf9D0lPV7+2/5is5ZicwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEdGVzdDAgFw0yNjExMjExMjUwNDdaGA8yMTI2MTAyODEyNTA0
+N1owDzENMAsGA1UEAwwEdGVzdDBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABCQX
+ED0Nl8RNcbwYj36CI9ct0qAOmz+KDjKYl+fsAP0duqTEAm1ZpXbQIxZ1N3hTComU
+xRJD+Mw7hChkksRABBSjUzBRMB0GA1UdDgQWBBTRSpjQuw2U1Vi+ENHnn9Ik6azY
+5TAfBgNVHSMEGDAWgBTRSpjQuw2U1Vi+ENHnn9Ik6azY5TAPBgNVHRMBAf8EBTAD
+AQH/MAoGCCqGSM49BAMCA0kAMEYCIQDdN5hZsyDaleMAnedoMikQigYY13K9YQPO
+mFu+FoNm6gIhAO4SoWzH+uycRcdkhJDLFeaGS6o5VlbgwhwATnZ6phlp
+-----END CERTIFICATE-----
+"""
