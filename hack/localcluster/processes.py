@@ -160,7 +160,10 @@ def _start_time(pid: int) -> int | None:
         return None
     # The second field is the name in brackets, which may itself hold blanks and brackets.
     fields = stat[stat.rindex(")") + 2 :].split()
-    return None if fields[0] in {"Z", "X"} else int(fields[19])
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    # With threads left, only the first one has ended: the others may still write files.
+    ended = state in {"Z", "X"} and threads <= 1
+    return None if ended else started
 
 
 @cache

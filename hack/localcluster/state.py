@@ -114,8 +114,9 @@ class Layout:
     def _entries(self) -> list[Path]:
         directories = (self.pki, self.kubeconfigs, self.config, self.logs, self.etcd)
         more = (self.registry, self.node, self.bin, self.pod_bin, self.home)
+        draft = _draft(self.state_file)
         # The lock goes last: until then nobody else can begin anything here.
-        return [self.state_file, *directories, *more, self.lock_file]
+        return [self.state_file, draft, *directories, *more, self.lock_file]
 
 
 @dataclass(slots=True)
@@ -143,7 +144,7 @@ class ClusterState:
 
     def save(self, path: Path) -> None:
         """Write the file in one step, so that a reader never sees half of it."""
-        draft = path.with_suffix(".tmp")
+        draft = _draft(path)
         draft.write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
         draft.replace(path)
 
@@ -167,3 +168,8 @@ class ClusterState:
                 f"Was it written by another version? Remove {path.parent} if nothing of it runs.",
             ) from error
         return loaded
+
+
+def _draft(path: Path) -> Path:
+    """Where a file is written before it is renamed; an interruption may leave it behind."""
+    return path.with_suffix(".tmp")

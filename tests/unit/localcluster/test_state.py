@@ -37,6 +37,7 @@ def test_removing_takes_only_what_is_ours(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "cluster")
     layout.prepare()
     layout.logs.joinpath("etcd.log").write_text("x")
+    (layout.root / "state.tmp").write_text("left by an interrupted save")
     (layout.root / "mine.txt").write_text("x")
 
     layout.remove()
