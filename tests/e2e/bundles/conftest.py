@@ -1,0 +1,285 @@
+"""A real operator process that polls often, and a user who publishes and deploys bundles."""
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from demo.chart import render
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+from localcluster.bundle import push
+
+ROOT = Path(__file__).resolve().parents[3]
+INTERVAL = 4
+DEPLOY = 60.0
+"""Seconds that a deploy may take on a loaded machine: helm starts several times."""
+
+TEMPLATE = """\
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .Release.Name }}-app
+data:
+  text: TEXT
+  greeting: {{ .Values.greeting | default "none" | quote }}
+"""
+
+
+def within(seconds: float, look: Callable[[], Any], what: str = "") -> Any:
+    """Look again and again until the answer is true; return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}; last seen: {found}"
+        time.sleep(0.05)
+    return found
+
+
+def stays(seconds: float, look: Callable[[], bool], what: str = "") -> None:
+    """Look for so long, and fail at the first look that isn't true."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert look(), what
+        time.sleep(0.1)
+
+
+@dataclass
+class Operator:
+    """An operator process under the rights that the chart gives."""
+
+    cluster: Cluster
+    namespace: str
+    kubeconfig: Path
+    user: str
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+        environment.pop("KUBECONFIG", None)
+        environment |= {
+            "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
+            "WERF_OPERATOR_TIMER_IDLE": "0",
+            "WERF_OPERATOR_JOBS_TTL": "600",
+            "NAMESPACE": self.namespace,
+        }
+        with self.log.open("ab") as output:
+            start = output.tell()
+            command = [sys.executable, "-m", "copyrator", "run", "--health-port", "0"]
+            self.process = subprocess.Popen(
+                [*command, "--kubeconfig", str(self.kubeconfig)],
+                env=environment,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        within(60, lambda: self._has_started(start), f"the operator starts: {self.log}")
+
+    def _has_started(self, start: int) -> bool:
+        assert self.process is not None
+        said = self.log.read_bytes()[start:].decode()
+        assert self.process.poll() is None, f"the operator ended:\n{said}"
+        return "Started:" in said
+
+    def stop(self, signum: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(signum)
+        code = self.process.wait(30)
+        self.process = None
+        return code
+
+
+@dataclass
+class Team:
+    """One namespace of one team, and what its people do there."""
+
+    api: Api
+    cluster: Cluster
+    namespace: str
+    charts: Path
+    made: list[str] = field(default_factory=list)
+
+    # --- publishing ---
+
+    def publish(self, tag: str, text: str, *, repo: str = "", template: str = TEMPLATE) -> str:
+        """Push a chart; returns its manifest digest."""
+        chart = self.charts / secrets.token_hex(4)
+        (chart / "templates").mkdir(parents=True)
+        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
+        (chart / "values.yaml").write_text("{}\n")
+        (chart / "templates" / "app.yaml").write_text(template.replace("TEXT", text))
+        return push(chart, self.cluster.registry, repo or self.repo, tag)
+
+    @property
+    def repo(self) -> str:
+        return f"{self.namespace}/app"
+
+    # --- objects ---
+
+    def path(self, plural: str, name: str = "") -> str:
+        group = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}.get(
+            plural, "api/v1"
+        )
+        path = f"/{group}/namespaces/{self.namespace}/{plural}"
+        return f"{path}/{name}" if name else path
+
+    def get(self, plural: str, name: str) -> dict[str, Any] | None:
+        try:
+            return self.api.get(self.path(plural, name))
+        except ApiStatusError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    def create(self, plural: str, name: str, **fields: Any) -> dict[str, Any]:
+        metadata = {"name": name, **fields.pop("metadata", {})}
+        return self.api.create(self.path(plural), {"metadata": metadata, **fields})
+
+    def patch(self, plural: str, name: str, **fields: Any) -> dict[str, Any]:
+        return self.api.patch(self.path(plural, name), fields)
+
+    def delete(self, plural: str, name: str, **options: Any) -> None:
+        self.api.delete(self.path(plural, name), options or None)
+
+    def annotate(self, name: str, **annotations: str | None) -> None:
+        named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+        self.patch("bundles", name, metadata={"annotations": named})
+
+    def bundle(
+        self, name: str, *, metadata: dict[str, Any] | None = None, **spec: Any
+    ) -> dict[str, Any]:
+        """Apply a Bundle as a user would."""
+        spec = {
+            "registry": self.cluster.registry,
+            "repo": self.repo,
+            "version": "1.0.0",
+            "insecure": True,
+            **spec,
+        }
+        body = {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": name, **(metadata or {})},
+            "spec": {key: value for key, value in spec.items() if value is not None},
+        }
+        self.made.append(name)
+        return self.api.create(self.path("bundles"), body)
+
+    # --- looking ---
+
+    def status(self, name: str) -> dict[str, Any]:
+        return (self.get("bundles", name) or {}).get("status") or {}
+
+    def condition(self, name: str, kind: str = "Ready") -> dict[str, Any]:
+        found = self.status(name).get("conditions") or []
+        return next((one for one in found if one["type"] == kind), {})
+
+    def jobs(self, name: str, kind: str = "deploy") -> list[dict[str, Any]]:
+        selector = f"operator.werf.dev/bundle={name},operator.werf.dev/job={kind}"
+        items = self.api.get(self.path("jobs"), labelSelector=selector)["items"]
+        return sorted(items, key=lambda job: job["metadata"]["creationTimestamp"])
+
+    def release(self, name: str) -> dict[str, str] | None:
+        """The data of the ConfigMap that the chart makes."""
+        found = self.get("configmaps", f"{name}-app")
+        return found and found.get("data")
+
+    def wait_deployed(self, name: str, digest: str, seconds: float = DEPLOY) -> dict[str, Any]:
+        def deployed() -> bool:
+            bundle = self.get("bundles", name) or {}
+            status = bundle.get("status") or {}
+            return (
+                status.get("deploy", {}).get("digest") == digest
+                and self.condition(name).get("status") == "True"
+                and status.get("observedGeneration") == bundle["metadata"]["generation"]
+            )
+
+        within(seconds, deployed, f"{name} is deployed; {json.dumps(self.status(name))}")
+        return self.status(name)
+
+    def wait_reason(self, name: str, reason: str, seconds: float = DEPLOY) -> dict[str, Any]:
+        within(
+            seconds,
+            lambda: self.condition(name).get("reason") == reason,
+            f"{name} says {reason}; {json.dumps(self.status(name))}",
+        )
+        return self.condition(name)
+
+    def wait_gone(self, plural: str, name: str, seconds: float = DEPLOY) -> None:
+        within(seconds, lambda: self.get(plural, name) is None, f"{plural} {name} is gone")
+
+
+def deploy_operator(cluster: Cluster, api: Api, log: Path) -> Operator:
+    """The chart's rights for an operator that isn't started yet."""
+    namespace = f"op-{secrets.token_hex(3)}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    rendered = render(cluster.helm, namespace=namespace)
+    for documents in (rendered.crds, rendered.rights):
+        cluster.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
+            input=yaml.safe_dump_all(documents),
+        )
+    account = rendered.service_account
+    return Operator(
+        cluster=cluster,
+        namespace=namespace,
+        kubeconfig=cluster.kubeconfig_for_service_account(namespace, account),
+        user=f"system:serviceaccount:{namespace}:{account}",
+        log=log,
+    )
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One operator for all tests of a module; each test has a namespace of its own."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    operator = deploy_operator(cluster, api, log)
+    operator.start()
+    yield operator
+    if operator.process is not None:
+        assert operator.stop() == 0
+    name = f"{operator.namespace}:copyrator"
+    cluster.kubectl("delete", "clusterrolebinding", name, "--ignore-not-found")
+    cluster.kubectl("delete", "clusterrole", name, "--ignore-not-found")
+    api.delete(f"/api/v1/namespaces/{operator.namespace}")
+    said = log.read_text()
+    assert "Traceback" not in said, said
+
+
+@pytest.fixture
+def team(
+    cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
+) -> Iterator[Team]:
+    """A namespace in which werf may deploy."""
+    name = namespace("team")
+    team = Team(api, cluster, name, tmp_path)
+    team.create("serviceaccounts", "werf")
+    binding = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings"
+    api.create(
+        binding,
+        {
+            "metadata": {"name": "werf"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "admin",
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "werf", "namespace": name}],
+        },
+    )
+    yield team
+    for bundle in team.made:  # the operator may be down: nothing may hold the namespace up
+        with contextlib.suppress(ApiStatusError):
+            team.patch("bundles", bundle, metadata={"finalizers": None})
