@@ -1,0 +1,155 @@
+"""Events are delivered once and in order; what vanished unseen is found, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from copyrator.api.keys import ObjectName
+from copyrator.handlers.intake import Intake
+from copyrator.kube.errors import Forbidden, NotFound, Unreachable
+from copyrator.kube.pages import Page
+from copyrator.kube.resources import BUNDLES, Resource
+
+
+def body(name: str, version: int) -> dict[str, Any]:
+    return {"metadata": {"namespace": "shop", "name": name, "resourceVersion": str(version)}}
+
+
+class Told:
+    """Remembers what an intake delivered, as (name, version or "gone")."""
+
+    def __init__(self) -> None:
+        self.news: list[tuple[str, str]] = []
+        self.bodies: list[Mapping[str, Any]] = []
+        self.intake = Intake(BUNDLES, self._take)
+
+    def _take(self, taken: Mapping[str, Any], deleted: bool) -> None:
+        metadata = taken["metadata"]
+        self.bodies.append(taken)
+        self.news.append((metadata["name"], "gone" if deleted else metadata["resourceVersion"]))
+
+
+class Cluster:
+    """Answers lists and gets; `meanwhile` runs between the list and what follows it."""
+
+    def __init__(self, *bodies: dict[str, Any]) -> None:
+        self.objects = {one["metadata"]["name"]: one for one in bodies}
+        self.breaks: Exception | None = None
+        self.kind_is_gone = False
+        self.meanwhile = lambda: None
+
+    async def list_pages(self, res: Resource) -> AsyncIterator[Page]:
+        assert res is BUNDLES
+        yield Page(list(self.objects.values()), "9")
+        if self.breaks:
+            raise self.breaks
+        self.meanwhile()
+
+    async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
+        if self.kind_is_gone:
+            raise NotFound("404 page not found")
+        if name not in self.objects:
+            raise NotFound("no such object", details={"name": name})
+        return self.objects[name]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def resync(told: Told, cluster: Cluster) -> None:
+    asyncio.run(told.intake.resync(cluster))
+
+
+def test_each_state_is_delivered_once(told: Told) -> None:
+    for kind in (None, "ADDED", "MODIFIED"):
+        told.intake.event(kind, body("app", 5))
+    assert told.news == [("app", "5")]
+
+
+def test_an_older_state_never_follows_a_newer_one(told: Told) -> None:
+    told.intake.event("MODIFIED", body("app", 7))
+    told.intake.event(None, body("app", 5))
+    assert told.news == [("app", "7")]
+
+
+def test_versions_are_compared_as_numbers(told: Told) -> None:
+    told.intake.event("MODIFIED", body("app", 9))
+    told.intake.event("MODIFIED", body("app", 10))
+    assert told.news == [("app", "9"), ("app", "10")]
+
+
+def test_a_deletion_is_delivered_once_and_the_name_can_come_back(told: Told) -> None:
+    told.intake.event("ADDED", body("app", 1))
+    told.intake.event("DELETED", body("app", 2))
+    told.intake.event("DELETED", body("app", 2))
+    told.intake.event("ADDED", body("app", 3))
+    assert told.news == [("app", "1"), ("app", "gone"), ("app", "3")]
+
+
+def test_the_late_deletion_of_a_former_object_does_not_hide_the_new_one(told: Told) -> None:
+    told.intake.event(None, body("app", 8))
+    told.intake.event("DELETED", body("app", 6))
+    assert told.news == [("app", "8")]
+    assert told.intake.names() == [ObjectName("shop", "app")]
+
+
+def test_a_resync_delivers_all_and_names_their_kind(told: Told) -> None:
+    resync(told, Cluster(body("a", 1), body("b", 2)))
+    assert told.news == [("a", "1"), ("b", "2")]
+    assert {(one["apiVersion"], one["kind"]) for one in told.bodies} == {
+        ("operator.werf.dev/v1", "Bundle")
+    }
+
+
+def test_a_resync_tells_only_news(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    resync(told, Cluster(body("a", 1), body("b", 2)))
+    assert told.news == [("a", "1"), ("b", "2")]
+
+
+def test_a_resync_finds_what_vanished_unseen(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    told.intake.event(None, body("b", 2))
+    resync(told, Cluster(body("b", 2)))
+    assert told.news[2:] == [("a", "gone")]
+    assert told.intake.names() == [ObjectName("shop", "b")]
+
+
+@pytest.mark.parametrize("fault", [Forbidden("no"), Unreachable("away")])
+def test_a_list_that_breaks_makes_nothing_vanish(told: Told, fault: Exception) -> None:
+    told.intake.event(None, body("a", 1))
+    cluster = Cluster()
+    cluster.breaks = fault
+    with pytest.raises(type(fault)):
+        resync(told, cluster)
+    assert told.news == [("a", "1")]
+
+
+def test_a_kind_that_vanished_makes_no_object_vanish(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    cluster = Cluster()
+    cluster.kind_is_gone = True
+    with pytest.raises(NotFound):
+        resync(told, cluster)
+    assert told.news == [("a", "1")]
+
+
+def test_an_object_made_while_the_list_was_read_does_not_vanish(told: Told) -> None:
+    cluster = Cluster()
+    cluster.meanwhile = lambda: told.intake.event("ADDED", body("new", 10))
+    resync(told, cluster)
+    assert told.news == [("new", "10")]
+
+
+def test_an_object_made_anew_after_the_list_does_not_vanish(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    cluster = Cluster()
+    cluster.meanwhile = lambda: cluster.objects.update(a=body("a", 11))
+    resync(told, cluster)
+    assert told.news == [("a", "1"), ("a", "11")]
