@@ -173,7 +173,9 @@ def drift(manifest: str, namespace: str) -> str:
 
 
 def make_namespace(deploy: Deploy) -> None:
-    """Make the release's namespace and the ConfigMap that werf locks with.
+    """Make the ConfigMap that werf locks with, and before it the namespace if that is missing.
+
+    In werf's order: whoever may write the ConfigMap needs no right on namespaces.
 
     Raises:
         WerfError: either is missing and can't be made.
@@ -182,18 +184,18 @@ def make_namespace(deploy: Deploy) -> None:
     place = ("-n", space, "--ignore-not-found", "-o", "name")
     if tools.run("kubectl", "get", "configmap", LOCK, *place).output.strip():
         return
-    if deploy.create_namespace and not _exists(space):
-        made = tools.run("kubectl", "create", "namespace", space)
-        if "AlreadyExists" not in made.error:
-            made.checked(f'release install: create release namespace "{space}"')
-    made = tools.run("kubectl", "create", "configmap", LOCK, "-n", space)
+    locking = ("create", "configmap", LOCK, "-n", space)
+    made = tools.run("kubectl", *locking)
+    if deploy.create_namespace and ("not found" in made.error or "forbidden" in made.error):
+        spaced = tools.run("kubectl", "create", "namespace", space)
+        if "AlreadyExists" not in spaced.error and spaced.code != 0:
+            raise WerfError(
+                "release install: can't apply ConfigMap for locking, and can't apply release "
+                f"namespace: {made.last_words}; {spaced.last_words}"
+            )
+        made = tools.run("kubectl", *locking)
     if "already exists" not in made.error:
         made.checked("release install: lock release")
-
-
-def _exists(namespace: str) -> bool:
-    read = tools.run("kubectl", "get", "namespace", namespace, "--ignore-not-found", "-o", "name")
-    return bool(read.output.strip())
 
 
 @contextmanager
