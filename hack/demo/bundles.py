@@ -20,13 +20,8 @@ def push_first(world: World) -> str:
 
 
 def deploy(world: World) -> Rows:
-    """Apply the example, which names a registry that only this machine has."""
-    local = {"registry": world.cluster.registry, "repo": REPOSITORY, "insecure": True}
-    manifests = example(FILE)
-    for body in manifests:
-        if body["kind"] == "Bundle":
-            body["spec"] |= local
-    world.objects.apply(manifests)
+    """Apply the example, and show the Job that deployed it."""
+    apply_example(world)
     _wait_deployed(world, "1.0.0")
     (job,) = world.objects.list("jobs", APPS, f"operator.werf.dev/bundle={NAME}")
     account = job["spec"]["template"]["spec"]["serviceAccountName"]
@@ -34,6 +29,16 @@ def deploy(world: World) -> Rows:
     digest = job["metadata"]["annotations"]["operator.werf.dev/digest"]
     row = (job["metadata"]["name"], account, status, digest[:15])
     return Rows(("JOB", "SERVICE ACCOUNT", "PODS", "PINNED TO"), [row])
+
+
+def apply_example(world: World) -> None:
+    """Apply the Bundle and its values, with the local registry in place of the example's."""
+    local = {"registry": world.cluster.registry, "repo": REPOSITORY, "insecure": True}
+    manifests = example(FILE)
+    for body in manifests:
+        if body["kind"] == "Bundle":
+            body["spec"] |= local
+    world.objects.apply(manifests)
 
 
 def update(world: World) -> Rows:

@@ -2,10 +2,11 @@
 
 from collections import Counter
 
+from demo import bundles, rules
 from demo.screen import Rows, Screen
 from demo.steps import Chapter, Step
 from demo.waiting import StepFailed
-from demo.world import APPS, HOME, World
+from demo.world import APPS, HOME, REPOSITORY, World, example
 
 
 def requests(world: World) -> Rows:
@@ -39,16 +40,22 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     """Say how to use what was left running."""
     operator = world.operator
     assert operator is not None
-    screen.chapter("Everything is left running for you (KEEP=1)")
-    screen.plain(f'eval "$(PYTHONPATH=hack .venv/bin/python -m localcluster env{_named(name)})"')
+    screen.chapter("Left running for you (KEEP=1), with the examples applied again")
+    world.objects.apply(example(rules.FILE))
+    bundles.apply_example(world)
+    screen.note("In this directory:")
     screen.plain()
+    screen.plain(f'eval "$(hack/run python -m localcluster env --name {name})"')
+    screen.plain()
+    stable = f"{world.cluster.registry}/{REPOSITORY}:{bundles.TAG}"
     for command in (
         "kubectl get copyrators,bundles --all-namespaces",
         "kubectl create namespace team-e",
         "kubectl get secrets -A -l app.kubernetes.io/managed-by=copyrator",
         f"kubectl -n {APPS} get bundles,jobs,pods",
+        f"hack/run python -m localcluster.bundle push examples/charts/hello {stable}",
         f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",
-        f"tail -f {operator.log}",
+        f"tail -n 20 {operator.log}",
     ):
         screen.plain(command)
     screen.plain()
@@ -58,7 +65,3 @@ def play_on(world: World, screen: Screen, name: str) -> None:
 def stop_command(name: str) -> str:
     """Say how to stop the cluster of that name, and the operator with it."""
     return f"Stop it, operator included: make cluster-down NAME={name}"
-
-
-def _named(name: str) -> str:
-    return f" --name {name}"

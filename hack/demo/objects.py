@@ -46,9 +46,10 @@ class Objects:
         return items
 
     def apply(self, manifests: Iterable[Manifest]) -> None:
-        """Apply manifests as ``kubectl apply --server-side`` does."""
+        """Apply manifests as they are, also over what an earlier step patched."""
         text = yaml.safe_dump_all(manifests, sort_keys=False)
-        self._kubectl("apply", "--server-side", "--field-manager=demo", "-f", "-", input=text)
+        as_demo = ("--server-side", "--field-manager=demo", "--force-conflicts")
+        self._kubectl("apply", *as_demo, "-f", "-", input=text)
 
     def create_namespaces(self, *names: str) -> None:
         """Create namespaces."""
