@@ -132,14 +132,15 @@ class CopyController:
         key = RuleKey(metadata["namespace"], metadata["name"])
         if deleted:
             self._world.rules.drop(key, metadata.get("uid"))
-            self._world.look_at_rule(key)
+            self._world.look_at_rule(key, Lane.URGENT)
             return
         rule = Rule.from_body(body)
         known = self._world.rules.get(key)
         if not self._world.rules.put(rule):
             return
         if known is None or not known.says_the_same(rule):
-            self._world.look_at_rule(key)
+            # Urgent: what is in the queue for its copies may be superseded by this.
+            self._world.look_at_rule(key, Lane.URGENT)
 
     async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
         """Do what the key asks for; the workers' handler for rule and copy keys."""
