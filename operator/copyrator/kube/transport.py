@@ -7,6 +7,7 @@ of their own, so that they can never starve requests. Bodies are never logged.
 from __future__ import annotations
 
 import asyncio
+import io
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping
@@ -35,6 +36,8 @@ REQUEST_CONNECTIONS = 96
 
 WATCH_CONNECTIONS = 256
 """Each watch is a connection; more than these wait for one to be free."""
+
+LARGE_BODY = 512 * 1024
 
 WATCH_PATIENCE = 60.0
 """Seconds that a watch waits for a connection before it fails, visibly."""
@@ -209,7 +212,7 @@ class Transport:
         return await self._session.request(
             call.method,
             URL(f"{endpoint.host}{call.path}{query}", encoded=True),
-            data=None if call.body is None else msgspec.json.encode(call.body),
+            data=_encoded(call.body),
             headers=headers,
             ssl=endpoint.ssl or True,
             server_hostname=endpoint.server_hostname,
@@ -229,6 +232,14 @@ class Transport:
         else:
             text = " ".join(str(error).split()) or type(error).__name__
         return Unreachable(f"{host} can't be reached: {text}")
+
+
+def _encoded(body: Any) -> bytes | io.BytesIO | None:
+    """JSON; from about a megabyte on as a file, which aiohttp sends piece by piece."""
+    if body is None:
+        return None
+    encoded = msgspec.json.encode(body)
+    return encoded if len(encoded) < LARGE_BODY else io.BytesIO(encoded)
 
 
 async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
