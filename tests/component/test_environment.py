@@ -1,0 +1,115 @@
+"""hack/run: the one door to the project's environment, on machines of all kinds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Clone:
+    """A clone of the project with an empty lock, and a user with an empty cache."""
+
+    def __init__(self, directory: Path) -> None:
+        self.root = directory / "clone of it"  # paths with blanks have to work
+        (self.root / "hack").mkdir(parents=True)
+        for name in ("run", "make_venv.py"):
+            shutil.copy(ROOT / "hack" / name, self.root / "hack" / name)
+        self.lock = self.root / "requirements-dev.lock"
+        self.lock.write_text("# nothing\n")
+        self.cache = directory / "cache"
+
+    def run(self, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(self.root / "hack" / "run"), *command],
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHON": sys.executable,
+                "COPYRATOR_CACHE": str(self.cache),
+                **environ,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    @property
+    def environments(self) -> list[Path]:
+        return [path.parent for path in self.cache.glob("venv-*/complete")]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, str]:
+    """A clone whose environment is there, and what was said while it was made."""
+    clone = Clone(tmp_path_factory.mktemp("built"))
+    first = clone.run("true")
+    assert first.returncode == 0, first.stderr
+    return clone, first.stderr
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Clone:
+    return Clone(tmp_path)
+
+
+def test_it_makes_the_environment_once_and_runs_in_it(built: tuple[Clone, str]) -> None:
+    clone, said = built
+    assert "Setting up Python" in said
+    again = clone.run("python", "-c", "import sys; print(sys.prefix)")
+    assert [Path(again.stdout.strip())] == clone.environments
+    assert again.stderr == ""
+
+
+def test_the_exit_code_and_the_folder_are_the_commands_own(built: tuple[Clone, str]) -> None:
+    clone, _ = built
+    assert clone.run("sh", "-c", "exit 42").returncode == 42
+    assert clone.run("pwd").stdout.strip() == str(Path.cwd())
+
+
+def test_one_that_was_interrupted_is_made_afresh_and_another_lock_has_its_own(
+    built: tuple[Clone, str],
+) -> None:
+    clone, _ = built
+    (venv,) = clone.environments
+    (venv / "complete").unlink()
+    (venv / "rest of the interrupted one").touch()
+    assert clone.run("true").returncode == 0
+    assert clone.environments == [venv]
+    assert not (venv / "rest of the interrupted one").exists()
+    clone.lock.write_text("# nothing, but newer\n")
+    clone.run("true")
+    assert len(clone.environments) == 2
+
+
+def test_a_package_that_is_not_the_locked_one_is_refused(clone: Clone, tmp_path: Path) -> None:
+    package = tmp_path / "thing-1.0-py3-none-any.whl"
+    package.write_bytes(b"not what was locked")
+    clone.lock.write_text(f"thing @ {package.as_uri()} --hash=sha256:{'0' * 64}\n")
+    result = clone.run("true")
+    assert result.returncode == 1
+    assert "DO NOT MATCH THE HASHES" in result.stderr
+    assert "nothing is left half done" in result.stderr
+    assert clone.environments == []
+
+
+def test_without_a_suitable_python_it_says_what_to_install(clone: Clone, tmp_path: Path) -> None:
+    path = tmp_path / "bin"
+    path.mkdir()
+    for name in ("sh", "dirname", "cat"):
+        (path / name).symlink_to(shutil.which(name) or name)
+    dead = path / "python3.12"  # as pyenv leaves them: there, but it doesn't run
+    dead.write_text("#!/bin/sh\nexit 127\n")
+    dead.chmod(0o755)
+    result = clone.run("true", PATH=str(path), PYTHON="")
+    assert result.returncode == 1
+    assert "No Python 3.11 to 3.14" in result.stderr
+    assert "apt-get install python3 python3-venv" in result.stderr
+    named = clone.run("true", PYTHON=str(dead))
+    assert named.returncode == 1
+    assert f"PYTHON={dead} is not a Python 3.11 to 3.14" in named.stderr

@@ -1,0 +1,158 @@
+"""The real operator as a process of its own: started, looked at, ended by signals.
+
+Not named operator.py: next to tests that are run from their folder it would hide the standard
+library's module, which is what tests/unit/test_house.py watches over.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import yaml
+
+from demo.chart import ROOT, render
+from localcluster import Cluster
+
+RUN = ("-m", "copyrator", "run")
+KOPF_RUN = ("-m", "kopf", "run", "-A", "-m", "copyrator.kopf_main")
+
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
+
+
+def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
+    """Look again and again until the answer is true, and return it."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
+        time.sleep(0.05)
+    return found
+
+
+class OperatorProcess:
+    """An operator; a context manager that kills it if the test hasn't ended it.
+
+    Settings are given by variables, because `kopf run` takes them only so, and the health port is
+    picked by the operator, which says it in the log.
+    """
+
+    def __init__(
+        self,
+        kubeconfig: Path,
+        log: Path,
+        *,
+        command: tuple[str, ...] = RUN,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self._log = log
+        self._port: int | None = None
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {
+            "PYTHONPATH": str(ROOT / "operator"),
+            "KUBECONFIG": str(kubeconfig),
+            "COPYRATOR_HEALTH_PORT": "0",
+            **(settings or {}),
+        }
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, *command],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        if self.code is None:
+            self._process.kill()
+            self._process.wait()
+
+    @property
+    def code(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._process.poll()
+
+    @property
+    def log(self) -> str:
+        """All it has written so far, stdout and stderr."""
+        return self._log.read_text(errors="replace")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Ask the health server; status 0 when nothing answers."""
+        if self._port is None:
+            if (said := _LISTENS.search(self.log)) is None:
+                return 0, "doesn't listen yet"
+            self._port = int(said[1])
+        try:
+            with _DIRECT.open(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError as error:
+            self._port = None  # after a start in the same process it is another one
+            return 0, str(error)
+
+    def wait_ready(self, seconds: float = 60.0) -> None:
+        """Wait until /readyz answers 200; fail at once when the process ends."""
+
+        def ready() -> bool:
+            assert self.code is None, f"it ended with code {self.code}:\n{self.log}"
+            return self.get("/readyz")[0] == 200
+
+        until(ready, lambda: f"ready; {self.get('/readyz')}\n{self.log}", seconds)
+
+    def wait_says(self, text: str, path: str = "/readyz", seconds: float = 60.0) -> str:
+        """Wait until a page's body holds `text`; return the body."""
+        until(
+            lambda: text in self.get(path)[1],
+            lambda: f"{path} says {text!r}; {self.get(path)}\n{self.log}",
+            seconds,
+        )
+        return self.get(path)[1]
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 20.0) -> int:
+        """Send a signal and return the exit code; fail when it doesn't end within `seconds`."""
+        self.send(number)
+        return self.wait(seconds)
+
+    def wait(self, seconds: float = 60.0) -> int:
+        """Wait for its end and return the exit code."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it doesn't end within {seconds} s:\n{self.log}") from None
+
+    def kill(self) -> None:
+        """End it without a chance to do anything (SIGKILL)."""
+        self._process.kill()
+        self._process.wait()
+
+
+def install(cluster: Cluster, namespace: str = "copyrator") -> Path:
+    """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
+    chart = render(cluster.helm, namespace=namespace)
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    for documents in ([home], chart.crds, chart.rights):
+        cluster.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
+            input=yaml.safe_dump_all(documents),
+        )
+    return cluster.kubeconfig_for_service_account(namespace, chart.service_account)

@@ -1,0 +1,239 @@
+"""The process: how it starts, waits, says what is wrong, and ends. Both ways to run it."""
+
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, install, until
+
+from demo.chart import ROOT
+from localcluster import Cluster
+
+pytestmark = [pytest.mark.xdist_group("operator-process"), pytest.mark.timeout(180)]
+
+BOTH = pytest.mark.parametrize("command", [RUN, KOPF_RUN], ids=["copyrator run", "kopf run"])
+CRDS = ("copyrators.flant.com", "bundles.operator.werf.dev")
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of these tests' own: they stop its API server and delete its CRDs."""
+    directory = tmp_path_factory.mktemp("own") / "cluster"
+    with Cluster.start(directory, process_node=False, registry=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(own: Cluster) -> Path:
+    """The operator's, under the rights that the chart gives."""
+    return install(own)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "operator.log"
+
+
+def complaints(process: OperatorProcess) -> list[str]:
+    """The lines that a person would call an error message."""
+    return re.findall(
+        r"^(?:Error: .*|.*\b(?:WARNING|ERROR|CRITICAL)\b.*)$", process.log, re.MULTILINE
+    )
+
+
+@BOTH
+def test_it_gets_ready_under_the_charts_rights_and_serves_metrics(kubeconfig, log, command):
+    with OperatorProcess(kubeconfig, log, command=command) as process:
+        process.wait_ready()
+        assert process.get("/healthz") == (200, "ok\n")
+        status, metrics = process.get("/metrics")
+        assert status == 200
+        for name in ("build_info{", "queue_depth ", "watches{", 'api_requests_total{code="200"'):
+            assert f"\ncopyrator_{name}" in metrics
+        assert complaints(process) == []
+
+
+@BOTH
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_with_code_0(kubeconfig, log, command, number):
+    with OperatorProcess(kubeconfig, log, command=command) as process:
+        process.wait_ready()
+        assert process.stop(number) == 0
+        assert complaints(process) == []
+        assert process.log.rstrip().endswith("Stopped")
+
+
+@BOTH
+def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig, log, command):
+    name = "run" if command is RUN else "kopf-run"
+    api, path = own.api(), "/apis/flant.com/v1/namespaces/copyrator/copyrators"
+    secret = {"metadata": {"name": name, "labels": {"copy": name}}, "stringData": {"a": "b"}}
+    api.create("/api/v1/namespaces/copyrator/secrets", secret)
+    rule = {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": name},
+        "ruleType": "secret",
+        "selector": {"copy": name},
+    }
+    settings = {"NAMESPACE": "copyrator"}
+    with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+        process.wait_ready()
+        api.create(path, rule)
+        listing = "/api/v1/namespaces/default/secrets"
+        names = lambda: [item["metadata"]["name"] for item in api.get(listing)["items"]]  # noqa: E731
+        until(lambda: name in names(), lambda: process.log)
+        there = api.get(f"{path}/{name}")
+        assert "kopf" not in yaml.safe_dump(there).replace("kopf-run", "")
+        api.delete(f"{path}/{name}")
+        until(lambda: name not in names(), lambda: process.log)
+        assert complaints(process) == []
+
+
+@BOTH
+def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, log, command):
+    with OperatorProcess(tmp_path / "nothing", log, command=command) as process:
+        assert process.wait() == 2
+        (message,) = complaints(process)
+        assert str(tmp_path / "nothing") in message
+        assert "doesn't exist" in message
+        assert "Traceback" not in process.log
+
+
+@BOTH
+def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
+    settings = {"WERF_OPERATOR_TIMER_INTERVAL": "never"}
+    with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+        assert process.wait() == 2
+        (message,) = complaints(process)
+        assert "WERF_OPERATOR_TIMER_INTERVAL" in message
+
+
+@BOTH
+def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, command):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        settings = {"COPYRATOR_HEALTH_PORT": port}
+        with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+            assert process.wait() == 1
+            (message,) = complaints(process)
+            assert f"127.0.0.1:{port}" in message
+            assert "--health-port" in message
+            assert "Traceback" not in process.log
+
+
+@BOTH
+def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(
+    kubeconfig, tmp_path, log, command
+):
+    config = yaml.safe_load(kubeconfig.read_text())
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nowhere = f"https://127.0.0.1:{closed.getsockname()[1]}"
+    config["clusters"][0]["cluster"]["server"] = nowhere
+    absent = tmp_path / "absent"
+    absent.write_text(yaml.safe_dump(config))
+    with OperatorProcess(absent, log, command=command) as process:
+        body = process.wait_says("can't be reached")
+        assert nowhere in body
+        assert process.get("/healthz") == (200, "ok\n")
+        until(lambda: complaints(process), "a message")
+        # Three more tries, by the pauses of prerequisites.py, then still one message.
+        until(lambda: attempts(process) >= 4, lambda: process.get("/metrics")[1])
+        (message,) = complaints(process)
+        assert nowhere in message
+        assert process.stop() == 0
+        assert "Traceback" not in process.log
+
+
+def attempts(process: OperatorProcess) -> float:
+    """Requests without an answer, by the operator's own count."""
+    counted = re.findall(
+        r'^copyrator_api_requests_total\{code="0".*\} (\S+)$',
+        process.get("/metrics")[1],
+        re.MULTILINE,
+    )
+    return sum(map(float, counted))
+
+
+@BOTH
+def test_missing_crds_are_named_with_the_remedy_and_waited_for(own, kubeconfig, log, command):
+    own.kubectl("delete", "crd", *CRDS)
+    with OperatorProcess(kubeconfig, log, command=command) as process:
+        body = process.wait_says("is missing")
+        assert all(crd in body for crd in CRDS)
+        assert "kubectl apply" in body
+        assert process.get("/healthz") == (200, "ok\n")
+        own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+        process.wait_ready()
+        assert process.stop() == 0
+
+
+def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log):
+    # The original's CRD in its working form: another plural, the same kind (contract, section 4).
+    own.kubectl("delete", "crd", "copyrators.flant.com")
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    old = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "copyrator.flant.com"},
+        "spec": {
+            "group": "flant.com",
+            "scope": "Namespaced",
+            "names": {"plural": "copyrator", "singular": "copyrator", "kind": "CopyratorRule"},
+            "versions": [version],
+        },
+    }
+    own.kubectl("apply", "-f", "-", input=yaml.safe_dump(old))
+    own.kubectl("wait", "--for=condition=Established", "crd/copyrator.flant.com")
+    own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+    try:
+        with OperatorProcess(kubeconfig, log) as process:
+            body = process.wait_says("its names are taken")
+            assert "copyrators.flant.com" in body
+            assert "export its objects" in body
+            own.kubectl("delete", "crd", "copyrator.flant.com")
+            process.wait_ready()
+    finally:
+        own.kubectl("delete", "crd", "copyrator.flant.com", "--ignore-not-found")
+
+
+def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfig, log):
+    with OperatorProcess(kubeconfig, log) as process:
+        process.wait_ready()
+        own.kill("kube-apiserver")
+        try:
+            process.wait_says("namespaces")
+            assert process.get("/healthz") == (200, "ok\n")
+            # Each watch may say it: that it broke, and that it then was refused.
+            said = len(complaints(process))
+            assert 1 <= said <= 2 * (float(watches(process)) + 2), process.log
+        finally:
+            own.restart("kube-apiserver")
+        process.wait_ready()
+        assert "Traceback" not in process.log
+        assert process.stop() == 0
+
+
+def watches(process: OperatorProcess) -> float:
+    """Open watches, by the operator's own count."""
+    counted = re.findall(
+        r"^copyrator_watches\{.*\} (\S+)$", process.get("/metrics")[1], re.MULTILINE
+    )
+    return sum(map(float, counted))
+
+
+def test_it_starts_again_in_the_same_process_when_its_crd_is_deleted(own, kubeconfig, log):
+    with OperatorProcess(kubeconfig, log) as process:
+        process.wait_ready()
+        own.kubectl("delete", "crd", "bundles.operator.werf.dev")
+        process.wait_says("bundles.operator.werf.dev is missing")
+        own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+        process.wait_ready()
+        assert process.code is None
+        assert "Traceback" not in process.log
+        assert process.stop() == 0
