@@ -391,6 +391,22 @@ def test_a_working_directory_is_made(place: Place) -> None:
     assert pod["status"]["phase"] == "Succeeded"
 
 
+def test_a_changed_config_map_reaches_a_running_container(place: Place) -> None:
+    place.config("settings", {"x": "old", "gone": ""})
+    script = "until grep new /values/x && ! test -e /values/gone; do sleep 0.2; done; ls /values"
+    place.run(
+        mounted(script, {"/values": "values"}),
+        volumes=[{"name": "values", "configMap": {"name": "settings"}}],
+    )
+    place.runs()
+
+    change = {"data": {"x": "new", "gone": None, "more": ""}}
+    place.api.patch(f"{place.base}/configmaps/settings", change)
+
+    place.ended()
+    assert place.log() == "new\nmore\nx\n"
+
+
 # Waiting
 
 
@@ -564,6 +580,13 @@ def job(place: Place, container: Object, **spec: Any) -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     body = {"metadata": {"name": "j"}, "spec": {"backoffLimit": 0, "template": template, **spec}}
     place.api.create(f"/apis/batch/v1/namespaces/{place.name}/jobs", body)
+
+
+def test_many_pods_end_at_the_same_time(place: Place, cluster: Cluster) -> None:
+    job(place, shell("echo $HOSTNAME"), completions=40, parallelism=40)
+
+    eventually(lambda: job_condition(place, "Complete"), "40 pods' completion", 60)
+    assert pids(cluster, place) == set()
 
 
 def job_condition(place: Place, kind: str) -> Object | None:

@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-from localcluster import Api, ApiStatusError, Cluster
-from localcluster.bundle import PushError, push
+from localcluster import Api, ApiStatusError, Cluster, bundle
+from localcluster.bundle import PushError, junk_tags, push
 from localcluster.waiting import eventually
 
 STAND_IN = Path(__file__).parents[2] / "hack" / "localcluster" / "standin" / "werf"
@@ -574,6 +574,33 @@ def test_a_push_that_is_refused_names_the_step(charts: Charts, guarded: str) -> 
     charts.registry = guarded
     with pytest.raises(PushError, match=r"(HEAD|POST) http://.*: [45]0\d"):
         charts.push()
+
+
+def test_a_repository_can_be_filled_with_the_tags_of_a_stages_storage(
+    charts: Charts, cluster: Cluster
+) -> None:
+    charts.push()
+
+    junk = junk_tags(14, cluster.registry, charts.repo, "1.0.0")
+
+    url = f"http://{cluster.registry}/v2/{charts.repo}/tags/list"
+    with urllib.request.urlopen(url) as answer:
+        tags = json.load(answer)["tags"]
+    assert len(set(junk)) == 14
+    assert set(tags) == {*junk, "1.0.0"}
+
+
+def test_a_push_from_the_command_line_prints_the_digest(
+    charts: Charts, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    digest = charts.push("2.0.0")
+    chart = str(charts.directory / "demo")
+    reference = f"{cluster.registry}/{charts.repo}:2.0.0"
+
+    assert bundle.main(["push", chart, reference]) == 0
+    assert capsys.readouterr().out == f"{digest}\n"
+    assert bundle.main(["push", "/nowhere", reference]) == 1
+    assert "/nowhere" in capsys.readouterr().err
 
 
 # As a Job of the operator runs it

@@ -21,8 +21,8 @@ Object = dict[str, Any]
 
 _RETRY = 1.0
 """Seconds between looks for a missing ConfigMap or Secret."""
-_REFRESH = 30.0
-"""Seconds between renewals of volumes, as often as a kubelet at best."""
+_REFRESH = 10.0
+"""Seconds between renewals of volumes; a kubelet takes a minute or more."""
 _BACKOFF_FIRST, _BACKOFF_MOST, _BACKOFF_RESET = 10.0, 300.0, 600.0
 _DEADLINE = Verdict(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
