@@ -9,7 +9,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from demo.chart import Rendered
+from demo.chart import ROOT, Rendered
 from demo.waiting import NotYet, StepFailed, until
 from localcluster.processes import MARKER
 from localcluster.state import Layout
@@ -43,6 +43,8 @@ class OperatorProcess:
             if "value" in variable:
                 environment[variable["name"]] = variable["value"]
         environment |= {"POD_NAME": "copyrator-demo", "POD_NAMESPACE": namespace}
+        # The image has the package installed; a clone has it here.
+        environment["PYTHONPATH"] = str(ROOT / "operator")
         environment[MARKER] = str(state_dir)
         self.command = [
             *(sys.executable, "-m", "copyrator", *chart.container["args"]),
