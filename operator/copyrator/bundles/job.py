@@ -133,7 +133,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
 
 def build_uninstall_job(spec: BundleSpec, uid: str, attempt: int) -> dict[str, Any]:
     """The Job that uninstalls. It has no owner: a foreground deletion would take it along."""
-    env = pod.variables(pod.common(spec) | pod.release(spec))
+    env = pod.variables(_merged(spec, pod.common(spec) | pod.release(spec)))
     pod_spec = pod.pod_spec(spec, ())
     command = ("sh", "-c", UNINSTALL_SCRIPT)
     pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]
@@ -182,8 +182,10 @@ def _job(
 
 
 def _login(spec: BundleSpec) -> dict[str, Any]:
-    env = pod.variables(pod.common(spec))
-    for variable, key in (("WERF_USERNAME", "username"), ("WERF_PASSWORD", "password")):
+    secret = {"WERF_USERNAME": "username", "WERF_PASSWORD": "password"}
+    merged = _merged(spec, pod.common(spec))
+    env = pod.variables({name: value for name, value in merged.items() if name not in secret})
+    for variable, key in secret.items():
         reference = {"secretKeyRef": {"name": spec.auth, "key": key}}
         env.append({"name": variable, "valueFrom": reference})
     command = ("werf", "cr", "login", spec.registry)
@@ -198,13 +200,7 @@ def _ca_mount() -> dict[str, Any]:
 
 
 def _deploy_env(order: DeployOrder) -> dict[str, str]:
-    """Ours last and winning; what is only a default of ours first and losing."""
     spec = order.spec
-    defaults = {
-        "WERF_LOG_COLOR_MODE": "off",
-        "WERF_LOG_PRETTY": "0",
-        "WERF_TIMEOUT": str(pod.whole_seconds(spec.timeout)),
-    }
     ours = pod.common(spec) | pod.release(spec)
     ours |= {
         "WERF_REPO": spec.reference,
@@ -220,5 +216,18 @@ def _deploy_env(order: DeployOrder) -> dict[str, str]:
         ours["WERF_DOCKER_CONFIG"] = pod.DOCKER_CONFIG_DIR
     ours |= pod.added_metadata(order.labels, order.annotations)
     ours |= pod.values_variables(order.values)
+    defaults = {
+        "WERF_LOG_COLOR_MODE": "off",
+        "WERF_LOG_PRETTY": "0",
+        "WERF_TIMEOUT": str(pod.whole_seconds(spec.timeout)),
+    }
+    return _merged(spec, ours, defaults)
+
+
+def _merged(
+    spec: BundleSpec, ours: Mapping[str, str], defaults: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Ours, which win; then the spec's, which may refer to ours as ``$(NAME)``; then defaults."""
     theirs = {name: value for name, value in spec.env.items() if name not in ours}
-    return {**{k: v for k, v in defaults.items() if k not in theirs}, **theirs, **ours}
+    known = {**ours, **theirs}
+    return {**known, **{k: v for k, v in (defaults or {}).items() if k not in known}}

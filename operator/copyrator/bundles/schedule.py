@@ -22,17 +22,23 @@ def slot_offset(spec: BundleSpec) -> float:
     """Where in its interval a Bundle polls, in seconds, the same for ever."""
     text = f"{spec.reference}:{spec.version}".encode()
     fraction = int.from_bytes(hashlib.sha256(text).digest()[:4], "big") / 2**32
-    return fraction * spec.interval
+    return fraction * _interval(spec)
 
 
 def next_slot(spec: BundleSpec, now: datetime) -> datetime:
     """The first slot after ``now``, in whole seconds (as a status holds it)."""
-    offset = slot_offset(spec)
-    passed = (now.timestamp() - offset) // spec.interval
-    moment = datetime.fromtimestamp(int((passed + 1) * spec.interval + offset), UTC)
-    while moment <= now:
-        moment += timedelta(seconds=max(spec.interval, 1.0))
-    return moment
+    interval, offset = _interval(spec), slot_offset(spec)
+    number = (now.timestamp() - offset) // interval
+    while True:
+        moment = datetime.fromtimestamp(int(number * interval + offset), UTC)
+        if moment > now:
+            return moment
+        number += 1
+
+
+def _interval(spec: BundleSpec) -> float:
+    """Seconds; dates are whole seconds, so slots can't be closer than that."""
+    return max(spec.interval, 1.0)
 
 
 def poll_retry(
@@ -50,8 +56,8 @@ def poll_retry(
 def same_rhythm(spec: BundleSpec, before: datetime, after: datetime) -> bool:
     """Tell whether ``after`` is what anybody expects who reads ``before`` in the status."""
     gap = (after - before).total_seconds()
-    rest = gap % spec.interval
-    return gap >= 0 and min(rest, spec.interval - rest) <= 1.0
+    rest = gap % _interval(spec)
+    return gap >= 0 and min(rest, _interval(spec) - rest) <= 1.0
 
 
 def retry_delay(backoff: float, count: int) -> float:

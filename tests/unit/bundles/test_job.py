@@ -1,0 +1,173 @@
+"""Jobs as golden files; `UPDATE_GOLDEN=1 pytest …/test_job.py` writes them anew."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec, JobSpec, ValuesKind
+from copyrator.bundles.identity import ValuesFiles
+from copyrator.bundles.job import DeployOrder, Login, build_deploy_job, build_uninstall_job
+
+GOLDEN = Path(__file__).parent / "golden"
+DIGEST = "sha256:" + "0123456789abcdef" * 4
+SPEC = BundleSpec(
+    namespace="team",
+    name="shop",
+    registry="registry.example.com:5000",
+    repo="team/shop",
+    version="1.0.0",
+    project_namespace="shop-prod",
+)
+ORDER = DeployOrder(spec=SPEC, uid="uid-1", version="1.0.0", digest=DIGEST, generation=3, attempt=7)
+
+
+def order(**changes: object) -> DeployOrder:
+    """ORDER with changes; those that the spec has go there."""
+    own = {key: value for key, value in changes.items() if key in DeployOrder.__slots__}
+    spec = {key: value for key, value in changes.items() if key not in own}
+    return replace(ORDER, spec=replace(SPEC, **spec), **own)
+
+
+CONFIG = ValuesFiles(ValuesKind.CONFIG_MAP, "shop-values", {"b.yaml": b"", "a.yaml": b""})
+SECRET = ValuesFiles(ValuesKind.SECRET, "shop-secrets", {"secret.yaml": b"password: hunter2"})
+
+DEPLOYS = {
+    "plain": order(),
+    "password": order(auth="creds", login=Login.PASSWORD, insecure=True),
+    "docker-config": order(auth="creds", login=Login.DOCKER_CONFIG, ca_secret="ca"),
+    "values": order(values=(CONFIG, SECRET), values_hash="v"),
+    "metadata": order(
+        labels={"app.kubernetes.io/part-of": "shop"},
+        annotations={"argocd.argoproj.io/note": "costs $(HOME) $5"},
+    ),
+    "everything": order(
+        env={"WERF_SET_A": "a=1", "WERF_TIMEOUT": "9", "WERF_LOG_PRETTY": "1"},
+        service_account="deployer",
+        timeout=600.0,
+        auto_rollback=True,
+        releases_history_max=3,
+        skip_tls_verify=True,
+        werf_image="mirror.example.com/werf@sha256:abc",
+        request="requestedAt=now",
+        job=JobSpec(
+            resources={"requests": {"cpu": "100m"}},
+            node_selector={"pool": "deploys"},
+            tolerations=({"key": "deploys", "operator": "Exists"},),
+            pod_labels={"team": "shop"},
+            pod_annotations={"sidecar.istio.io/inject": "false"},
+            security_context={"runAsUser": 1234},
+        ),
+    ),
+}
+
+
+def check(name: str, manifest: dict[str, object]) -> None:
+    path = GOLDEN / f"{name}.yaml"
+    text = yaml.safe_dump(manifest, sort_keys=True, width=100)
+    if os.environ.get("UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("name", DEPLOYS)
+def test_deploy_job_is_the_golden_one(name: str) -> None:
+    check(f"deploy-{name}", build_deploy_job(DEPLOYS[name]))
+
+
+def test_uninstall_job_is_the_golden_one() -> None:
+    check("uninstall", build_uninstall_job(SPEC, "uid-1", 2))
+
+
+def env_of(order: DeployOrder) -> dict[str, str]:
+    pod = build_deploy_job(order)["spec"]["template"]["spec"]
+    return {var["name"]: var["value"] for var in pod["containers"][0]["env"]}
+
+
+def test_env_of_the_spec_cannot_replace_what_the_operator_sets() -> None:
+    ours = env_of(order())
+
+    theirs = env_of(order(env=dict.fromkeys(ours, "evil")))
+
+    losing = {"WERF_LOG_COLOR_MODE", "WERF_LOG_PRETTY", "WERF_TIMEOUT"}  # only defaults of ours
+    assert {name for name, value in theirs.items() if value == "evil"} == losing
+
+
+def test_values_are_named_so_that_a_sort_as_text_keeps_their_order() -> None:
+    many = ValuesFiles(ValuesKind.CONFIG_MAP, "many", {f"{i:04}.yaml": b"" for i in range(1200)})
+
+    found = {k: v for k, v in env_of(order(values=(many, CONFIG))).items() if "VALUES" in k}
+
+    paths = [found[name] for name in sorted(found)]
+    assert paths == [f"/run/copyrator/values/000/{i:04}.yaml" for i in range(1200)] + [
+        "/run/copyrator/values/001/a.yaml",
+        "/run/copyrator/values/001/b.yaml",
+    ]
+
+
+def test_no_secret_value_is_in_a_job() -> None:
+    for made in DEPLOYS.values():
+        assert "hunter2" not in yaml.safe_dump(build_deploy_job(made))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"uid": "uid-2"},
+        {"digest": DIGEST[:-1] + "0"},
+        {"generation": 4},
+        {"attempt": 8},
+        {"values_hash": "other"},
+        {"request": "forceUpdate"},
+    ],
+)
+def test_another_attempt_has_another_name(changes: dict[str, object]) -> None:
+    assert order(**changes).job != ORDER.job
+
+
+def test_the_same_attempt_has_the_same_name_whatever_else_changes() -> None:
+    assert order(login=Login.PASSWORD, auth="creds", values=(CONFIG,)).job == ORDER.job
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 53, "a.b.c", "y" * 39 + "-" + "z" * 13])
+def test_names_fit_a_label_and_a_host_name(name: str) -> None:
+    for manifest in (
+        build_deploy_job(order(name=name)),
+        build_uninstall_job(replace(SPEC, name=name), "uid", 1),
+    ):
+        made = manifest["metadata"]["name"]
+        assert len(made) <= 63
+        assert "." not in made
+        assert "--" not in made
+        assert manifest["metadata"]["labels"][names.LABEL_BUNDLE] == name
+
+
+def test_only_deploys_are_owned_by_the_bundle() -> None:
+    (owner,) = build_deploy_job(ORDER)["metadata"]["ownerReferences"]
+
+    assert owner["uid"] == "uid-1"
+    assert owner["blockOwnerDeletion"] is False
+    assert "ownerReferences" not in build_uninstall_job(SPEC, "uid-1", 1)["metadata"]
+
+
+@pytest.mark.parametrize("name", [*DEPLOYS, "uninstall"])
+def test_pods_pass_the_restricted_profile(name: str) -> None:
+    if name == "uninstall":
+        job = build_uninstall_job(SPEC, "uid-1", 1)
+    else:
+        job = build_deploy_job(DEPLOYS[name])
+    pod = job["spec"]["template"]["spec"]
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for container in [*pod.get("initContainers", []), *pod["containers"]]:
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert security["readOnlyRootFilesystem"] is True
+    assert {"emptyDir", "configMap", "secret"} >= {
+        key for volume in pod["volumes"] for key in volume if key != "name"
+    }

@@ -1,0 +1,43 @@
+"""What the operator's settings let a Bundle name."""
+
+from dataclasses import replace
+
+import pytest
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.policy import image_repository, refusal
+
+SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
+IMAGES = ("registry.werf.io/werf/werf",)
+
+
+@pytest.mark.parametrize(
+    ("image", "repository"),
+    [
+        ("werf", "werf"),
+        ("werf:1", "werf"),
+        ("r:5000/a/werf", "r:5000/a/werf"),
+        ("r:5000/a/werf:1", "r:5000/a/werf"),
+        ("r/a/werf@sha256:ab", "r/a/werf"),
+        ("r:5000/a/werf:1@sha256:ab", "r:5000/a/werf"),
+    ],
+)
+def test_reads_the_repository_of_an_image(image: str, repository: str) -> None:
+    assert image_repository(image) == repository
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({}, None),
+        ({"werf_image": "registry.werf.io/werf/werf:2.1"}, None),
+        ({"service_account": "default"}, "spec.serviceAccountName"),
+        ({"werf_image": "registry.werf.io/werf/werf-evil:1"}, "spec.werf.image"),
+        ({"werf_image": "registry.werf.io/werf"}, "spec.werf.image"),
+        ({"werf_image": "evil.io/registry.werf.io/werf/werf"}, "spec.werf.image"),
+    ],
+)
+def test_refuses_what_is_not_allowed(changes: dict[str, str], path: str | None) -> None:
+    refused = refusal(replace(SPEC, **changes), ("werf",), IMAGES)
+
+    assert (refused and refused.path) == path

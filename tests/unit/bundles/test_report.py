@@ -1,0 +1,96 @@
+"""What werf leaves behind, whole or cut."""
+
+import json
+
+import pytest
+
+from copyrator.bundles.report import (
+    DeployReport,
+    last_error_line,
+    log_tail,
+    parse_report,
+    printed_digests,
+)
+
+HEX = "0123456789abcdef" * 4
+DEPLOYED = (
+    '{"version": 3, "release": "demo", "namespace": "app", "revision": 1, "status": "deployed",\n'
+    ' "completedOperations": ["create: ConfigMap/demo-cm"]}'
+)
+FAILED = (
+    '{"version": 3, "release": "demo", "namespace": "app", "revision": 1, "status": "failed",'
+    ' "completedOperations": ["create: ConfigMap/demo-cm"],'
+    ' "failedOperations": ["create: Pod/bad"]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (DEPLOYED, DeployReport("deployed", 1, ("create: ConfigMap/demo-cm",))),
+        ('{"revision": 2, "status": "skipped"}', DeployReport("skipped", 2)),
+        (FAILED, DeployReport("failed", 1, ("create: ConfigMap/demo-cm",), ("create: Pod/bad",))),
+        (FAILED[:-5], DeployReport("failed", 1)),
+        (DEPLOYED[:100], DeployReport("deployed", 1)),
+        (DEPLOYED[:70], None),
+        ("", None),
+        (None, None),
+        ("Error: pull bundle: r/app:9.9.9: not found", None),
+        ("{}", None),
+        ("[]", None),
+        ('{"status": 5}', None),
+        ('{"status": "failed", "revision": "x", "failedOperations": 7}', DeployReport("failed")),
+    ],
+)
+def test_reads_reports_as_they_are(message: str | None, expected: DeployReport | None) -> None:
+    assert parse_report(message) == expected
+
+
+@pytest.mark.parametrize("length", range(0, len(FAILED), 7))
+def test_a_report_that_was_cut_anywhere_is_no_error(length: int) -> None:
+    parse_report(FAILED[:length])
+
+
+def test_a_long_list_of_failures_is_shortened() -> None:
+    report = parse_report(json.dumps({"status": "failed", "failedOperations": list("abcdefgh")}))
+
+    assert report is not None
+    assert report.describe() == "failed: a, b, c, d, e and 3 more"
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        (f"ref:     r/app:1.0.0\ndigest:  {HEX}\n", (f"sha256:{HEX}",)),
+        (f"\x1b[1mdigest:  {HEX}\x1b[0m\n", (f"sha256:{HEX}",)),
+        (f"│ digest:  sha256:{HEX}\n", (f"sha256:{HEX}",)),
+        (f"digest: {HEX[:-1]}\n", ()),
+        (f"the digest: {HEX} of something\n", ()),
+        ("", ()),
+    ],
+)
+def test_finds_the_digests_that_werf_printed(log: str, found: tuple[str, ...]) -> None:
+    assert printed_digests(log) == found
+
+
+def test_a_log_tail_begins_at_a_line() -> None:
+    log = "".join(f"line {i:04}\n" for i in range(1000))
+
+    tail = log_tail(log)
+
+    assert len(tail) <= 2048
+    assert tail.startswith("line ")
+    assert tail.endswith("line 0999")
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("a\nError: one\nError: two\nmore\n", "Error: two"),
+        ("a\nb\n\n", "b"),
+        ("", ""),
+        ("\x1b[31mError: red\x1b[0m", "Error: red"),
+    ],
+)
+def test_finds_the_line_that_says_what_went_wrong(log: str, line: str) -> None:
+    assert last_error_line(log) == line

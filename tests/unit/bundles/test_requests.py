@@ -1,0 +1,57 @@
+"""Requests of users: each is acted on once, and none is lost."""
+
+import pytest
+
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
+from copyrator.bundles.requests import Request, awaits_reset, pending_request
+
+REQUESTED = "operator.werf.dev/requestedAt"
+FORCED = "operator.werf.dev/forceAt"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "status", "expected"),
+    [
+        ({}, BundleStatus(), None),
+        ({REQUESTED: "a"}, BundleStatus(), Request(requested_at="a")),
+        ({REQUESTED: "a"}, BundleStatus(last_handled_request="a"), None),
+        ({REQUESTED: "b"}, BundleStatus(last_handled_request="a"), Request(requested_at="b")),
+        ({REQUESTED: ""}, BundleStatus(), Request(requested_at="")),
+        ({}, BundleStatus(last_handled_request="a"), None),
+        ({FORCED: "a"}, BundleStatus(last_handled_request="a"), Request(force_at="a")),
+        ({}, BundleStatus(force_update=1), Request(force_update=True)),
+        ({}, BundleStatus(force_update=0), None),
+        ({}, BundleStatus(force_update=2), None),
+    ],
+)
+def test_finds_what_nobody_has_acted_on(
+    annotations: dict[str, str], status: BundleStatus, expected: Request | None
+) -> None:
+    assert pending_request(annotations, status) == expected
+
+
+def attempt(outcome: Outcome, request: str) -> BundleStatus:
+    return BundleStatus(force_update=1, attempted=Attempted(outcome=outcome, request=request))
+
+
+@pytest.mark.parametrize(
+    ("status", "resets"),
+    [
+        (attempt(Outcome.RUNNING, "forceUpdate"), True),
+        (attempt(Outcome.RUNNING, "requestedAt=x forceUpdate"), True),
+        (attempt(Outcome.RUNNING, "requestedAt=forceUpdates"), False),
+        (attempt(Outcome.RUNNING, ""), False),
+        (attempt(Outcome.SUCCEEDED, "forceUpdate"), False),
+        (attempt(Outcome.FAILED, "forceUpdate"), False),
+    ],
+)
+def test_force_update_is_reset_by_the_attempt_that_it_made(
+    status: BundleStatus, resets: bool
+) -> None:
+    assert awaits_reset(status) is resets
+    assert (pending_request({}, status) is None) is resets
+
+
+def test_only_force_at_takes_a_lower_version() -> None:
+    assert Request(force_at="x").may_downgrade
+    assert not Request(requested_at="x", force_update=True).may_downgrade

@@ -1,0 +1,85 @@
+"""What a poll leaves in the status, and what a restart reads out of it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle_status import Attempted, BundleStatus, LastError, Outcome
+from copyrator.bundles.resolution import Wish, is_answered, resolved, retry_at, with_error
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+WISH = Wish(generation=2, spec_hash="s", values_hash="v", request="", login="")
+
+
+def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
+    attempted = Attempted(
+        attempt=1, outcome=Outcome.SUCCEEDED, reason="Deployed", spec_hash="s", values_hash="v"
+    )
+    found = BundleStatus(
+        attempted=attempted,
+        observed_generation=2,
+        conditions=({"type": "Ready", "status": "True", "reason": reason},),
+    )
+    return replace(found, **changes)
+
+
+@pytest.mark.parametrize(
+    ("status", "wish", "answered"),
+    [
+        (status(), WISH, True),
+        (status("Quarantined"), WISH, True),
+        (status(), replace(WISH, generation=3), False),
+        (status(), replace(WISH, spec_hash="t"), False),
+        (status(), replace(WISH, values_hash=None), False),
+        (status(), replace(WISH, request="forceUpdate"), False),
+        (status("TagNotFound"), WISH, False),
+        (status("AutoupdateDisabled"), WISH, False),
+        (status("Suspended"), WISH, False),
+        (BundleStatus(), WISH, False),
+    ],
+)
+def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
+    status: BundleStatus, wish: Wish, answered: bool
+) -> None:
+    assert is_answered(status, wish) is answered
+
+
+def test_a_failed_attempt_that_waits_for_its_retry_has_its_answer() -> None:
+    found = status("DeployFailed")
+    failed = replace(found.attempted, outcome=Outcome.FAILED, reason="DeployFailed")
+
+    assert is_answered(replace(found, attempted=failed), WISH)
+
+
+def test_the_same_offer_keeps_its_time() -> None:
+    slot = NOW + timedelta(hours=1)
+    first = resolved(BundleStatus(), "1.0.0", "sha256:a", slot, NOW)
+
+    again = resolved(first, "1.0.0", "sha256:a", slot, NOW + timedelta(minutes=5))
+    other = resolved(first, "1.0.0", "sha256:b", slot, NOW + timedelta(minutes=5))
+
+    assert again == first
+    assert other.available.time == "2026-01-01T12:05:00Z"
+    assert first.target.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
+    assert first.ready == 1
+
+
+def test_the_same_error_keeps_its_time() -> None:
+    first = with_error(BundleStatus(), "RateLimited", "slow down", NOW)
+
+    assert with_error(first, "RateLimited", "slow down", NOW + timedelta(hours=1)) == first
+    assert with_error(first, "RateLimited", "other", NOW).last_error == LastError(
+        reason="RateLimited", message="other", time="2026-01-01T12:00:00Z"
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [(Outcome.FAILED, NOW), (Outcome.INTERRUPTED, NOW), (Outcome.RUNNING, None), (None, None)],
+)
+def test_only_a_failure_is_due_again(outcome: Outcome | None, expected: datetime | None) -> None:
+    found = BundleStatus(attempted=Attempted(outcome=outcome, next_retry_at="2026-01-01T12:00:00Z"))
+
+    assert retry_at(found) == expected

@@ -1,0 +1,233 @@
+"""Decisions about deploys, as a table, and what they leave in the status."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle_spec import Retry
+from copyrator.api.bundle_status import (
+    Attempted,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    LastError,
+    Outcome,
+)
+from copyrator.api.times import format_time
+from copyrator.bundles.observation import Ending
+from copyrator.bundles.requests import Request
+from copyrator.bundles.state import (
+    Action,
+    Decision,
+    Evidence,
+    Need,
+    Wanted,
+    begin,
+    decide,
+    finish,
+)
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+RETRY = Retry(limit=2, backoff=30.0)
+INPUTS: dict[str, Any] = {
+    "version": "1.0.0",
+    "digest": "sha256:a",
+    "values_hash": "v",
+    "spec_hash": "s",
+    "generation": 1,
+}
+WANTED = Wanted(**INPUTS)
+DEPLOYED = Deployed(**INPUTS)
+SUCCEEDED = Attempted(**INPUTS, attempt=4, outcome=Outcome.SUCCEEDED, failures=0)
+FAILED = replace(SUCCEEDED, outcome=Outcome.FAILED, failures=1, message="bad")
+INTERRUPTED = replace(SUCCEEDED, outcome=Outcome.INTERRUPTED, failures=0, interruptions=9)
+LATER, EARLIER = NOW + timedelta(seconds=5), NOW - timedelta(seconds=5)
+
+NOTHING = Decision(Action.NOTHING)
+
+
+def deploy(need: Need) -> Decision:
+    return Decision(Action.DEPLOY, need)
+
+
+def status(attempted: Attempted | None = None, deployed: Deployed | None = None) -> BundleStatus:
+    return BundleStatus(attempted=attempted or Attempted(), deployed=deployed or Deployed())
+
+
+def due(attempted: Attempted, when: datetime) -> Attempted:
+    return replace(attempted, next_retry_at=format_time(when))
+
+
+GOOD = status(SUCCEEDED, DEPLOYED)
+REQUEST = Request(requested_at="now")
+EXHAUSTED = replace(FAILED, failures=3)
+
+
+@pytest.mark.parametrize(
+    ("status", "changes", "decision"),
+    [
+        (status(), {}, deploy(Need.FIRST)),
+        (GOOD, {}, NOTHING),
+        (status(deployed=DEPLOYED), {}, NOTHING),  # a baseline from the original operator
+        (GOOD, {"generation": 9}, NOTHING),
+        (GOOD, {"digest": "sha256:b"}, deploy(Need.VERSION)),
+        (GOOD, {"version": "1.0.1"}, deploy(Need.VERSION)),
+        (GOOD, {"values_hash": None}, deploy(Need.VALUES)),
+        (GOOD, {"spec_hash": "t"}, deploy(Need.SPEC)),
+        (GOOD, {"request": REQUEST}, deploy(Need.REQUEST)),
+        # a failure waits, and is tried again
+        (status(due(FAILED, LATER)), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
+        (status(due(FAILED, EARLIER)), {}, deploy(Need.RETRY)),
+        (status(due(FAILED, NOW)), {}, deploy(Need.RETRY)),
+        (status(due(INTERRUPTED, LATER)), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
+        (status(due(INTERRUPTED, EARLIER)), {}, deploy(Need.RETRY)),
+        # a failed deploy of what was deployed before (a forced one) is a failure all the same
+        (status(due(FAILED, LATER), DEPLOYED), {}, Decision(Action.WAIT, Need.RETRY, LATER)),
+        # quarantine, and what lifts it
+        (status(EXHAUSTED), {}, Decision(Action.QUARANTINE)),
+        (status(EXHAUSTED), {"digest": "sha256:b"}, deploy(Need.FIRST)),
+        (status(EXHAUSTED), {"values_hash": "w"}, deploy(Need.FIRST)),
+        (status(EXHAUSTED), {"spec_hash": "t"}, deploy(Need.FIRST)),
+        (status(EXHAUSTED), {"generation": 2}, deploy(Need.FIRST)),
+        (status(EXHAUSTED), {"request": REQUEST}, deploy(Need.REQUEST)),
+        # an interruption never leads to quarantine
+        (status(due(replace(INTERRUPTED, failures=9), EARLIER)), {}, deploy(Need.RETRY)),
+        # another version failed half-way: what was deployed has to be put right
+        (status(replace(EXHAUSTED, digest="sha256:b"), DEPLOYED), {}, deploy(Need.REPAIR)),
+    ],
+)
+def test_decides(status: BundleStatus, changes: dict[str, Any], decision: Decision) -> None:
+    assert decide(status, replace(WANTED, **changes), RETRY, NOW) == decision
+
+
+def test_a_limit_of_no_retries_quarantines_after_the_first_failure() -> None:
+    assert decide(status(FAILED), WANTED, Retry(limit=0), NOW) == Decision(Action.QUARANTINE)
+
+
+def test_a_higher_limit_lets_a_quarantined_digest_go_on() -> None:
+    assert decide(status(EXHAUSTED), WANTED, Retry(limit=9), NOW).action is Action.DEPLOY
+
+
+def test_an_attempt_is_recorded_before_its_job_is_made() -> None:
+    begun = begin(GOOD, replace(WANTED, digest="sha256:b"), NOW).attempted
+
+    assert begun.attempt == 5
+    assert begun.outcome == Outcome.RUNNING
+    assert begun.digest == "sha256:b"
+    assert begun.started_at == "2026-01-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "failures"),
+    [
+        (FAILED, {}, 1),
+        (FAILED, {"digest": "sha256:b"}, 0),
+        (FAILED, {"generation": 2}, 0),
+        (FAILED, {"request": REQUEST}, 0),
+        (SUCCEEDED, {}, 0),
+    ],
+)
+def test_failures_are_counted_for_one_target(
+    before: Attempted, changes: dict[str, Any], failures: int
+) -> None:
+    begun = begin(status(before), replace(WANTED, **changes), NOW).attempted
+
+    assert begun.attempt == 5  # never counted anew: a Job's name is never used twice
+    assert begun.failures == failures
+
+
+def test_requests_are_acknowledged_with_the_attempt() -> None:
+    request = Request(requested_at="r", force_at="f", force_update=True)
+
+    begun = begin(GOOD, replace(WANTED, request=request), NOW)
+
+    assert begun.last_handled_request == "r"
+    assert begun.last_handled_force == "f"
+    assert begun.attempted.request == "requestedAt=r forceAt=f forceUpdate"
+
+
+RUNNING = status(replace(SUCCEEDED, outcome=Outcome.RUNNING, failures=1, interruptions=1))
+OK = Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, "done", revision=3)
+BAD = Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, "bad")
+LOST = Ending(Outcome.INTERRUPTED, BundleReason.JOB_LOST, "gone")
+
+
+def test_a_success_becomes_what_is_deployed() -> None:
+    before = replace(RUNNING, last_error=LastError(reason="x"))
+
+    after = finish(before, OK, Evidence("prod", ("sha256:a",)), RETRY, NOW)
+
+    assert after.deployed == Deployed(
+        **INPUTS, revision=3, namespace="prod", verified=True, time="2026-01-01T12:00:00Z"
+    )
+    assert after.deploy.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
+    assert after.last_error == LastError()
+    assert after.attempted.failures == 0
+    assert [entry.outcome for entry in after.history] == [Outcome.SUCCEEDED]
+
+
+@pytest.mark.parametrize("printed", [(), ("sha256:b",)])
+def test_a_digest_that_werf_did_not_print_is_not_verified(printed: tuple[str, ...]) -> None:
+    assert finish(RUNNING, OK, Evidence("prod", printed), RETRY, NOW).deployed.verified is False
+
+
+def test_a_failure_keeps_the_last_good_deploy_and_says_when_it_is_tried_again() -> None:
+    before = replace(RUNNING, deployed=DEPLOYED)
+
+    after = finish(before, BAD, Evidence("prod", log_tail="log"), RETRY, NOW)
+
+    assert after.deployed == DEPLOYED
+    assert after.attempted.failures == 2
+    assert after.attempted.next_retry_at == "2026-01-01T12:01:00Z"  # 30 s, doubled
+    assert (after.last_error.reason, after.last_error.log_tail) == ("DeployFailed", "log")
+
+
+def test_the_last_failure_has_no_next_try() -> None:
+    before = replace(RUNNING, attempted=replace(RUNNING.attempted, failures=2))
+
+    after = finish(before, BAD, Evidence("prod"), RETRY, NOW)
+
+    assert after.attempted.failures == 3
+    assert after.attempted.next_retry_at is None
+
+
+def test_an_interruption_does_not_count_against_the_digest() -> None:
+    after = finish(RUNNING, LOST, Evidence("prod"), RETRY, NOW)
+
+    assert after.attempted.failures == 1
+    assert after.attempted.interruptions == 2
+    assert after.attempted.next_retry_at == "2026-01-01T12:01:00Z"
+
+
+def test_a_job_that_is_lost_once_is_replaced_at_once() -> None:
+    before = replace(RUNNING, attempted=replace(RUNNING.attempted, interruptions=0))
+
+    after = finish(before, LOST, Evidence("prod"), RETRY, NOW)
+
+    assert after.attempted.next_retry_at == format_time(NOW)
+    assert decide(after, WANTED, RETRY, NOW).action is Action.DEPLOY
+
+
+def test_history_holds_ten() -> None:
+    after = RUNNING
+    for _ in range(12):
+        after = finish(replace(after, attempted=RUNNING.attempted), BAD, Evidence("p"), RETRY, NOW)
+
+    assert len(after.history) == 10
+
+
+def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:
+    now, found = NOW, status()
+    tried = 0
+    while (decision := decide(found, WANTED, RETRY, now)).action is not Action.QUARANTINE:
+        if decision.until is not None:
+            now = decision.until
+            continue
+        found = finish(begin(found, WANTED, now), BAD, Evidence("p"), RETRY, now)
+        tried += 1
+
+    assert tried == 3  # the first try and two more
+    assert now - NOW == timedelta(seconds=30 + 60)
+    assert decide(found, replace(WANTED, digest="sha256:b"), RETRY, now).action is Action.DEPLOY
