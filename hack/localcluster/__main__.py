@@ -95,7 +95,10 @@ def down(state_dir: Path, everything: bool, **_name: str) -> None:
 def status(state_dir: Path, everything: bool, **_name: str) -> None:
     """Show which components run; exit code 1 if one doesn't."""
     healthy = True
-    for directory in _all() if everything else [state_dir]:
+    directories = _all() if everything else [state_dir]
+    if not directories:
+        click.echo("No clusters.")
+    for directory in directories:
         cluster = Cluster.attach(directory)
         click.echo(f"{directory}")
         for component, runs in cluster.status().items():

@@ -12,6 +12,7 @@ from localcluster import audit
 from localcluster.api import ApiStatusError
 from localcluster.components import CLIENTS, registry_config
 from localcluster.credentials import Credentials
+from localcluster.errors import LocalClusterError
 from localcluster.processes import NODE_NAME
 from localcluster.supervisor import Supervisor
 
@@ -71,8 +72,7 @@ class BringUp:
             _write_yaml(layout.config / "registry.yaml", config)
         for tool in ("kubectl", "helm"):
             _link(layout.bin / tool, plan.programs[tool])
-        if werf := os.environ.get("WERF"):
-            _link(layout.pod_bin / "werf", Path(werf).absolute())
+        link_werf(layout.pod_bin, os.environ.get("WERF"))
 
     def _apiserver_is_ready(self) -> bool:
         # As administrator: until RBAC's own roles are made, anonymous users may ask nothing.
@@ -95,6 +95,24 @@ class BringUp:
         except (ApiStatusError, OSError):
             return None
         return answer
+
+
+def link_werf(directory: Path, chosen: str | None) -> None:
+    """Put the user's own werf before the stand-in on the pods' PATH, or take it away again.
+
+    Raises:
+        LocalClusterError: it isn't a program.
+    """
+    link = directory / "werf"
+    link.unlink(missing_ok=True)
+    if not chosen:
+        return
+    if not os.access(chosen, os.X_OK) or Path(chosen).is_dir():
+        raise LocalClusterError(
+            f"WERF={chosen} is not a program.",
+            "Point it at a werf binary, or unset it: then a stand-in plays werf.",
+        )
+    link.symlink_to(Path(chosen).absolute())
 
 
 def _write_yaml(path: Path, document: Mapping[str, object]) -> None:

@@ -102,7 +102,7 @@ class Layout:
     def remove(self, *, keep_logs: bool = False) -> None:
         """Remove what we put there and nothing else."""
         for path in self._entries():
-            if keep_logs and path == self.logs:
+            if keep_logs and path == self.logs and path.is_dir() and any(path.iterdir()):
                 continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)

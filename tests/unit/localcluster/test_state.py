@@ -62,11 +62,21 @@ def test_removing_follows_no_link(tmp_path: Path) -> None:
 def test_logs_can_be_kept(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "cluster")
     layout.prepare()
+    layout.logs.joinpath("etcd.log").write_text("x")
 
     layout.remove(keep_logs=True)
 
     assert [entry.name for entry in layout.root.iterdir()] == ["logs"]
     layout.prepare()  # and the place can be used again
+
+
+def test_no_empty_logs_are_kept(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "cluster")
+    layout.prepare()
+
+    layout.remove(keep_logs=True)
+
+    assert not layout.root.exists()
 
 
 def test_directories_follow_xdg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
