@@ -133,8 +133,8 @@ def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
     found = []
     for header in headers:
         starts = list(_SCHEME.finditer(header))
-        ends = [*(start.start() for start in starts[1:]), len(header)]
-        for start, end in zip(starts, ends, strict=True):
+        ends = [start.start() for start in starts[1:]] + [len(header)]
+        for start, end in zip(starts, ends, strict=False):  # no start of ours: one end too many
             values = {
                 name.lower(): re.sub(r"\\(.)", r"\1", quoted) or bare
                 for name, quoted, bare in _PARAMETER.findall(header[start.end() : end])

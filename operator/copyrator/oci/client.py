@@ -104,7 +104,8 @@ class RegistryClient:
             )
             if answer.status != 200:
                 raise _unexpected(answer, repository, "the tag list")
-            tags = _json(answer, repository).get("tags") or []
+            tags = _json(answer, repository).get("tags")
+            tags = [] if tags is None else tags  # what Go makes of an empty list
             if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
                 raise InvalidResponse(f"{repository.host} answers a tag list that is none")
             yield tags

@@ -1,0 +1,144 @@
+"""A registry on loopback that can be told to misbehave; counts what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def digest_of(manifest: bytes) -> str:
+    return "sha256:" + hashlib.sha256(manifest).hexdigest()
+
+
+@dataclass
+class FakeRegistry:
+    """Serves manifests, tags and tokens."""
+
+    auth: str = ""
+    """"", "basic" or "bearer"."""
+    users: dict[str, str] = field(default_factory=dict)
+    manifests: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    page: int = 0
+    """Tags a page; 0 sends all."""
+    expires_in: float | None = 300
+    digest_header: bool = True
+    fault: Handler | None = None
+    """Answers in place of the registry, while it is set."""
+    asked: list[tuple[str, str]] = field(default_factory=list)
+    """Method and path of every request, tokens' too."""
+    seen_authorization: list[str | None] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    gate: asyncio.Event | None = None
+    """While set and not passed, manifests wait for it."""
+    server: TestServer | None = None
+
+    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._serve)
+        self.server = TestServer(app, host="127.0.0.1")
+        await self.server.start_server(ssl=tls)
+
+    async def stop(self) -> None:
+        if self.server is not None:
+            await self.server.close()
+
+    @property
+    def host(self) -> str:
+        assert self.server is not None
+        return f"127.0.0.1:{self.server.port}"
+
+    def put(self, repo: str, tag: str, content: str) -> str:
+        manifest = json.dumps({"content": content}).encode()
+        self.manifests[repo, tag] = manifest
+        return digest_of(manifest)
+
+    def count(self, method: str, contains: str = "") -> int:
+        return sum(1 for one, path in self.asked if one == method and contains in path)
+
+    def forget_tokens(self) -> None:
+        """What happens to all tokens when a registry is restarted with a new key."""
+        self.tokens.clear()
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((request.method, request.path_qs))
+        self.seen_authorization.append(request.headers.get("Authorization"))
+        if self.fault is not None:
+            return await self.fault(request)
+        if request.path == "/token":
+            return await self._token(request)
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            if self.gate is not None:
+                await self.gate.wait()
+            if request.path.endswith("/tags/list"):
+                return self._tags(request)
+            return self._manifest(request)
+        finally:
+            self.in_flight -= 1
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        sent = request.headers.get("Authorization", "")
+        if self.auth == "basic" and not self._knows(sent):
+            return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r, x"'})
+        if self.auth == "bearer" and sent.removeprefix("Bearer ") not in self.tokens:
+            repo = request.path.removeprefix("/v2/").split("/manifests/")[0].split("/tags/")[0]
+            challenge = (
+                f'Bearer realm="http://{self.host}/token",service="fake",'
+                f'scope="repository:{repo}:pull"'
+            )
+            return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+        return None
+
+    async def _token(self, request: web.Request) -> web.Response:
+        form = dict(await request.post()) if request.method == "POST" else dict(request.query)
+        known = self._knows(request.headers.get("Authorization", ""))
+        if request.method == "POST":
+            known = form.get("refresh_token") == "refresh"
+        if self.users and not known:
+            return web.Response(status=401)
+        token = f"token-{form['scope']}-{len(self.asked)}"
+        self.tokens.add(token)
+        body: dict[str, object] = {"token": token}
+        if self.expires_in is not None:
+            body["expires_in"] = self.expires_in
+        return web.json_response(body)
+
+    def _knows(self, authorization: str) -> bool:
+        if not authorization.startswith("Basic "):
+            return False
+        user, _, password = base64.b64decode(authorization[6:]).decode().partition(":")
+        return self.users.get(user) == password
+
+    def _manifest(self, request: web.Request) -> web.Response:
+        repo, _, tag = request.path.removeprefix("/v2/").rpartition("/manifests/")
+        manifest = self.manifests.get((repo, tag))
+        if manifest is None:
+            return web.Response(status=404)
+        headers = {"Docker-Content-Digest": digest_of(manifest)} if self.digest_header else {}
+        return web.Response(body=manifest, headers=headers)
+
+    def _tags(self, request: web.Request) -> web.Response:
+        repo = request.path.removeprefix("/v2/").removesuffix("/tags/list")
+        tags = sorted(tag for name, tag in self.manifests if name == repo)
+        after = request.query.get("last", "")
+        rest = [tag for tag in tags if tag > after]
+        headers = {}
+        if self.page and len(rest) > self.page:
+            rest = rest[: self.page]
+            headers["Link"] = f'</v2/{repo}/tags/list?n={self.page}&last={rest[-1]}>; rel="next"'
+        return web.json_response({"name": repo, "tags": rest}, headers=headers)

@@ -1,0 +1,449 @@
+"""The registry client against a registry on loopback: right answers, few requests, typed errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.metrics import Metrics
+from copyrator.oci import transport
+from copyrator.oci.auth import Challenge, Credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import (
+    AuthenticationFailed,
+    InvalidResponse,
+    NotFound,
+    RateLimited,
+    RegistryError,
+    TLSFailed,
+    Unreachable,
+)
+from copyrator.oci.reference import Repository
+from copyrator.oci.tokens import _realm
+
+ALICE = Credential("alice", "s3cret")
+BOB = Credential("bob", "wrong")
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[FakeRegistry]:
+    registry = FakeRegistry()
+    await registry.start()
+    yield registry
+    await registry.stop()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(metrics=Metrics(), timeout=2.0)
+    yield client
+    await client.close()
+
+
+def repository(registry: FakeRegistry, name: str = "team/app") -> Repository:
+    return Repository(registry.host, name, plain_http=True)
+
+
+async def test_an_exact_tag_is_one_head(registry: FakeRegistry, client: RegistryClient) -> None:
+    digest = registry.put("team/app", "1.0.0", "one")
+
+    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert registry.asked == [("HEAD", "/v2/team/app/manifests/1.0.0")]
+
+
+async def test_a_registry_without_the_digest_header_is_read(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    digest = registry.put("team/app", "1.0.0", "one")
+    registry.digest_header = False
+
+    assert await client.digest(repository(registry), "1.0.0", None) == digest
+    assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
+
+
+async def test_an_unknown_tag_is_not_found(registry: FakeRegistry, client: RegistryClient) -> None:
+    with pytest.raises(NotFound, match=r"team/app has no tag 9\.9\.9"):
+        await client.digest(repository(registry), "9.9.9", None)
+
+
+async def test_basic_credentials_are_sent_when_asked_for(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    digest = registry.put("team/app", "1.0.0", "one")
+
+    for _ in range(3):
+        assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+
+    assert registry.count("HEAD") == 4  # the first is refused, the others know better
+
+
+async def test_a_steady_poll_with_a_token_is_one_head(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "bearer", {"alice": "s3cret"}
+    registry.put("team/app", "1.0.0", "one")
+    await client.digest(repository(registry), "1.0.0", ALICE)
+    before = len(registry.asked)
+
+    await client.digest(repository(registry), "1.0.0", ALICE)
+
+    assert registry.asked[before:] == [("HEAD", "/v2/team/app/manifests/1.0.0")]
+
+
+async def test_a_token_that_the_registry_forgot_is_renewed(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "bearer", {"alice": "s3cret"}
+    digest = registry.put("team/app", "1.0.0", "one")
+    await client.digest(repository(registry), "1.0.0", ALICE)
+
+    registry.forget_tokens()
+
+    assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+
+
+async def test_a_token_that_runs_out_is_renewed_before_it_is_used(
+    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.auth, registry.expires_in = "bearer", 60
+    registry.put("team/app", "1.0.0", "one")
+    now = 1000.0
+    monkeypatch.setattr(client._tokens, "_clock", lambda: now)
+    await client.digest(repository(registry), "1.0.0", None)
+    now += 58
+    before = len(registry.asked)
+
+    await client.digest(repository(registry), "1.0.0", None)
+
+    assert [path.split("?")[0] for _, path in registry.asked[before:]] == [
+        "/token",
+        "/v2/team/app/manifests/1.0.0",
+    ]
+
+
+async def test_tokens_are_not_shared_between_repositories_or_users(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "bearer", {"alice": "s3cret", "carol": "other"}
+    registry.put("team/app", "1.0.0", "one")
+    registry.put("team/web", "1.0.0", "one")
+
+    await client.digest(repository(registry), "1.0.0", ALICE)
+    await client.digest(repository(registry, "team/web"), "1.0.0", ALICE)
+    await client.digest(repository(registry), "1.0.0", Credential("carol", "other"))
+
+    assert registry.count("GET", "/token") == 3
+
+
+async def test_many_polls_at_once_fetch_one_token(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth = "bearer"
+    for i in range(50):
+        registry.put("team/app", f"1.0.{i}", "x")
+
+    polls = (client.digest(repository(registry), f"1.0.{i}", None) for i in range(50))
+    await asyncio.gather(*polls)
+
+    assert registry.count("GET", "/token") == 1
+    assert registry.most_in_flight <= transport.PER_HOST
+
+
+async def test_an_identity_token_is_exchanged(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "bearer", {"alice": "s3cret"}
+    digest = registry.put("team/app", "1.0.0", "one")
+    credential = Credential(identity_token="refresh")
+
+    assert await client.digest(repository(registry), "1.0.0", credential) == digest
+    assert registry.count("POST", "/token") == 1
+
+
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+@pytest.mark.parametrize("credential", [BOB, None])
+async def test_bad_credentials_are_refused_once_and_not_retried(
+    registry: FakeRegistry, client: RegistryClient, auth: str, credential: Credential | None
+) -> None:
+    registry.auth, registry.users = auth, {"alice": "s3cret"}
+    registry.put("team/app", "1.0.0", "one")
+
+    with pytest.raises(AuthenticationFailed) as failed:
+        await client.digest(repository(registry), "1.0.0", credential)
+
+    assert len(registry.asked) <= 3
+    assert "wrong" not in str(failed.value)
+    assert "spec.auth" in str(failed.value)
+
+
+async def test_recovers_when_the_password_is_put_right(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "bearer", {"alice": "s3cret"}
+    digest = registry.put("team/app", "1.0.0", "one")
+    with pytest.raises(AuthenticationFailed):
+        await client.digest(repository(registry), "1.0.0", BOB)
+
+    assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+
+
+def answering(status: int, **headers: str) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def answer(_: web.Request) -> web.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.Response(status=status, headers=named)
+
+    return answer
+
+
+async def stalling(_: web.Request) -> web.Response:
+    await asyncio.sleep(60)
+    return web.Response()
+
+
+async def dropping(request: web.Request) -> web.Response:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [
+        (answering(500), Unreachable),
+        (answering(503), Unreachable),
+        (answering(403), AuthenticationFailed),
+        (answering(401), AuthenticationFailed),
+        (answering(401, WWW_Authenticate="Negotiate"), InvalidResponse),
+        (answering(401, WWW_Authenticate='Bearer realm="nowhere"'), InvalidResponse),
+        (answering(418), InvalidResponse),
+        (answering(200, Docker_Content_Digest="md5:1"), InvalidResponse),
+        (answering(302, Location="ftp://elsewhere/"), InvalidResponse),
+        (dropping, Unreachable),
+        (stalling, Unreachable),
+    ],
+)
+async def test_faults_become_typed_errors(
+    registry: FakeRegistry,
+    client: RegistryClient,
+    fault: Callable[[web.Request], Awaitable[web.Response]],
+    error: type[RegistryError],
+) -> None:
+    registry.fault = fault
+
+    with pytest.raises(error) as failed:
+        async with asyncio.timeout(5):
+            await client.digest(repository(registry), "1.0.0", None)
+
+    assert type(failed.value) is error
+
+
+async def test_nobody_there_is_unreachable(client: RegistryClient) -> None:
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
+        await client.digest(Repository("127.0.0.1:1", "app", plain_http=True), "1", None)
+
+
+async def test_plain_http_behind_https_is_said_to_be_that(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    with pytest.raises(TLSFailed, match="insecure: true"):
+        await client.digest(replace(repository(registry), plain_http=False), "1.0.0", None)
+
+
+async def test_a_429_holds_the_whole_host_back_for_as_long_as_it_says(
+    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.fault = answering(429, Retry_After="30")
+    with pytest.raises(RateLimited) as limited:
+        await client.digest(repository(registry), "1.0.0", None)
+    assert limited.value.retry_after == 30
+    registry.fault = None
+    digest = registry.put("team/web", "1.0.0", "one")
+    before = len(registry.asked)
+
+    with pytest.raises(RateLimited):
+        await client.digest(repository(registry, "team/web"), "1.0.0", None)
+    assert len(registry.asked) == before
+
+    started = transport.time.monotonic()
+    monkeypatch.setattr(transport.time, "monotonic", lambda: started + 31)
+    assert await client.digest(repository(registry, "team/web"), "1.0.0", None) == digest
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7),
+        ({"Retry-After": "0"}, 1),
+        ({"Retry-After": "1e9"}, 3600),
+        ({"Retry-After": "nan"}, 60),
+        ({"Retry-After": "soon"}, 60),
+        ({}, 60),
+        (
+            {
+                "Date": "Thu, 01 Jan 2026 00:00:00 GMT",
+                "Retry-After": "Thu, 01 Jan 2026 00:02:00 GMT",
+            },
+            120,
+        ),
+    ],
+)
+def test_reads_retry_after(headers: dict[str, str], seconds: float) -> None:
+    assert transport.retry_after(headers) == seconds
+
+
+async def test_a_redirect_to_another_host_takes_no_credentials_along(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    digest = registry.put("team/app", "1.0.0", "one")
+    await client.digest(repository(registry), "1.0.0", ALICE)
+    other = FakeRegistry()
+    await other.start()
+    other.put("team/app", "1.0.0", "one")
+    registry.fault = answering(307, Location=f"http://{other.host}/v2/team/app/manifests/1.0.0")
+
+    assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+    assert other.seen_authorization == [None]
+    await other.stop()
+
+
+async def test_a_redirect_within_the_host_keeps_them(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.put("team/app", "1.0.0", "one")
+
+    async def once(request: web.Request) -> web.Response:
+        registry.fault = None
+        return web.Response(status=307, headers={"Location": "/v2/team/app/manifests/1.0.0"})
+
+    registry.auth, registry.users = "basic", {"alice": "s3cret"}
+    await client.digest(repository(registry), "1.0.0", ALICE)
+    registry.fault = once
+    await client.digest(repository(registry), "1.0.0", ALICE)
+
+    assert registry.seen_authorization[-1] == ALICE.basic
+
+
+async def test_redirects_come_to_an_end(registry: FakeRegistry, client: RegistryClient) -> None:
+    registry.fault = answering(307, Location="/again")
+
+    with pytest.raises(InvalidResponse, match="redirects"):
+        await client.digest(repository(registry), "1.0.0", None)
+
+    assert len(registry.asked) == 4
+
+
+async def test_a_password_is_not_sent_in_the_clear_to_a_stranger(client: RegistryClient) -> None:
+    """Only a registry that is itself plain HTTP may name a plain-HTTP token server."""
+    challenge = Challenge("bearer", "http://tokens.example/")
+
+    with pytest.raises(InvalidResponse, match="plain HTTP"):
+        _realm(challenge, Repository("registry.example", "app"))
+
+
+async def all_tags(client: RegistryClient, where: Repository) -> list[str]:
+    return [tag async for page in client.tags(where, None) for tag in page]
+
+
+async def test_tags_are_read_page_by_page(registry: FakeRegistry, client: RegistryClient) -> None:
+    for i in range(25):
+        registry.put("team/app", f"1.0.{i:02}", "x")
+    registry.page = 10
+
+    assert await all_tags(client, repository(registry)) == [f"1.0.{i:02}" for i in range(25)]
+    assert registry.count("GET", "tags/list") == 3
+
+
+async def test_a_link_to_another_host_is_refused(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    async def luring(_: web.Request) -> web.Response:
+        headers = {"Link": '<http://127.0.0.1:9/v2/team/app/tags/list?n=1>; rel="next"'}
+        return web.json_response({"tags": ["1.0.0"]}, headers=headers)
+
+    registry.fault = luring
+
+    with pytest.raises(InvalidResponse, match="refused"):
+        await all_tags(client, repository(registry))
+
+
+async def test_endless_pages_are_refused(registry: FakeRegistry, client: RegistryClient) -> None:
+    async def endless(request: web.Request) -> web.Response:
+        return web.json_response(
+            {"tags": ["1.0.0"]}, headers={"Link": f"<{request.path_qs}>; rel=next"}
+        )
+
+    registry.fault = endless
+
+    with pytest.raises(InvalidResponse, match="never ends"):
+        await all_tags(client, repository(registry))
+    assert len(registry.asked) == 1
+
+
+@pytest.mark.parametrize("body", ['{"tags": ["1.0', '{"tags": {}}', '{"tags": [1]}', "[]", "<p>"])
+async def test_a_broken_tag_list_is_no_list(
+    registry: FakeRegistry, client: RegistryClient, body: str
+) -> None:
+    async def broken(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    registry.fault = broken
+
+    with pytest.raises(InvalidResponse):
+        await all_tags(client, repository(registry))
+
+
+async def test_an_answer_cut_off_in_the_middle_is_no_answer(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    async def cut(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b'{"tags": ["1.0.0"]}')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    registry.fault = cut
+
+    with pytest.raises(RegistryError):
+        await all_tags(client, repository(registry))
+
+
+async def test_a_manifest_beyond_the_limit_is_not_read(
+    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copyrator.oci.client.MAX_MANIFEST", 100)
+    registry.put("team/app", "1.0.0", "x" * 1000)
+
+    with pytest.raises(InvalidResponse, match="longer than 100"):
+        await client.manifest(repository(registry), "1.0.0", None)
+
+
+async def test_proxies_of_the_environment_are_used_but_not_for_no_proxy(
+    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport._proxy_for.cache_clear()
+    monkeypatch.setenv("http_proxy", f"http://{registry.host}")
+    monkeypatch.setenv("no_proxy", "direct.invalid")
+    registry.put("app", "1", "x")
+
+    await client.digest(Repository("far.invalid", "app", plain_http=True), "1", None)
+    with pytest.raises(Unreachable):
+        await client.digest(Repository("direct.invalid", "app", plain_http=True), "1", None)
+
+    assert registry.count("HEAD") == 1
+    transport._proxy_for.cache_clear()
+
+
+def test_nothing_shows_a_password() -> None:
+    secretive = Credential("alice", "s3cret", "s3cret", "s3cret")
+
+    assert "s3cret" not in repr(secretive)
+    assert "s3cret" not in secretive.fingerprint
