@@ -14,7 +14,6 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
 from copyrator.reconcile.world import World
 from copyrator.registry.claims import Bid, Claim
-from copyrator.registry.namespaces import Namespace
 from copyrator.registry.rules import Rule
 from copyrator.rules.planning import Act, Why
 
@@ -96,33 +95,31 @@ def survey_target(
         return
     survey.desired += 1
     wish = claim.at(namespace)
-    resource = claim.maker.resource
-    view = world.kinds.get(resource)
-    record = view.copies.get((name, wish.name)) if view and wish.name else None
-    owner = claim.maker.rule.owner
-    if record is not None and record.owner == owner:
-        survey.kept += 1
-        if alone and Bid(claim, wish, namespace).is_right(record):
-            survey.ready += 1
-            return
-    key = CopyKey(resource, name, wish.name)
-    if wish.problem is not None and not (record and record.owner):
+    key = CopyKey(claim.maker.resource, name, wish.name)
+    view = world.kinds.get(key.kind)
+    if not wish.name or view is None:
         survey.failed += 1
-        survey.sample(key, FailureReason.TEMPLATE_ERROR, wish.problem)
-    elif view is not None:
-        _judge(world, survey, claim, key, namespace)
+        survey.sample(key, FailureReason.TEMPLATE_ERROR, wish.problem or "")
+        return
+    record = view.copies.get((name, wish.name))
+    owned = record is not None and record.owner == claim.maker.rule.owner
+    if alone and owned and record and Bid(claim, wish, namespace).is_right(record):
+        survey.kept += 1
+        survey.ready += 1
+    else:
+        _judge(world, survey, claim, key, owned=owned)
 
 
-def _judge(world: World, survey: Survey, claim: Claim, key: CopyKey, namespace: Namespace) -> None:
+def _judge(world: World, survey: Survey, claim: Claim, key: CopyKey, *, owned: bool) -> None:
     """Count one target by what would be done about it."""
     plan = world.plan(key)
     mine = plan.winner is not None and plan.winner.claim is claim
+    survey.kept += owned and mine
     if mine and plan.why is Why.UP_TO_DATE:
         survey.ready += 1
-    elif mine and plan.why is Why.BROKEN:
+    elif plan.winner is not None and mine and plan.why is Why.BROKEN:
         survey.failed += 1
-        problem = claim.at(namespace).problem or ""
-        survey.sample(key, FailureReason.TEMPLATE_ERROR, problem)
+        survey.sample(key, FailureReason.TEMPLATE_ERROR, plan.winner.wish.problem or "")
     elif plan.winner is not None and not mine:
         survey.conflicts += 1
         survey.sample(key, FailureReason.CONFLICT, _lost_to(claim, plan.winner))

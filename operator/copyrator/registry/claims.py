@@ -250,11 +250,16 @@ class Bid:
         """What to do about a foreign object."""
         return self.claim.maker.spec.on_conflict
 
-    def is_right(self, record: CopyRecord) -> bool | None:
-        """Whether the copy is as wanted; None where what is wanted can't be made."""
+    @property
+    def broken(self) -> bool:
+        """What is wanted can't be made."""
+        return self.wish.problem is not None
+
+    def is_right(self, record: CopyRecord) -> bool:
+        """Whether the copy is as wanted; never of a broken bid."""
         wish = self.wish
         if wish.problem is not None:
-            return None
+            return False
         if record.digest != wish.digest:
             return False
         if record.shape is wish.right_shape or record.shape is ACCEPTED:

@@ -82,11 +82,15 @@ class Want(Protocol):
         """Nothing is written (now): suspended, in Plan mode, or not everything is known yet."""
 
     @property
+    def broken(self) -> bool:
+        """What is wanted can't be made (template, transform)."""
+
+    @property
     def on_conflict(self) -> ConflictPolicy:
         """What to do about a foreign object."""
 
-    def is_right(self, record: CopyRecord) -> bool | None:
-        """Whether a copy is as wanted; None where the wanted content can't be made."""
+    def is_right(self, record: CopyRecord) -> bool:
+        """Whether a copy is as wanted."""
 
     def is_drift(self, record: CopyRecord) -> bool:
         """Whether a copy that isn't right holds the wanted digest, so that others changed it."""
@@ -160,6 +164,8 @@ def _plan_free(now: Situation[W]) -> Plan[W]:
         return Plan(Act.NOTHING, why, next(iter(now.claims), None))
     if now.is_source:
         return Plan(Act.NOTHING, Why.IS_SOURCE)
+    if winner.broken:
+        return Plan(Act.NOTHING, Why.BROKEN, winner)
     if now.foreign is None:
         return Plan(Act.CREATE, Why.MISSING, winner)
     if winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(now.foreign):
@@ -172,6 +178,8 @@ def _plan_let_go(now: Situation[W]) -> Plan[W]:
     if now.hold is Hold.KEEPS:
         return Plan(Act.NOTHING, Why.OWNED_BY_OTHER)
     heir = _first_active(now.claims)
+    if heir is not None and heir.broken:
+        return Plan(Act.NOTHING, Why.BROKEN, heir)
     if heir is not None:
         return Plan(Act.REPLACE, Why.TAKEN_OVER, heir)
     if now.hold is Hold.GONE:
@@ -183,13 +191,12 @@ def _plan_let_go(now: Situation[W]) -> Plan[W]:
 
 
 def _plan_kept(keeper: W, standing: CopyRecord) -> Plan[W]:
-    right = keeper.is_right(standing)
-    if right:
+    if keeper.broken:
+        return Plan(Act.NOTHING, Why.BROKEN, keeper)
+    if keeper.is_right(standing):
         return Plan(Act.NOTHING, Why.UP_TO_DATE, keeper)
     if keeper.paused:
         return Plan(Act.NOTHING, Why.PAUSED, keeper)
-    if right is None:
-        return Plan(Act.NOTHING, Why.BROKEN, keeper)
     why = Why.DRIFTED if keeper.is_drift(standing) else Why.CHANGED
     return Plan(Act.REPLACE, why, keeper)
 

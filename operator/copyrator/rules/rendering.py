@@ -44,6 +44,8 @@ class _Environment(ImmutableSandboxedEnvironment):
 _ENVIRONMENT = _Environment(
     undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
 )
+# Jinja2 has a global function of the name `namespace`, which would hide that ours is asked for.
+_ENVIRONMENT.globals = {"range": _ENVIRONMENT.globals["range"]}
 
 
 class Text:

@@ -1,0 +1,263 @@
+"""The one decision about a target: a table of cases, and properties over all of them."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.rules.ownership import Shapes
+from copyrator.rules.planning import Act, Foreign, Hold, Plan, Situation, Why, plan_copy
+from copyrator.rules.records import Extras
+
+SHAPE = Shapes().read([]).shape
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What stands there, as far as the planner looks."""
+
+    owner: str
+    content: str = "right"
+    deleting: bool = False
+    extras: Extras = field(default_factory=Extras)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A rule's wish."""
+
+    owner: str
+    content: str | None = "right"
+    paused: bool = False
+    on_conflict: ConflictPolicy = ConflictPolicy.SKIP
+    adopting: bool = False
+
+    @property
+    def broken(self):
+        return self.content is None
+
+    def is_right(self, record):
+        return record.content == self.content
+
+    def is_drift(self, record):
+        return record.content == "drifted"
+
+    def adopts(self, foreign):
+        return self.adopting
+
+
+A, B = Claim("a"), Claim("b")
+FOREIGN = Foreign("uid", "1", {}, {}, {})
+
+
+def plan(claims=(), standing=None, **more):
+    return plan_copy(Situation(claims=claims, standing=standing, **{"open": True, **more}))
+
+
+@pytest.mark.parametrize(
+    ("situation", "act", "why", "winner"),
+    [
+        # Nothing stands there.
+        ({}, Act.NOTHING, Why.UNWANTED, None),
+        ({"claims": [A]}, Act.CREATE, Why.MISSING, A),
+        ({"claims": [A, B]}, Act.CREATE, Why.MISSING, A),
+        ({"claims": [replace(A, paused=True)]}, Act.NOTHING, Why.PAUSED, replace(A, paused=True)),
+        ({"claims": [replace(A, paused=True), B]}, Act.CREATE, Why.MISSING, B),
+        ({"claims": [A], "open": False}, Act.NOTHING, Why.NAMESPACE_CLOSED, None),
+        (
+            {"claims": [replace(A, content=None)]},
+            Act.NOTHING,
+            Why.BROKEN,
+            replace(A, content=None),
+        ),
+        ({"claims": [A], "is_source": True}, Act.NOTHING, Why.IS_SOURCE, None),
+        # Something foreign does.
+        ({"claims": [A], "foreign": FOREIGN}, Act.NOTHING, Why.FOREIGN, None),
+        (
+            {"claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)], "foreign": FOREIGN},
+            Act.ADOPT,
+            Why.FOREIGN,
+            replace(A, on_conflict=ConflictPolicy.OVERWRITE),
+        ),
+        (
+            {"claims": [replace(A, adopting=True)], "foreign": FOREIGN},
+            Act.ADOPT,
+            Why.FOREIGN,
+            replace(A, adopting=True),
+        ),
+        (
+            {
+                "claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
+                "foreign": FOREIGN,
+                "is_source": True,
+            },
+            Act.NOTHING,
+            Why.IS_SOURCE,
+            None,
+        ),
+        # A copy of a claiming rule does.
+        ({"claims": [A], "standing": Copy("a")}, Act.NOTHING, Why.UP_TO_DATE, A),
+        ({"claims": [A], "standing": Copy("a", "old")}, Act.REPLACE, Why.CHANGED, A),
+        ({"claims": [A], "standing": Copy("a", "drifted")}, Act.REPLACE, Why.DRIFTED, A),
+        ({"claims": [A, B], "standing": Copy("b")}, Act.NOTHING, Why.UP_TO_DATE, B),
+        ({"claims": [A, B], "standing": Copy("b", "old")}, Act.REPLACE, Why.CHANGED, B),
+        (
+            {"claims": [replace(A, content=None)], "standing": Copy("a")},
+            Act.NOTHING,
+            Why.BROKEN,
+            replace(A, content=None),
+        ),
+        (
+            {"claims": [replace(A, paused=True)], "standing": Copy("a", "old")},
+            Act.NOTHING,
+            Why.PAUSED,
+            replace(A, paused=True),
+        ),
+        (
+            {"claims": [A], "standing": Copy("a", deleting=True)},
+            Act.NOTHING,
+            Why.BEING_DELETED,
+            A,
+        ),
+        # A copy does whose rule doesn't claim it.
+        (
+            {"claims": [A], "standing": Copy("x"), "hold": Hold.KEEPS},
+            Act.NOTHING,
+            Why.OWNED_BY_OTHER,
+            None,
+        ),
+        ({"standing": Copy("x"), "hold": Hold.KEEPS}, Act.NOTHING, Why.OWNED_BY_OTHER, None),
+        (
+            {"claims": [A], "standing": Copy("x"), "hold": Hold.LET_GO},
+            Act.REPLACE,
+            Why.TAKEN_OVER,
+            A,
+        ),
+        ({"claims": [A], "standing": Copy("x")}, Act.REPLACE, Why.TAKEN_OVER, A),
+        ({"standing": Copy("x")}, Act.NOTHING, Why.ABANDONED, None),
+        ({"standing": Copy("x"), "hold": Hold.LET_GO}, Act.ASK_OWNER, Why.UNWANTED, None),
+        ({"standing": Copy("x"), "hold": Hold.CONDEMNED}, Act.DELETE, Why.UNWANTED, None),
+        (
+            {
+                "standing": Copy("x"),
+                "hold": Hold.CONDEMNED,
+                "deletion": DeletionPolicy.ORPHAN,
+            },
+            Act.RELEASE,
+            Why.UNWANTED,
+            None,
+        ),
+        (
+            {"standing": Copy("x"), "hold": Hold.CONDEMNED, "open": False},
+            Act.NOTHING,
+            Why.NAMESPACE_CLOSED,
+            None,
+        ),
+        # An object that carries our label but isn't ours counts as foreign.
+        ({"claims": [A], "standing": Copy("")}, Act.CREATE, Why.MISSING, A),
+        ({"standing": Copy("")}, Act.NOTHING, Why.UNWANTED, None),
+    ],
+)
+def test_each_situation_has_one_answer(situation, act, why, winner):
+    assert plan(**situation) == Plan(act, why, winner)
+
+
+claims = st.builds(
+    Claim,
+    owner=st.sampled_from("abc"),
+    content=st.sampled_from(["right", "other", None]),
+    paused=st.booleans(),
+    on_conflict=st.sampled_from(ConflictPolicy),
+    adopting=st.booleans(),
+)
+situations = st.builds(
+    Situation,
+    claims=st.lists(claims, max_size=4),
+    standing=st.none()
+    | st.builds(
+        Copy,
+        owner=st.sampled_from(["a", "b", "c", "gone", ""]),
+        content=st.sampled_from(["right", "other", "old", "drifted"]),
+        deleting=st.booleans(),
+    ),
+    open=st.booleans(),
+    hold=st.sampled_from(Hold),
+    deletion=st.sampled_from(DeletionPolicy),
+    foreign=st.none() | st.just(FOREIGN),
+    is_source=st.booleans(),
+)
+
+
+def carried_out(now: Situation, done: Plan) -> Situation:
+    """The world after the write."""
+    if done.act in (Act.CREATE, Act.REPLACE, Act.ADOPT):
+        assert done.winner is not None
+        assert done.winner.content is not None
+        made = Copy(done.winner.owner, done.winner.content)
+        return replace(now, standing=made, foreign=None)
+    if done.act is Act.DELETE:
+        return replace(now, standing=None)
+    if done.act is Act.RELEASE:
+        return replace(now, standing=None, foreign=FOREIGN)
+    return now
+
+
+def consistent(now: Situation) -> bool:
+    """A foreign object and our copy can't stand at one place; a look finds one of them."""
+    return now.foreign is None or now.standing is None or not now.standing.owner
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
+    first = plan_copy(now)
+    after = carried_out(now, first)
+    second = plan_copy(after)
+    assert second.act in (Act.NOTHING, Act.ASK_OWNER)
+    if second.act is Act.ASK_OWNER:
+        assert first.act is Act.ASK_OWNER
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
+    done = plan_copy(now)
+    if done.act is Act.ADOPT:
+        assert now.foreign is not None
+        assert done.winner.on_conflict is ConflictPolicy.OVERWRITE or done.winner.adopting
+    if done.act in (Act.DELETE, Act.RELEASE, Act.REPLACE):
+        assert now.standing is not None
+        assert now.standing.owner
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_what_a_rule_holds_no_other_rule_takes(now):
+    done = plan_copy(now)
+    owner = now.standing.owner if now.standing else ""
+    if owner and any(claim.owner == owner for claim in now.claims) and done.winner:
+        assert done.winner.owner == owner
+    if owner and now.hold is Hold.KEEPS and all(claim.owner != owner for claim in now.claims):
+        assert done.act is Act.NOTHING
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
+    done = plan_copy(now)
+    if done.act in (Act.CREATE, Act.REPLACE, Act.ADOPT):
+        assert now.open
+        assert not done.winner.paused
+    if not now.open:
+        assert done.act is Act.NOTHING
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
+    done = plan_copy(now)
+    if done.act in (Act.DELETE, Act.RELEASE):
+        assert now.hold is Hold.CONDEMNED
+        assert all(claim.owner != now.standing.owner for claim in now.claims)
