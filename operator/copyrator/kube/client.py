@@ -15,29 +15,19 @@ import aiohttp
 import msgspec
 
 from copyrator.api.names import FIELD_MANAGER
-from copyrator.kube import pages
+from copyrator.kube import calls, pages
+from copyrator.kube.calls import CONNECT_TIMEOUT, JSON, REQUEST_TIMEOUT, WRITES, Call
 from copyrator.kube.connection import Connection
 from copyrator.kube.errors import BrokenAnswer
 from copyrator.kube.pages import Page, WatchEvent
 from copyrator.kube.resources import Resource
-from copyrator.kube.transport import (
-    CONNECT_TIMEOUT,
-    REQUEST_TIMEOUT,
-    WATCH_CONNECTIONS,
-    WRITES,
-    Call,
-    Transport,
-    WriteLimit,
-)
+from copyrator.kube.transport import WATCH_CONNECTIONS, Transport, WriteLimit
 from copyrator.metrics import Metrics
 
 __all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]
 
-JSON = "application/json"
 LIST_TIMEOUT = 60.0
 """Seconds for one page of a list."""
-
-_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class PatchType(enum.StrEnum):
@@ -85,7 +75,7 @@ class KubeClient:
         self, res: Resource, namespace: str | None, body: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Create; raises AlreadyExists rather than touch what is there."""
-        return await self._object(_write("POST", res, res.path(namespace), body))
+        return await self._object(calls.write("POST", res, res.path(namespace), body))
 
     async def replace(
         self,
@@ -98,7 +88,7 @@ class KubeClient:
     ) -> dict[str, Any]:
         """Make the object exactly `body`; uid and resourceVersion in it are preconditions."""
         path = res.path(namespace, name, subresource)
-        return await self._object(_write("PUT", res, path, body))
+        return await self._object(calls.write("PUT", res, path, body))
 
     async def patch(
         self,
@@ -117,7 +107,7 @@ class KubeClient:
         params["fieldManager"] = field_manager or FIELD_MANAGER
         path = res.path(namespace, name, subresource)
         return await self._object(
-            _write("PATCH", res, path, body, content_type=kind.value, **params)
+            calls.write("PATCH", res, path, body, content_type=kind.value, **params)
         )
 
     async def delete(
@@ -137,7 +127,7 @@ class KubeClient:
             options["preconditions"] = {k: v for k, v in preconditions.items() if v}
         if propagation:
             options["propagationPolicy"] = propagation
-        return await self._object(_write("DELETE", res, res.path(namespace, name), options))
+        return await self._object(calls.write("DELETE", res, res.path(namespace, name), options))
 
     async def read_log(
         self,
@@ -153,9 +143,8 @@ class KubeClient:
         params = {"container": container}
         params |= {key: str(value) for key, value in limits.items() if value is not None}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
-        return (await self._http.fetch(Call("get", "pods", path, params=params))).decode(
-            "utf-8", "replace"
-        )
+        call = Call("get", "pods", path, params=params)
+        return await self._http.fetch(call, lambda raw: raw.decode("utf-8", "replace"))
 
     async def request(
         self,
@@ -169,16 +158,16 @@ class KubeClient:
         timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
     ) -> Any:
         """Anything else: subresources, reviews, discovery, /version. Returns the decoded JSON."""
-        verb = _VERBS.get(method, "get")
+        verb = calls.VERBS.get(method, "get")
         params = dict(params or {})
         headers = {"Accept": accept or JSON}
         if body is not None:
             headers["Content-Type"] = content_type
         if verb in WRITES and method != "DELETE":
             params.setdefault("fieldManager", FIELD_MANAGER)
-        limit = _total(timeout or REQUEST_TIMEOUT)
-        call = Call(verb, _resource_of(path), path, method, params, body, headers, limit)
-        return _decode(await self._http.fetch(call))
+        limit = calls.total(timeout or REQUEST_TIMEOUT)
+        call = Call(verb, calls.resource_of(path), path, method, params, body, headers, limit)
+        return await self._http.fetch(call, _decode)
 
     async def list_pages(
         self,
@@ -196,7 +185,7 @@ class KubeClient:
         Without `resource_version` the list is consistent: it shows every write that was answered
         before. Whole objects are asked for in pages of about 4 MB.
         """
-        params = _selectors(label_selector, field_selector)
+        params = calls.selectors(label_selector, field_selector)
         if resource_version is not None:
             params["resourceVersion"] = resource_version
         headers = {"Accept": pages.METADATA_LIST if metadata_only else JSON}
@@ -209,9 +198,9 @@ class KubeClient:
                 res.path(namespace),
                 params=dict(params),
                 headers=headers,
-                timeout=_total(LIST_TIMEOUT),
+                timeout=calls.total(LIST_TIMEOUT),
             )
-            page = pages.decode_page(await self._http.fetch(call))
+            page = await self._http.fetch(call, pages.decode_page)
             yield page
             if not page.continue_token:
                 return
@@ -243,7 +232,7 @@ class KubeClient:
         Raises:
             Gone: `resource_version` was compacted; list again.
         """
-        params = _selectors(label_selector, field_selector)
+        params = calls.selectors(label_selector, field_selector)
         params |= {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(timeout))}
         if resource_version is not None:
             params["resourceVersion"] = resource_version
@@ -267,28 +256,7 @@ class KubeClient:
                 yield pages.decode_event(line)
 
     async def _object(self, call: Call) -> dict[str, Any]:
-        decoded = _decode(await self._http.fetch(call))
-        if not isinstance(decoded, dict):
-            raise BrokenAnswer("the API server's answer isn't an object")
-        return decoded
-
-
-def _write(
-    method: str, res: Resource, path: str, body: Any, *, content_type: str = JSON, **params: str
-) -> Call:
-    if method != "DELETE":
-        params.setdefault("fieldManager", FIELD_MANAGER)
-    headers = {"Content-Type": content_type, "Accept": JSON}
-    return Call(_VERBS[method], res.key, path, method, params, body, headers)
-
-
-def _total(seconds: float) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_TIMEOUT)
-
-
-def _selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
-    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    return {key: value for key, value in selectors.items() if value}
+        return await self._http.fetch(call, _decode_object)
 
 
 def _decode(raw: bytes) -> Any:
@@ -298,12 +266,8 @@ def _decode(raw: bytes) -> Any:
         raise BrokenAnswer("the API server's answer is cut off or isn't JSON") from error
 
 
-def _resource_of(path: str) -> str:
-    """The resource's key for a path, for metrics; the path itself where it names none."""
-    parts = path.strip("/").split("/")
-    group, rest = ("", parts[2:]) if parts[0] == "api" else (".".join(parts[1:2]), parts[3:])
-    if len(rest) > 2 and rest[0] == "namespaces":
-        rest = rest[2:]
-    if parts[0] not in {"api", "apis"} or not rest:
-        return parts[0]
-    return f"{rest[0]}.{group}" if group else rest[0]
+def _decode_object(raw: bytes) -> dict[str, Any]:
+    decoded = _decode(raw)
+    if not isinstance(decoded, dict):
+        raise BrokenAnswer("the API server's answer isn't an object")
+    return decoded

@@ -1,4 +1,4 @@
-"""Typed errors of the Kubernetes API, made in one place from HTTP answers.
+"""Typed errors of the Kubernetes API; answers.py makes them.
 
 Everything above decides by class and by a few properties, never by parsing text again. Messages
 come from the API server; they are cut to a size that fits a condition, and the client takes the
@@ -11,25 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar
 
 MESSAGE_LIMIT = 1024
 """Characters of a message that are kept: enough for a person, small enough for a condition."""
 
-RETRY_AFTER_CAP = 300.0
-"""Seconds; an answer that asks for more is believed only so far."""
-
-_WEBHOOK = re.compile(r"""admission webhook ["'][^"']+["'] denied the request""")
-_POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']+' with binding '[^']+' denied request")
 _IMMUTABLE = re.compile(
     r"immutable|cannot change roleRef|may not (?:be changed|change) once set"
     r"|updates to .{1,200} are forbidden",
     re.IGNORECASE,
-)
-_TOO_LARGE = re.compile(
-    r"request is too large|message larger than max|entity too large"
-    r"|(?:may not be more than|must have at most|may not be longer than) \d{5,}(?: bytes)?"
 )
 
 
@@ -76,6 +66,13 @@ class ApiError(Exception):
     def throttled(self) -> bool:
         """True where the server says that it has too much to do, so everybody should slow down."""
         return self.status == 429 or (self.status == 503 and self.retry_after is not None)
+
+    @property
+    def concerns_all(self) -> bool:
+        """True where the next request, about whatever, can be expected to fail as well."""
+        if isinstance(self, ServerError):
+            return "webhook" not in self.message  # a broken webhook is its namespaces' trouble
+        return isinstance(self, Unreachable | Unauthorized | TooManyRequests)
 
     @property
     def transient(self) -> bool:
@@ -220,79 +217,6 @@ class AmbiguousKind(ApiError):
     """Several API groups serve a kind of that name: apiVersion has to be given."""
 
     default_reason = "AmbiguousKind"
-
-
-_BY_STATUS: Mapping[int, type[ApiError]] = {
-    400: BadRequest,
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    409: ConflictError,
-    410: Gone,
-    413: TooLarge,
-    422: Invalid,
-    429: TooManyRequests,
-}
-
-
-def from_answer(
-    status: int, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None
-) -> ApiError:
-    """Build the error for an HTTP answer.
-
-    Args:
-        status: the HTTP status (for an ERROR in a watch stream: the code in the Status object).
-        body: the decoded Status object, None where the answer isn't one.
-        headers: the answer's headers, for Retry-After.
-    """
-    body = body or {}
-    message = str(body.get("message") or f"the API server answered {status}")
-    details = body.get("details")
-    details = details if isinstance(details, Mapping) else {}
-    reason = str(body.get("reason") or "")
-    wait = _retry_after(headers or {}, details)
-    kind = _classify(status, reason, message, details)
-    if kind.default_reason not in (reason, "InternalError") and status not in (409, 410):
-        reason = kind.default_reason
-    return kind(message, status=status, reason=reason, details=details, retry_after=wait)
-
-
-def _classify(status: int, reason: str, message: str, details: Mapping[str, Any]) -> type[ApiError]:
-    if 400 <= status < 500 and (_WEBHOOK.search(message) or _POLICY.search(message)):
-        return AdmissionDenied
-    if status in (400, 413, 422, 500) and _TOO_LARGE.search(message):
-        return TooLarge
-    special: type[ApiError] | None = None
-    if status == 403 and _has_cause(details, "NamespaceTerminating"):
-        special = NamespaceTerminating
-    elif status == 403 and ("exceeded quota" in message or "failed quota" in message):
-        special = QuotaExceeded
-    elif status == 409 and reason == "AlreadyExists":
-        special = AlreadyExists
-    elif reason in {"Expired", "Gone"}:
-        special = Gone
-    return special or _BY_STATUS.get(status) or (ServerError if status >= 500 else ApiError)
-
-
-def _has_cause(details: Mapping[str, Any], reason: str) -> bool:
-    causes = details.get("causes") or ()
-    return any(isinstance(cause, Mapping) and cause.get("reason") == reason for cause in causes)
-
-
-def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
-    """Seconds from the header (a number or, from proxies, a date) or from the Status object."""
-    value = headers.get("Retry-After") or details.get("retryAfterSeconds")
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        try:
-            answered = parsedate_to_datetime(headers["Date"])
-            seconds = (parsedate_to_datetime(str(value)) - answered).total_seconds()
-        except (KeyError, TypeError, ValueError):
-            return None
-    return min(max(seconds, 0.0), RETRY_AFTER_CAP)
 
 
 def _shorten(message: str) -> str:

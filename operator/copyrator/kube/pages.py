@@ -12,7 +12,8 @@ from typing import Any, overload
 
 import msgspec
 
-from copyrator.kube.errors import BrokenAnswer, Gone, from_answer
+from copyrator.kube.answers import from_answer
+from copyrator.kube.errors import BrokenAnswer, Gone
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_WATCH = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ class Discovery:
         self._client = client
         self._patience = patience
         self._clock = clock
+        self._lock = asyncio.Lock()
         self._asked_at: float | None = None
         self._by_kind: dict[str, list[Resource]] = {}
 
@@ -137,8 +139,10 @@ class Discovery:
         if known and api_version in (None, known.api_version):
             return known
         found = self._lookup(kind, api_version)
-        if not found and self._may_ask():
-            await self.refresh()
+        if not found:
+            async with self._lock:
+                if self._may_ask():
+                    await self.refresh()
             found = self._lookup(kind, api_version)
         if not found:
             shown = f"{kind} in {api_version}" if api_version else kind

@@ -10,26 +10,29 @@ import asyncio
 import io
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 from yarl import URL
 
+from copyrator.kube.answers import from_answer
+from copyrator.kube.calls import WRITES, Call
 from copyrator.kube.connection import Connection
-from copyrator.kube.errors import ApiError, BrokenAnswer, Unreachable, from_answer
+from copyrator.kube.errors import ApiError, BrokenAnswer, Unreachable
+from copyrator.kube.gate import Gate
 from copyrator.kube.redaction import redact
 from copyrator.metrics import Metrics
 
-CONNECT_TIMEOUT = 5.0
-"""Seconds until a connection stands, TLS included."""
-
-REQUEST_TIMEOUT = 30.0
-"""Seconds for a whole answer, unless the call says otherwise."""
+T = TypeVar("T")
 
 REQUEST_CONNECTIONS = 96
 """More than the 64 writes that may be in flight: reads find a connection too."""
@@ -41,8 +44,6 @@ LARGE_BODY = 512 * 1024
 
 WATCH_PATIENCE = 60.0
 """Seconds that a watch waits for a connection before it fails, visibly."""
-
-WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
 class WriteLimit(Protocol):
@@ -75,22 +76,6 @@ class NoLimit:
         """Learn nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One request. `verb` and `resource` are RBAC's words, for metrics and limits."""
-
-    verb: str
-    resource: str
-    path: str
-    method: str = "GET"
-    params: Mapping[str, str] = field(default_factory=dict)
-    body: Any = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    timeout: aiohttp.ClientTimeout = field(
-        default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
-    )
-
-
 class Transport:
     """Sends calls. To be made inside the running loop, and closed."""
 
@@ -105,6 +90,7 @@ class Transport:
         self.connection = connection
         self._limit: WriteLimit = limit or NoLimit()
         self._metrics = metrics
+        self._gate = Gate()
         self._watch_connections = watch_connections
         self._watch_places = asyncio.Semaphore(watch_connections)
         self._session = aiohttp.ClientSession(
@@ -121,21 +107,21 @@ class Transport:
         """Close all connections; requests in flight fail with Unreachable."""
         await self._session.close()
 
-    async def fetch(self, call: Call) -> bytes:
-        """Send and read the whole answer.
+    async def fetch(self, call: Call, decode: Callable[[bytes], T]) -> T:
+        """Send, read the whole answer, and decode it.
 
         Raises:
             ApiError: anything but success.
         """
         await self._limit.pause()
         slot = self._limit.slot() if call.verb in WRITES else nullcontext()
-        async with slot:
+        async with slot, self._gate.attempt():
             started = time.perf_counter()
             code = 0
             try:
                 async with self._answer(call) as response:
-                    raw = await response.read()
-                code = response.status
+                    code = response.status
+                    return decode(await response.read())
             except ApiError as error:
                 code = error.status
                 raise
@@ -144,15 +130,24 @@ class Transport:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
                     seconds = time.perf_counter() - started
                     self._metrics.api_request_seconds.labels(call.verb).observe(seconds)
-        return raw
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[aiohttp.StreamReader]:
         """Open a watch; reading from it raises ApiError like everything else."""
         await self._limit.pause()
-        async with self._watch_place(), self._answer(call) as response:
-            if self._metrics:
-                self._metrics.api_requests.labels(call.verb, call.resource, "200").inc()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._watch_place())
+            code = 0
+            try:
+                async with self._gate.attempt():
+                    response = await stack.enter_async_context(self._answer(call))
+                    code = response.status
+            except ApiError as error:
+                code = error.status
+                raise
+            finally:
+                if self._metrics:
+                    self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
 
     @asynccontextmanager

@@ -321,7 +321,7 @@ async def test_an_api_server_that_is_away_is_one_line_in_the_log(
         task.cancel()
     assert isinstance(reflector.failure, Unreachable)
     assert not reflector.synced
-    assert len([r for r in caplog.records if r.name.startswith("copyrator")]) == 1
+    assert len([r for r in caplog.records if r.name == "copyrator.kube.faults"]) == 1
 
 
 async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(
