@@ -104,6 +104,8 @@ class RetryNoiseFilter(logging.Filter):
         if found is None:
             return True
         path, cause, text = found["path"], found["cause"], found["text"]
+        if text.rstrip(".").endswith("is closed"):
+            return False  # kopf is ending and cuts its own requests off
         news = found["number"] == "1" or self._last.get(path) != cause
         self._last[path] = cause
         why = text if cause.startswith("API") else f"no connection ({cause})"

@@ -44,9 +44,6 @@ class Metrics:
         self.queue_oldest_seconds = self._gauge(
             "queue_oldest_seconds", "How long the key that has waited longest is due."
         )
-        self.queue_adds = self._counter(
-            "queue_adds", "Keys put into the queue, by kind of key.", "key", "lane"
-        )
         self.queue_retries = self._counter("queue_retries", "Keys put back after a failure.", "key")
         self.workers_busy = self._gauge("workers_busy", "Workers that reconcile a key now.")
         self.reconciles = self._counter(

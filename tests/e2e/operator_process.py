@@ -94,9 +94,9 @@ class OperatorProcess:
     def get(self, path: str) -> tuple[int, str]:
         """Ask the health server; status 0 when nothing answers."""
         if self._port is None:
-            if (said := _LISTENS.search(self.log)) is None:
+            if not (said := _LISTENS.findall(self.log)):
                 return 0, "doesn't listen yet"
-            self._port = int(said[1])
+            self._port = int(said[-1])
         try:
             with _DIRECT.open(f"http://127.0.0.1:{self._port}{path}", timeout=5) as answer:
                 return answer.status, answer.read().decode()

@@ -90,7 +90,8 @@ def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig,
         there = api.get(f"{path}/{name}")
         assert "kopf" not in yaml.safe_dump(there).replace("kopf-run", "")
         api.delete(f"{path}/{name}")
-        until(lambda: name not in names(), lambda: process.log)
+        rules = lambda: [item["metadata"]["name"] for item in api.get(path)["items"]]  # noqa: E731
+        until(lambda: name not in names() + rules(), lambda: process.log)
         assert complaints(process) == []
 
 
@@ -159,6 +160,17 @@ def attempts(process: OperatorProcess) -> float:
     return sum(map(float, counted))
 
 
+@pytest.fixture
+def crds_come_back(own: Cluster) -> Iterator[None]:
+    """Whatever becomes of a test that deletes CRDs, the next one finds them."""
+    yield
+    own.kubectl("delete", "crd", "copyrator.flant.com", "--ignore-not-found")
+    own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
+    names = [f"crd/{name}" for name in CRDS]
+    own.kubectl("wait", "--for=condition=Established", *names)
+
+
+@pytest.mark.usefixtures("crds_come_back")
 @BOTH
 def test_missing_crds_are_named_with_the_remedy_and_waited_for(own, kubeconfig, log, command):
     own.kubectl("delete", "crd", *CRDS)
@@ -172,6 +184,7 @@ def test_missing_crds_are_named_with_the_remedy_and_waited_for(own, kubeconfig, 
         assert process.stop() == 0
 
 
+@pytest.mark.usefixtures("crds_come_back")
 def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log):
     # The original's CRD in its working form: another plural, the same kind (contract, section 4).
     own.kubectl("delete", "crd", "copyrators.flant.com")
@@ -191,15 +204,12 @@ def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log)
     own.kubectl("apply", "-f", "-", input=yaml.safe_dump(old))
     own.kubectl("wait", "--for=condition=Established", "crd/copyrator.flant.com")
     own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-    try:
-        with OperatorProcess(kubeconfig, log) as process:
-            body = process.wait_says("its names are taken")
-            assert "copyrators.flant.com" in body
-            assert "export its objects" in body
-            own.kubectl("delete", "crd", "copyrator.flant.com")
-            process.wait_ready()
-    finally:
-        own.kubectl("delete", "crd", "copyrator.flant.com", "--ignore-not-found")
+    with OperatorProcess(kubeconfig, log) as process:
+        body = process.wait_says("its names are taken")
+        assert "copyrators.flant.com" in body
+        assert "export its objects" in body
+        own.kubectl("delete", "crd", "copyrator.flant.com")
+        process.wait_ready()
 
 
 def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfig, log):
@@ -227,6 +237,7 @@ def watches(process: OperatorProcess) -> float:
     return sum(map(float, counted))
 
 
+@pytest.mark.usefixtures("crds_come_back")
 def test_it_starts_again_in_the_same_process_when_its_crd_is_deleted(own, kubeconfig, log):
     with OperatorProcess(kubeconfig, log) as process:
         process.wait_ready()

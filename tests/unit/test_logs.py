@@ -112,6 +112,13 @@ def test_kopf_tells_a_failing_request_once_per_cause_and_shortly() -> None:
     ]
 
 
+def test_requests_that_kopf_itself_cut_off_at_its_end_are_no_news() -> None:
+    stream = lines(LogFormat.CONSOLE)
+    logger = logging.getLogger("kopf._cogs.clients.scanning")
+    logger.error(failed(1, "ClientConnectionError('Connector is closed.')"))
+    assert stream.getvalue() == ""
+
+
 def test_other_errors_of_kopf_are_never_dropped() -> None:
     stream = lines(LogFormat.CONSOLE)
     for _ in range(2):
