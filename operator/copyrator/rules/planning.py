@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from copyrator.api.rule import ConflictPolicy, DeletionPolicy
 from copyrator.rules.records import CopyRecord
@@ -107,7 +107,7 @@ class Foreign:
     resource_version: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    metadata: Mapping[str, object]
+    metadata: Mapping[str, Any]
 
 
 W = TypeVar("W", bound=Want)

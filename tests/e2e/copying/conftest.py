@@ -258,3 +258,19 @@ def operator(
 def word() -> str:
     """A word for the names of a test, so that tests don't meet."""
     return f"t{secrets.token_hex(3)}"
+
+
+@pytest.fixture
+def stopped(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Operator]:
+    """An operator of the test's own, not started yet."""
+    operator = deploy(cluster, api, tmp_path / "operator.log", ("ConfigMap", "Secret"))
+    yield operator
+    undeploy(operator, api)
+
+
+def restart(operator, user, word):
+    """Start again and wait until the operator has nothing more to do; return the offset before."""
+    since = operator.cluster.audit_offset()
+    operator.start()
+    user.wait_ready(operator.namespace, word)
+    return since

@@ -1,19 +1,11 @@
 """What the operator does at its start: nothing where all is right, and whatever was missed."""
 
 import pytest
-from tests.e2e.copying.conftest import deploy, encoded, undeploy, within
+from tests.e2e.copying.conftest import encoded, restart, within
 
 from copyrator.api import names
 
 COPIES = 12
-
-
-@pytest.fixture
-def stopped(cluster, api, tmp_path):
-    """An operator of the test's own, not started yet."""
-    operator = deploy(cluster, api, tmp_path / "operator.log", ("ConfigMap", "Secret"))
-    yield operator
-    undeploy(operator, api)
 
 
 @pytest.fixture
@@ -39,14 +31,6 @@ def fleet(stopped, user, namespace, word):
     assert status["copies"]["ready"] == COPIES
     assert stopped.stop() == 0
     return source, targets
-
-
-def restart(operator, user, word):
-    """Start again and wait until the operator has nothing more to do; return the offset before."""
-    since = operator.cluster.audit_offset()
-    operator.start()
-    user.wait_ready(operator.namespace, word)
-    return since
 
 
 def test_a_restart_over_right_copies_writes_nothing_and_reads_only_lists(
