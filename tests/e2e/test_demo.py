@@ -149,11 +149,13 @@ def test_at_its_end_it_stops_everything_it_started(monkeypatch, tmp_path, capsys
 
 def test_an_interrupt_stops_everything_it_started(demo, tmp_path):
     process = demo()
+    printed = ""
     for line in process.stdout:
-        if rules.CHAPTER.steps[0].title in line:
+        printed += line
+        if line.startswith(f"✓ {rules.CHAPTER.steps[0].title}"):
             break
     process.send_signal(signal.SIGINT)
-    printed, _ = process.communicate(timeout=60)
+    printed += process.communicate(timeout=60)[0]
     assert process.returncode == 130, printed
     assert "Interrupted" in printed
     assert clusters(tmp_path) == []
