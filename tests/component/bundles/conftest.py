@@ -1,0 +1,149 @@
+"""The deploying half in this process, against a fake API server and a fake registry over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.config import Settings
+from copyrator.engine.queue import WorkQueue
+from copyrator.engine.scheduler import DueScheduler
+from copyrator.engine.workers import Workers
+from copyrator.kube.client import KubeClient
+from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.reflector import Timing
+from copyrator.kube.resources import BUNDLES
+from copyrator.kube.watchpool import WatchPool, WatchSpec
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+from copyrator.reconcile.bundle import BundleController
+from copyrator.registry.bundles import BundleRegistry
+
+
+class Operator:
+    """A BundleController with its queue, its workers and its own eyes on Bundles."""
+
+    def __init__(self, cluster: BundleCluster, **settings: Any) -> None:
+        self.cluster = cluster
+        self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
+        timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
+        self.pool = WatchPool(self.client, timing=timing)
+        self.queue: WorkQueue[Any] = WorkQueue()
+        self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
+        self.metrics = Metrics()
+        self.oci = RegistryClient(metrics=self.metrics, timeout=2.0)
+        self.bundles = BundleRegistry()
+        settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
+        self.controller = BundleController(
+            client=self.client,
+            watch_pool=self.pool,
+            bundles=self.bundles,
+            queue=self.queue,
+            scheduler=self.scheduler,
+            recorder=EventRecorder(self.client),
+            oci=self.oci,
+            hasher=lambda content: hashlib.blake2b(content, key=b"key").hexdigest(),
+            settings=Settings(**settings),
+            metrics=self.metrics,
+            clock=lambda: datetime.now(UTC),
+        )
+        self.workers = Workers(self.queue, self.controller.reconcile, count=4)
+        self._scheduling: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        await self.controller.start()
+        bundles = self.pool.acquire(WatchSpec(resource=BUNDLES), self._bundle_changed)
+        await bundles.wait_synced()
+        self._scheduling = asyncio.create_task(self.scheduler.run())
+        self.workers.start()
+
+    def _bundle_changed(self, _name: Any, old: Any, new: Any) -> None:
+        self.controller.bundle_event(new or old, deleted=new is None)
+
+    async def stop(self, deadline: float = 5.0) -> None:
+        """In order, or, with a deadline of 0, as if the process died."""
+        await self.workers.drain(deadline)
+        if self._scheduling is not None:
+            self._scheduling.cancel()
+        await self.controller.stop()
+        await self.pool.close()
+        await self.oci.close()
+        await self.client.close()
+
+
+async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 10.0) -> Any:
+    """Look until the answer is true, with a deadline."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while not (found := look()):
+        assert asyncio.get_running_loop().time() < deadline, f"{what}; last seen: {found}"
+        await asyncio.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[BundleCluster]:
+    fake = BundleCluster()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", fake.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    fake.prepare()
+    yield fake
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[FakeRegistry]:
+    registry = FakeRegistry()
+    await registry.start()
+    registry.put("app", "1.0.0", "one")
+    yield registry
+    await registry.stop()
+
+
+@pytest.fixture
+async def run(cluster: BundleCluster) -> AsyncIterator[Callable[..., Any]]:
+    """Starts operators: `operator = await run(timer_interval=1.0)`; stops what still runs."""
+    started: list[Operator] = []
+
+    async def start(**settings: Any) -> Operator:
+        operator = Operator(cluster, **settings)
+        started.append(operator)
+        await operator.start()
+        return operator
+
+    yield start
+    for operator in started:
+        with suppress(Exception):
+            await operator.stop()
+
+
+@pytest.fixture
+def bundle(cluster: BundleCluster, registry: FakeRegistry) -> Callable[..., dict[str, Any]]:
+    """Makes Bundles of the repository `app`."""
+
+    def make(name: str = "shop", **spec: Any) -> dict[str, Any]:
+        metadata = spec.pop("metadata", {})
+        spec = {
+            "registry": registry.host,
+            "repo": "app",
+            "version": "1.0.0",
+            "insecure": True,
+            **spec,
+        }
+        return cluster.put_object("bundles", name, spec=spec, metadata=metadata)
+
+    return make

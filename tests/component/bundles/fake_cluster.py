@@ -1,0 +1,187 @@
+"""The fake API server with what Bundles need: status apply, JSON patches, Jobs that end, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from tests.component.copying.fake_cluster import FakeCluster, manager_of, merge
+from tests.component.kube.fake_api import error
+
+WRITES = ("create", "update", "patch", "delete")
+GROUPS = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}
+TEAM = "team"
+DIGEST_LINE = "digest:  {}\n"
+
+
+def path_of(plural: str, name: str = "", namespace: str = TEAM) -> str:
+    path = f"/{GROUPS.get(plural, 'api/v1')}/namespaces/{namespace}/{plural}"
+    return f"{path}/{name}" if name else path
+
+
+class BundleCluster(FakeCluster):
+    """One team's namespace, whose Jobs end as the test says.
+
+    Attributes:
+        ends: called with a new Job's body, gives exit code and termination message; None leaves
+            it running until `end_job`.
+        runs: names of the Jobs that were made, in order: each made one run of werf.
+        dies_at: the number of the write at which the operator's process dies.
+        applied: whether that write still reached the server.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: Callable[[dict[str, Any]], tuple[int, str]] | None = succeed
+        self.runs: list[str] = []
+        self.logs: dict[str, str] = {}
+        self.writes_seen = 0
+        self.dies_at: int | None = None
+        self.applied = True
+        self.dead = asyncio.Event()
+
+    # --- the test's side ---
+
+    def prepare(self) -> None:
+        self.namespace(TEAM)
+        self.put_object("serviceaccounts", "werf")
+
+    def put_object(self, plural: str, name: str, **fields: Any) -> dict[str, Any]:
+        metadata = {"name": name, "namespace": TEAM, **fields.pop("metadata", {})}
+        return self.write(path_of(plural, name), {"metadata": metadata, **fields})
+
+    def change(self, plural: str, name: str, **fields: Any) -> None:
+        path = path_of(plural, name)
+        self.write(path, merge(self.objects[path], fields))
+
+    def look(self, plural: str, name: str) -> dict[str, Any] | None:
+        return self.objects.get(path_of(plural, name))
+
+    def status(self, name: str = "shop") -> dict[str, Any]:
+        return (self.look("bundles", name) or {}).get("status") or {}
+
+    def reason(self, name: str = "shop") -> str:
+        return str((self.status(name).get("conditions") or [{}])[0].get("reason"))
+
+    def message(self, name: str = "shop") -> str:
+        return str((self.status(name).get("conditions") or [{}])[0].get("message"))
+
+    def jobs(self, kind: str = "deploy") -> list[dict[str, Any]]:
+        prefix = path_of("jobs") + "/"
+        found = [body for path, body in self.objects.items() if path.startswith(prefix)]
+        labelled = [
+            job for job in found if job["metadata"]["labels"]["operator.werf.dev/job"] == kind
+        ]
+        return sorted(labelled, key=lambda job: self.runs.index(job["metadata"]["name"]))
+
+    def end_job(self, name: str, code: int = 0, message: str = "") -> None:
+        """Let the Job's pod end with this exit code."""
+        path = path_of("jobs", name)
+        job = copy.deepcopy(self.objects[path])
+        uid = job["metadata"]["uid"]
+        state = {"terminated": {"exitCode": code, "message": message}}
+        self.put_object(
+            "pods",
+            f"{name}-pod",
+            metadata={"labels": {"batch.kubernetes.io/controller-uid": uid}},
+            status={"containerStatuses": [{"name": "werf", "state": state}]},
+        )
+        kind = "Complete" if code == 0 else "Failed"
+        condition = {"type": kind, "status": "True", "reason": "BackoffLimitExceeded"}
+        self.write(path, {**job, "status": {"conditions": [condition]}})
+
+    def bundle_writes(self) -> int:
+        return sum(seen.verb in WRITES and "/bundles/" in seen.path for seen in self.seen)
+
+    # --- the server's side ---
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        if self.dead.is_set():
+            await asyncio.sleep(3600)
+        if request.method != "GET" and "/events" not in request.path:
+            self.writes_seen += 1
+            if self.writes_seen == self.dies_at:
+                self.dead.set()
+                if self.applied:
+                    await super().handle(request)
+                await asyncio.sleep(3600)
+        return await super().handle(request)
+
+    async def _get(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/log"):
+            pod = request.path.split("/")[-2]
+            return web.Response(text=self.logs.get(pod, ""))
+        return await super()._get(request)
+
+    async def _create(self, request: web.Request) -> web.StreamResponse:
+        answer = await super()._create(request)
+        if request.path == path_of("jobs") and answer.status == 201:
+            job = json.loads(await request.read())
+            name = job["metadata"]["name"]
+            self.runs.append(name)
+            env = {v["name"]: v.get("value", "") for v in _container(job)["env"]}
+            digest = env.get("WERF_TAG", "").rpartition("sha256:")[2]
+            self.logs[f"{name}-pod"] = DIGEST_LINE.format(digest)
+            if self.ends is not None:
+                code, message = self.ends(job)
+                loop = asyncio.get_running_loop()
+                loop.call_later(0.02, self._end_if_there, name, code, message)
+        return answer
+
+    def _end_if_there(self, name: str, code: int, message: str) -> None:
+        if path_of("jobs", name) in self.objects:
+            self.end_job(name, code, message)
+
+    async def _patch(self, request: web.Request) -> web.StreamResponse:
+        patch = await request.json()
+        path = request.path.removesuffix("/status")
+        if isinstance(patch, list):
+            return await self._json_patch(request, path, patch)
+        if not request.path.endswith("/status"):
+            return await super()._patch(request)
+        if refusal := await self._refuse(request, patch["metadata"], path):
+            return refusal
+        status = dict(patch["status"])
+        theirs = self.objects[path].get("status") or {}
+        if "forceUpdate" in theirs:  # another manager's field: an apply leaves it alone
+            status["forceUpdate"] = theirs["forceUpdate"]
+        body = {**self.objects[path], "status": status}
+        return self._answer(request, self.write(path, body, manager_of(request)))
+
+    async def _json_patch(
+        self, request: web.Request, path: str, patch: list[dict[str, Any]]
+    ) -> web.StreamResponse:
+        if refusal := await self._refuse(request, {}, path):
+            return refusal
+        body = copy.deepcopy(self.objects[path])
+        for step in patch:
+            *above, last = step["path"].strip("/").split("/")
+            target: Any = body
+            for part in above:
+                target = target.get(part, {})
+            if step["op"] == "test" and target.get(last) != step["value"]:
+                return await error(422, "Invalid")(request)
+            if step["op"] == "replace":
+                target[last] = step["value"]
+        return self._answer(request, self.write(path, body, manager_of(request)))
+
+
+def _container(job: dict[str, Any]) -> dict[str, Any]:
+    container: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def succeed(_job: dict[str, Any]) -> tuple[int, str]:
+    return 0, '{"status": "deployed", "revision": 1}'
+
+
+def fail(_job: dict[str, Any]) -> tuple[int, str]:
+    return 1, '{"status": "failed", "revision": 1, "failedOperations": ["create: Pod/bad"]}'
+
+
+def run_on(_job: dict[str, Any]) -> tuple[int, str]:
+    raise AssertionError("never called")
