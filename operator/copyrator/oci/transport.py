@@ -136,7 +136,7 @@ class Transport:
         async with host.slots:
             left = host.blocked_until - time.monotonic()
             if left > 0:
-                raise RateLimited(f"{name} asked us to wait ({left:.0f} s left)", left)
+                raise RateLimited(_limited(name), left)
             started = time.monotonic()
             code = 0
             try:
@@ -150,7 +150,7 @@ class Transport:
         if answer.status == 429:
             wait = retry_after(answer.headers)
             host.blocked_until = time.monotonic() + wait
-            raise RateLimited(f"{name} answers 429 (too many requests)", wait)
+            raise RateLimited(_limited(name), wait)
         if answer.status >= 500:
             raise Unreachable(f"{name} answers {answer.status} to {request.method} {url.path}")
         return answer
@@ -206,6 +206,11 @@ class Transport:
                 max_field_size=_MAX_HEADER,
             )
         return self._session
+
+
+def _limited(host: str) -> str:
+    """The same words for all whom it concerns, however long it still lasts."""
+    return f"{host} answers 429 (too many requests) and is left alone for as long as it asks"
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

@@ -138,7 +138,9 @@ class Deletions:
     async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
         """After a failure: say what went wrong, and tell whether it is too early to try again."""
         now = self._context.clock()
-        due = (job.finished or now) + timedelta(seconds=retry_delay(_FIRST_RETRY, failures))
+        due = (job.finished or job.created or now) + timedelta(
+            seconds=retry_delay(_FIRST_RETRY, failures)
+        )
         if now >= due:
             return False
         pods = await self._jobs.pods(job)

@@ -105,8 +105,10 @@ class Deploys:
                 strict = bool(wish.request)
                 memory.asked_since = monotonic - (0.0 if strict else SHARING)
             elif _is_past(slot, now) or _is_past(retry, now):
-                age = ERROR_SHARING if memory.poll_failures else spec.interval / 2
-                memory.asked_since = monotonic - age
+                age = spec.interval / 2
+                memory.asked_since = monotonic - (
+                    min(age, ERROR_SHARING) if memory.poll_failures else age
+                )
             else:
                 self._context.wake_at(entry.key, slot, retry)
                 return None

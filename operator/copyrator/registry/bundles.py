@@ -5,9 +5,10 @@ Holds what reconciling needs and no more: a Bundle takes a few KB, however long 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
@@ -85,12 +86,17 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     )
 
 
+_REMEMBERED: Final = 1024
+"""Bundles that are gone of which late news may still come."""
+
+
 class BundleRegistry:
     """Every Bundle by its key, and by its release."""
 
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[tuple[str, str], set[BundleKey]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -103,11 +109,13 @@ class BundleRegistry:
         return self._entries.get(key)
 
     def take(self, entry: BundleEntry) -> bool:
-        """Hold a Bundle; False where what is held is the same object at least as new.
+        """Hold a Bundle; False where what is held is the same object at least as new, or it's gone.
 
-        An event may come after the answer to a write of ours that is newer than it. Versions are
-        compared as numbers (KEP-5504).
+        An event may come after the answer to a write of ours that is newer than it, and such an
+        answer after the event that the Bundle is gone. Versions are compared as numbers (KEP-5504).
         """
+        if entry.uid in self._gone:
+            return False
         held = self._entries.get(entry.key)
         if (
             held is not None
@@ -124,6 +132,9 @@ class BundleRegistry:
 
     def remove(self, key: BundleKey, uid: str) -> bool:
         """Drop a Bundle that is gone, unless another of its name is here already."""
+        self._gone[uid] = None
+        if len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
         held = self._entries.get(key)
         if held is None or (uid and held.uid != uid):
             return False

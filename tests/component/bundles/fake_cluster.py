@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
@@ -78,20 +79,25 @@ class BundleCluster(FakeCluster):
         ]
         return sorted(labelled, key=lambda job: self.runs.index(job["metadata"]["name"]))
 
-    def end_job(self, name: str, code: int = 0, message: str = "") -> None:
+    def end_job(self, name: str, code: int = 0, message: str = "", namespace: str = TEAM) -> None:
         """Let the Job's pod end with this exit code."""
-        path = path_of("jobs", name)
+        path = path_of("jobs", name, namespace)
         job = copy.deepcopy(self.objects[path])
         uid = job["metadata"]["uid"]
         state = {"terminated": {"exitCode": code, "message": message}}
-        self.put_object(
-            "pods",
-            f"{name}-pod",
-            metadata={"labels": {"batch.kubernetes.io/controller-uid": uid}},
-            status={"containerStatuses": [{"name": "werf", "state": state}]},
-        )
+        labels = {"batch.kubernetes.io/controller-uid": uid}
+        pod = {
+            "metadata": {"name": f"{name}-pod", "namespace": namespace, "labels": labels},
+            "status": {"containerStatuses": [{"name": "werf", "state": state}]},
+        }
+        self.write(path_of("pods", f"{name}-pod", namespace), pod)
         kind = "Complete" if code == 0 else "Failed"
-        condition = {"type": kind, "status": "True", "reason": "BackoffLimitExceeded"}
+        condition = {
+            "type": kind,
+            "status": "True",
+            "reason": "BackoffLimitExceeded",
+            "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
         self.write(path, {**job, "status": {"conditions": [condition]}})
 
     def bundle_writes(self) -> int:
@@ -119,7 +125,7 @@ class BundleCluster(FakeCluster):
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
         answer = await super()._create(request)
-        if request.path == path_of("jobs") and answer.status == 201:
+        if request.path.endswith("/jobs") and answer.status == 201:
             job = json.loads(await request.read())
             name = job["metadata"]["name"]
             self.runs.append(name)
@@ -129,12 +135,13 @@ class BundleCluster(FakeCluster):
             if self.ends is not None:
                 code, message = self.ends(job)
                 loop = asyncio.get_running_loop()
-                loop.call_later(0.02, self._end_if_there, name, code, message)
+                namespace = job["metadata"]["namespace"]
+                loop.call_later(0.02, self._end_if_there, namespace, name, code, message)
         return answer
 
-    def _end_if_there(self, name: str, code: int, message: str) -> None:
-        if path_of("jobs", name) in self.objects:
-            self.end_job(name, code, message)
+    def _end_if_there(self, namespace: str, name: str, code: int, message: str) -> None:
+        if path_of("jobs", name, namespace) in self.objects:
+            self.end_job(name, code, message, namespace)
 
     async def _patch(self, request: web.Request) -> web.StreamResponse:
         patch = await request.json()
@@ -181,7 +188,3 @@ def succeed(_job: dict[str, Any]) -> tuple[int, str]:
 
 def fail(_job: dict[str, Any]) -> tuple[int, str]:
     return 1, '{"status": "failed", "revision": 1, "failedOperations": ["create: Pod/bad"]}'
-
-
-def run_on(_job: dict[str, Any]) -> tuple[int, str]:
-    raise AssertionError("never called")

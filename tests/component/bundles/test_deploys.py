@@ -1,0 +1,281 @@
+"""The life of deploys: what is deployed again and what isn't, failures, requests, conflicts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.kube.fake_api import error
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+
+async def deployed(cluster: BundleCluster, times: int = 1, name: str = "shop") -> None:
+    await eventually(
+        lambda: cluster.reason(name) == "Deployed" and len(cluster.runs) == times,
+        f"{times} deploys; {cluster.runs} {cluster.message(name)}",
+    )
+
+
+def annotate(cluster: BundleCluster, **annotations: str) -> None:
+    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+    cluster.change("bundles", "shop", metadata={"annotations": named})
+
+
+async def quiet(cluster: BundleCluster, times: int) -> None:
+    """Nothing more is deployed, long after it would have been."""
+    await asyncio.sleep(0.4)
+    assert len(cluster.runs) == times
+
+
+async def test_only_edits_of_content_deploy(cluster: BundleCluster, run: Run, bundle: Make) -> None:
+    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
+    cluster.put_object("secrets", "more", data={"b.yaml": "YjogMQ=="})
+    bundle(values="values", valuesFrom=[{"kind": "Secret", "name": "more"}])
+    await run()
+    await deployed(cluster)
+
+    cluster.change("configmaps", "values", metadata={"labels": {"seen": "yes"}})
+    await quiet(cluster, 1)
+    cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
+    await deployed(cluster, 2)
+    cluster.change("secrets", "more", data={"b.yaml": "YjogMg=="})
+    await deployed(cluster, 3)
+
+    env = {v["name"]: v.get("value") for v in _main(cluster.jobs()[0])["env"]}
+    assert env["WERF_VALUES_OPERATOR_000"].endswith("/000/a.yaml")
+    assert env["WERF_VALUES_OPERATOR_001"].endswith("/001/b.yaml")
+    assert "YjogMQ" not in str(cluster.look("bundles", "shop"))
+
+
+def _main(job: dict[str, Any]) -> dict[str, Any]:
+    container: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+async def test_values_back_to_what_was_deployed_after_a_failure_are_deployed_again(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.put_object("configmaps", "values", data={"a.yaml": "good"})
+    bundle(values="values")
+    await run()
+    await deployed(cluster)
+    cluster.ends = fail
+    cluster.change("configmaps", "values", data={"a.yaml": "bad"})
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+
+    cluster.ends = succeed
+    cluster.change("configmaps", "values", data={"a.yaml": "good"})
+
+    await deployed(cluster, 3)
+
+
+async def test_an_optional_source_may_be_missing_and_counts_when_it_appears(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(valuesFrom=[{"kind": "ConfigMap", "name": "late", "optional": True}])
+    await run()
+    await deployed(cluster)
+
+    cluster.put_object("configmaps", "late", data={"a.yaml": "a: 1"})
+
+    await deployed(cluster, 2)
+
+
+async def test_a_force_during_a_forced_deploy_is_not_swallowed(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle()
+    await run()
+    await deployed(cluster)
+    cluster.ends = None
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
+    await eventually(lambda: len(cluster.runs) == 2 and cluster.status()["forceUpdate"] == 0)
+
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
+    cluster.ends = succeed
+    cluster.end_job(cluster.runs[1])
+
+    await deployed(cluster, 3)
+    await eventually(lambda: cluster.status()["forceUpdate"] == 0)
+    await quiet(cluster, 3)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "echo"),
+    [("requestedAt", "lastHandledRequest"), ("forceAt", "lastHandledForce")],
+)
+async def test_each_new_value_of_a_request_deploys_once(
+    cluster: BundleCluster, run: Run, bundle: Make, annotation: str, echo: str
+) -> None:
+    bundle()
+    await run()
+    await deployed(cluster)
+
+    annotate(cluster, **{annotation: "one"})
+    await deployed(cluster, 2)
+    annotate(cluster, **{annotation: "one", "other": "x"})
+    await quiet(cluster, 2)
+    annotate(cluster, **{annotation: "two"})
+    await deployed(cluster, 3)
+
+    assert cluster.status()[echo] == "two"
+
+
+async def test_a_digest_that_fails_is_tried_again_and_then_left_alone(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.schedule.MAX_RETRY_DELAY", 0.1)
+    cluster.ends = fail
+    bundle(retry={"limit": 2, "backoff": "1s"})
+    await run()
+
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    assert len(cluster.runs) == 3
+    assert "create: Pod/bad" in cluster.message()
+    await quiet(cluster, 3)
+
+    annotate(cluster, requestedAt="again")
+    await eventually(lambda: len(cluster.runs) == 4)
+    cluster.ends = succeed
+    registry.put("app", "1.0.0", "better")
+    annotate(cluster, requestedAt="and again")
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_infrastructure_is_not_counted_against_the_digest(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = lambda _: (137, "")
+    bundle(retry={"limit": 0, "backoff": "1s"})
+    await run()
+
+    await eventually(lambda: cluster.status().get("attempted", {}).get("interruptions", 0) >= 2)
+    assert cluster.status()["attempted"]["failures"] == 0
+    assert cluster.reason() in ("JobLost", "Deploying")
+    cluster.ends = succeed
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_a_job_that_somebody_deletes_is_made_anew_under_another_name(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle()
+    await run()
+    await eventually(lambda: cluster.runs)
+
+    cluster.ends = succeed
+    cluster.drop(path_of("jobs", cluster.runs[0]))
+
+    await deployed(cluster, 2)
+    assert len(set(cluster.runs)) == 2
+
+
+async def test_a_newer_digest_is_taken_when_the_running_deploy_has_ended(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle()
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.runs)
+    newer = registry.put("app", "1.0.0", "newer")
+    await asyncio.sleep(1.2)
+    assert len(cluster.runs) == 1
+
+    cluster.ends = succeed
+    cluster.end_job(cluster.runs[0])
+
+    await eventually(lambda: cluster.status().get("deploy", {}).get("digest") == newer)
+    assert len(cluster.runs) == 2
+
+
+async def test_a_job_that_the_api_refuses_is_said_and_tried_again(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    quota = "exceeded quota: compute"
+    cluster.script("create", error(403, "Forbidden", quota), error(403, "Forbidden", quota))
+    bundle(retry={"backoff": "1s"})
+    await run()
+
+    await eventually(lambda: cluster.reason() == "JobUnschedulable")
+    assert "exceeded quota" in cluster.message()
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_an_api_server_in_trouble_gets_the_same_job_again(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.script("create", error(500, "InternalError"))
+    bundle()
+    await run()
+
+    await deployed(cluster)
+    assert cluster.status()["attempted"]["attempt"] == 1
+
+
+async def test_a_second_bundle_for_a_release_waits_and_takes_over(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("aside")
+    first = bundle()
+    other = {**first, "metadata": {"name": "shop", "namespace": "aside"}}
+    other["spec"] = {**first["spec"], "project_namespace": "team"}
+    where = path_of("bundles", "shop", "aside")
+    cluster.write(
+        path_of("serviceaccounts", "werf", "aside"),
+        {"metadata": {"name": "werf", "namespace": "aside"}},
+    )
+    await run()
+    await deployed(cluster)
+    cluster.write(where, other)
+
+    def reason() -> str:
+        status = (cluster.objects.get(where) or {}).get("status") or {}
+        return str((status.get("conditions") or [{}])[0].get("reason"))
+
+    await eventually(lambda: reason() == "ReleaseConflict")
+    assert len(cluster.runs) == 1
+
+    cluster.drop(path_of("bundles", "shop"))
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+    await eventually(lambda: len(cluster.runs) == 3 and reason() != "ReleaseConflict")
+
+
+async def test_a_changed_project_namespace_is_refused_until_it_is_set_back(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle()
+    await run()
+    await deployed(cluster)
+
+    cluster.change("bundles", "shop", spec={"project_namespace": "elsewhere"})
+    await eventually(lambda: cluster.reason() == "NamespaceChanged")
+    await quiet(cluster, 1)
+
+    cluster.change("bundles", "shop", spec={"project_namespace": None})
+    await deployed(cluster, 1)
+
+
+async def test_what_the_original_operator_left_is_taken_off(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    kopf = "kopf.zalando.org/last-handled-configuration"
+    bundle(
+        metadata={
+            "finalizers": ["kopf.zalando.org/KopfFinalizerMarker", "other/finalizer"],
+            "annotations": {kopf: "{}", "mine": "stays"},
+        }
+    )
+    await run()
+    await deployed(cluster)
+
+    metadata = cluster.look("bundles", "shop")["metadata"]
+    assert metadata["finalizers"] == ["other/finalizer", "operator.werf.dev/uninstall"]
+    assert metadata["annotations"] == {"mine": "stays"}

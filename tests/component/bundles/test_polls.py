@@ -1,0 +1,224 @@
+"""What polls cost, and how the operator bears a registry that is slow, gone, or says no."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+DISABLED = {"operator.werf.dev/disable-autoupdate": ""}
+
+
+async def test_a_poll_that_finds_nothing_new_is_one_head_and_writes_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    await run(timer_interval=1.0)
+    bundle()
+    await eventually(lambda: cluster.jobs() and cluster.reason() == "Deployed")
+    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
+    writes, asked = cluster.writes_seen, len(registry.asked)
+    requests = len(cluster.seen)
+
+    await eventually(lambda: len(registry.asked) >= asked + 3)
+
+    assert {method for method, _ in registry.asked} == {"HEAD"}
+    assert cluster.writes_seen == writes
+    assert len(cluster.seen) == requests
+
+
+async def test_bundles_of_one_tag_share_each_poll(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    for i in range(30):
+        bundle(f"shop{i}")
+    await run(timer_interval=2.0)
+    await eventually(
+        lambda: all(cluster.reason(f"shop{i}") == "Deployed" for i in range(30)), seconds=30
+    )
+    await asyncio.sleep(0.5)
+    before, loop = len(registry.asked), asyncio.get_running_loop()
+    started = loop.time()
+
+    await eventually(lambda: len(registry.asked) >= before + 3)
+
+    assert loop.time() - started > 2.0  # one each two seconds, however many Bundles there are
+
+
+async def test_a_restart_polls_nothing_that_has_its_answer(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    operator = await run()
+    bundle()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
+    await operator.stop()
+    writes, asked = cluster.writes_seen, len(registry.asked)
+
+    second = await run()
+    await eventually(lambda: second.scheduler.next_due() is not None)
+
+    assert len(registry.asked) == asked
+    assert cluster.writes_seen == writes
+
+
+async def test_while_autoupdate_is_disabled_the_registry_is_not_asked(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(metadata={"annotations": DISABLED})
+    operator = await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+
+    cluster.change("bundles", "shop", spec={"version": "2.0.0"})
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
+    await eventually(lambda: cluster.status()["observedGeneration"] == 2)
+
+    assert registry.asked == []
+    assert operator.scheduler.next_due() is None
+    assert cluster.status()["forceUpdate"] == 1  # it waits
+
+    registry.put("app", "2.0.0", "two")
+    cluster.change("bundles", "shop", metadata={"annotations": dict.fromkeys(DISABLED)})
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert cluster.status()["forceUpdate"] == 0
+
+
+async def test_a_suspended_bundle_is_polled_and_shows_what_there_is(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    bundle(suspend=True)
+    await run()
+
+    await eventually(lambda: cluster.reason() == "Suspended")
+    assert cluster.status()["available"]["digest"] == digest
+    assert cluster.runs == []
+
+    cluster.change("bundles", "shop", spec={"suspend": False})
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    slow = FakeRegistry()
+    await slow.start()
+    slow.gate = asyncio.Event()
+    slow.put("app", "1.0.0", "one")
+    for i in range(20):  # many more than there are workers
+        bundle(f"slow{i}", registry=slow.host, repo=f"app{i}")
+    await run()
+    await eventually(lambda: slow.in_flight)
+
+    bundle("quick")
+
+    await eventually(lambda: cluster.reason("quick") == "Deployed", seconds=1.5)
+    slow.gate.set()
+    await slow.stop()
+
+
+async def test_a_registry_that_takes_its_time_is_mentioned(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("copyrator.reconcile.bundle_deploys.PATIENCE", 0.2)
+    registry.gate = asyncio.Event()
+    bundle()
+    await run()
+
+    await eventually(lambda: cluster.reason() == "Polling")
+    registry.gate.set()
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_a_tag_that_appears_later_is_found(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
+    monkeypatch.setattr("copyrator.reconcile.bundle_deploys.ERROR_SHARING", 0.0)
+    bundle(version="2.0.0")
+    await run()
+    await eventually(lambda: cluster.reason() == "TagNotFound")
+    assert "2.0.0" in cluster.message()
+
+    registry.put("app", "2.0.0", "two")
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert "lastError" not in cluster.status()
+
+
+async def test_an_error_that_stays_is_written_a_few_times_and_then_no_more(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="2.0.0")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "TagNotFound")
+    await eventually(lambda: len(registry.asked) >= 2)
+    writes, asked = cluster.writes_seen, len(registry.asked)
+
+    await eventually(lambda: len(registry.asked) >= asked + 2)
+
+    assert cluster.writes_seen == writes
+
+
+async def test_a_rotated_secret_is_used_at_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.auth, registry.users = "basic", {"alice": "good"}
+    cluster.put_object("secrets", "creds", data={"username": "YWxpY2U=", "password": "YmFk"})
+    bundle(auth="creds")
+    await run()
+    await eventually(lambda: cluster.reason() == "AuthenticationFailed")
+    assert cluster.status()["ready"] == 0
+
+    cluster.change("secrets", "creds", data={"password": "Z29vZA=="})
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert cluster.status()["ready"] == 1
+    init = cluster.jobs()[0]["spec"]["template"]["spec"]["initContainers"][0]
+    assert init["command"] == ["werf", "cr", "login", registry.host]
+
+
+async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.gate = asyncio.Event()
+    digest = registry.put("app", "2.0.0", "two")
+    bundle()
+    await run()
+    await eventually(lambda: registry.in_flight)
+
+    cluster.change("bundles", "shop", spec={"version": "2.0.0"})
+    await eventually(lambda: registry.in_flight == 2)
+    registry.gate.set()
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert cluster.status()["deploy"] == {"digest": digest, "version": "2.0.0"}
+    assert len(cluster.runs) == 1
+
+
+async def test_a_rate_limit_is_obeyed_for_every_repository_of_the_host(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
+
+    async def enough(_: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"Retry-After": "2"})
+
+    registry.fault = enough
+    bundle("one")
+    bundle("two", repo="other")
+    registry.put("other", "1.0.0", "x")
+    await run()
+    await eventually(lambda: cluster.reason("one") == cluster.reason("two") == "RateLimited")
+    asked = len(registry.asked)
+    assert asked <= 2
+    registry.fault = None
+
+    await eventually(lambda: cluster.reason("one") == cluster.reason("two") == "Deployed")
