@@ -146,6 +146,10 @@ class Workers(Generic[K]):
             log.info("%s: succeeds again", key)
 
     def _report(self, key: K, error: Exception | str, delay: float) -> None:
+        if getattr(error, "concerns_all", False):
+            # The server fails everybody: whoever talks to it says so once, not for each key.
+            log.debug("%s: %s", key, describe(error))
+            return
         text = describe(error)
         said = hash(text)
         if self._errors.get(key) == said:

@@ -10,6 +10,8 @@ and so is kopf, which a command such as ``copyrator plan`` doesn't need.
 from __future__ import annotations
 
 import asyncio
+import functools
+import hashlib
 import logging
 import os
 import random
@@ -167,12 +169,9 @@ def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
     host = str(found.host).rstrip("/")
     context = None
     if host.startswith("https"):
-        context = ssl.create_default_context(cafile=found.ssl_ca_cert or None)
-        if found.cert_file:
-            context.load_cert_chain(found.cert_file, found.key_file or None)
-        if not found.verify_ssl:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+        files = tuple(path or None for path in (found.ssl_ca_cert, found.cert_file, found.key_file))
+        digest = hashlib.sha256(b"\0".join(Path(path).read_bytes() for path in files if path))
+        context = _ssl_context(*files, bool(found.verify_ssl), digest.digest())
     token = found.api_key.get("BearerToken")
     return Endpoint(
         host=host,
@@ -186,6 +185,20 @@ def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
         verify=bool(found.verify_ssl),
         valid_for=valid_for,
     )
+
+
+@functools.lru_cache(maxsize=4)
+def _ssl_context(
+    ca_file: str | None, cert_file: str | None, key_file: str | None, verify: bool, _digest: bytes
+) -> ssl.SSLContext:
+    """The same context as long as the files hold the same: connections are pooled by it."""
+    context = ssl.create_default_context(cafile=ca_file)
+    if cert_file:
+        context.load_cert_chain(cert_file, key_file)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _environment_proxy(host: str) -> str | None:

@@ -18,7 +18,7 @@ from copyrator.api.names import FIELD_MANAGER
 from copyrator.kube import calls, pages
 from copyrator.kube.calls import CONNECT_TIMEOUT, JSON, REQUEST_TIMEOUT, WRITES, Call
 from copyrator.kube.connection import Connection
-from copyrator.kube.errors import BrokenAnswer
+from copyrator.kube.errors import ApiError, BrokenAnswer
 from copyrator.kube.pages import Page, WatchEvent
 from copyrator.kube.resources import Resource
 from copyrator.kube.transport import WATCH_CONNECTIONS, Transport, WriteLimit
@@ -66,6 +66,11 @@ class KubeClient:
     async def close(self) -> None:
         """Close all connections; requests in flight fail with Unreachable."""
         await self._http.close()
+
+    @property
+    def outage(self) -> tuple[ApiError, float] | None:
+        """What all requests fail with, and for how many seconds; None while they succeed."""
+        return self._http.outage
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
         """Read one object."""

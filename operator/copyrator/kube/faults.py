@@ -54,19 +54,24 @@ class Faults:
         """How long the present fault has lasted; 0 when all is well."""
         return self._clock() - self.since if self.current else 0.0
 
-    def note(self, error: ApiError, known: int) -> None:
-        """Something went wrong; `known` objects are kept."""
+    def note(self, error: ApiError, known: int, *, everywhere: bool = False) -> None:
+        """Something went wrong; `known` objects are kept.
+
+        What happens `everywhere` is told by the gate, once for all. One cut connection that is
+        mended at the first try isn't worth a word either.
+        """
+        hiccup = self.current is None and error.concerns_all
         if self.current is None:
             self.since = self._clock()
         self.current = error
         kind = type(error), error.reason
-        if kind not in self._told:
+        if kind not in self._told and not everywhere and not hiccup:
             self._told.add(kind)
             log.warning("watch of %s: %s; the %d objects known are kept", self._what, error, known)
 
     def clear(self) -> None:
         """All is well (again)."""
-        if self.current:
+        if self._told:
             log.info("watch of %s: works again after %.0f s", self._what, self.seconds)
         self.current = None
         self._told.clear()

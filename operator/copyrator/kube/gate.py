@@ -43,9 +43,11 @@ class Gate:
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def closed_for(self) -> float:
-        """Seconds since the gate closed; 0 while it is open."""
-        return 0.0 if self._closed_at is None else self._clock() - self._closed_at
+    def outage(self) -> tuple[ApiError, float] | None:
+        """What all requests fail with, and for how many seconds; None while the gate is open."""
+        if self._closed_at is None or self._last is None:
+            return None
+        return self._last, self._clock() - self._closed_at
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
@@ -103,7 +105,7 @@ class Gate:
         self._failures = 0
         self._probing = False
         if self._closed_at is not None:
-            log.info("the API server is back after %.0f s", self.closed_for)
+            log.info("the API server is back after %.0f s", self._clock() - self._closed_at)
             self._closed_at = None
             while self._waiting:
                 self._release()

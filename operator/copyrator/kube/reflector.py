@@ -265,7 +265,8 @@ class Reflector(Generic[R]):
             self._metrics.watch_restarts.labels(self.resource.key, reason).inc()
 
     def _fail(self, error: ApiError) -> None:
-        self._faults.note(error, known=len(self.store))
+        everywhere = self._client.outage is not None
+        self._faults.note(error, known=len(self.store), everywhere=everywhere)
         if isinstance(error, Forbidden | NotFound):
             self._complete = False  # we may not look, or there is nowhere to look
             self._version = None

@@ -103,6 +103,11 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
+    @property
+    def outage(self) -> tuple[ApiError, float] | None:
+        """What all requests fail with, and for how many seconds; None while they succeed."""
+        return self._gate.outage
+
     async def close(self) -> None:
         """Close all connections; requests in flight fail with Unreachable."""
         await self._session.close()

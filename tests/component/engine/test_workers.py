@@ -12,11 +12,11 @@ from copyrator.engine import workers as workers_module
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
 from copyrator.engine.queue import Lane, QueueShutDownError, WorkQueue
 from copyrator.engine.workers import Workers
-from copyrator.kube.errors import Forbidden
+from copyrator.kube.errors import Forbidden, Unreachable
 from copyrator.metrics import Metrics
 
 
-async def until(condition: Callable[[], Any], what: str, seconds: float = 5.0) -> None:
+async def until(condition: Callable[[], Any], what: str, seconds: float = 15.0) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not condition():
@@ -97,6 +97,7 @@ async def test_a_failure_is_retried_until_it_succeeds(
     outcomes: list[Outcome | Exception] = [
         Failed("no luck"),
         Forbidden("secrets is forbidden"),
+        Unreachable("the API server is away"),  # told by who talks to it, once for all keys
         Forbidden("secrets is forbidden"),
         RuntimeError("a mistake of ours"),
         Done(),
@@ -111,7 +112,7 @@ async def test_a_failure_is_retried_until_it_succeeds(
     workers = Workers(queue, handler, count=2)
     workers.start()
     queue.add("a")
-    await until(lambda: not outcomes and not queue.working, "five tries")
+    await until(lambda: not outcomes and not queue.working, "six tries")
     assert queue.failures("a") == 0
     assert queue.delayed == 0
     told = [r.getMessage().splitlines()[0] for r in caplog.records if r.name.startswith("copyr")]

@@ -145,10 +145,16 @@ async def test_the_pods_token_is_read_again_when_it_rotates(
     assert connection.host == "https://[fd00::1]:443"
     assert connection.ssl is not None
     assert (await connection.headers())["Authorization"] == "bearer first"
+    before = connection.ssl
     token.write_text("second")
     assert (await connection.headers())["Authorization"] == "bearer first"
     monkeypatch.setattr(connection, "_loaded_at", connection._loaded_at - 61)
     assert (await connection.headers())["Authorization"] == "bearer second"
+    assert connection.ssl is before  # else every rotation would cost a TLS handshake per connection
+    ca.write_text(CA + CA)
+    monkeypatch.setattr(connection, "_tried_at", 0.0)
+    await connection.renew(connection.generation)
+    assert connection.ssl is not before
 
 
 async def test_an_exec_plugin_is_run_again_when_its_token_is_refused(

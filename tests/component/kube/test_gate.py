@@ -41,8 +41,11 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     caplog.set_level(logging.INFO)
     api.put("a")
     api.always("get", answer)
+    assert client.outage is None
     for _ in range(gate.FAILURES):
         assert await ask(client) != "ok"
+    assert client.outage is not None
+    assert client.outage[0].concerns_all
     before = api.count("get")
     crowd = [asyncio.create_task(ask(client)) for _ in range(200)]
     await asyncio.sleep(1.0)  # a rate is measured over a time
@@ -50,6 +53,7 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     api.behave()
     outcomes = await asyncio.wait_for(asyncio.gather(*crowd), 10)
     assert outcomes.count("ok") >= 196
+    assert client.outage is None
     told = [r.getMessage() for r in caplog.records if r.name == gate.__name__]
     assert len(told) == 2
     assert "back after" in told[1]

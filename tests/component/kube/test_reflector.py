@@ -31,9 +31,9 @@ from copyrator.metrics import Metrics
 
 QUICK = Timing(
     stream=30.0,
-    silence=0.5,
-    doubt=0.3,
-    doubt_silence=0.6,
+    silence=1.0,
+    doubt=1.0,  # whole seconds are asked of the server
+    doubt_silence=2.0,
     settled=0.05,
     stable=0.3,
     first_delay=0.02,
@@ -362,7 +362,7 @@ async def test_a_server_without_bookmarks_is_not_taken_for_dead(
     await until(lambda: api.count("watch") >= 3, "a third watch")
     lists = api.count("list")
     await settled(reflector, api)
-    await asyncio.sleep(1.5)  # three times the silence that would count as dead
+    await asyncio.sleep(3.0)  # three times the silence that would count as dead
     assert api.count("list") == lists
     assert api.count("watch") == 3
 
