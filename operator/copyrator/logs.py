@@ -42,6 +42,9 @@ _ATTEMPT = re.compile(
 )
 """A line of kopf 1.45's about a request that failed; another wording passes unshortened."""
 
+_CUT_OFF = re.compile(r"Request attempt #\d+ failed; (TCP closed|.*Connector is closed)")
+"""One about a request that kopf itself cut off, at its end or to log in anew."""
+
 
 @contextlib.contextmanager
 def bound(**fields: str) -> Iterator[None]:
@@ -100,12 +103,13 @@ class RetryNoiseFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Drop a further attempt that failed as the one before did."""
-        found = _ATTEMPT.match(record.getMessage()) if record.name.startswith("kopf") else None
+        message = record.getMessage() if record.name.startswith("kopf") else ""
+        if _CUT_OFF.match(message):
+            return False
+        found = _ATTEMPT.match(message)
         if found is None:
             return True
         path, cause, text = found["path"], found["cause"], found["text"]
-        if text.rstrip(".").endswith("is closed"):
-            return False  # kopf is ending and cuts its own requests off
         news = found["number"] == "1" or self._last.get(path) != cause
         self._last[path] = cause
         why = text if cause.startswith("API") else f"no connection ({cause})"

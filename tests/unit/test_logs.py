@@ -116,6 +116,7 @@ def test_requests_that_kopf_itself_cut_off_at_its_end_are_no_news() -> None:
     stream = lines(LogFormat.CONSOLE)
     logger = logging.getLogger("kopf._cogs.clients.scanning")
     logger.error(failed(1, "ClientConnectionError('Connector is closed.')"))
+    logger.error("Request attempt #2 failed; TCP closed; will re-authenticate: GET https://a/api")
     assert stream.getvalue() == ""
 
 
