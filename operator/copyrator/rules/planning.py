@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from copyrator.api.rule import ConflictPolicy, DeletionPolicy
-from copyrator.rules.records import CopyRecord
+from copyrator.rules.records import NO_EXTRAS, CopyRecord, Extras
 
 
 class Act(StrEnum):
@@ -108,6 +108,8 @@ class Foreign:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     metadata: Mapping[str, Any]
+    extras: Extras = NO_EXTRAS
+    """What others put on it: everything."""
 
 
 W = TypeVar("W", bound=Want)

@@ -1,0 +1,214 @@
+"""The writes of one target object, and the look at it where it isn't what we thought.
+
+Every answer is asked for as metadata only: nobody needs a Secret's data back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule import ImmutablePolicy
+from copyrator.kube import errors
+from copyrator.kube.pages import METADATA_WATCH
+from copyrator.reconcile.world import KindView, World
+from copyrator.registry.claims import Bid
+from copyrator.rules.content import EXACT_KINDS, Place, carry_on, merge_into, new_object
+from copyrator.rules.ownership import ACCEPTED
+from copyrator.rules.ownership_claim import claimed_fields
+from copyrator.rules.planning import Act, Foreign, Plan
+from copyrator.rules.records import CopyRecord, Extras
+
+
+class CopyWriter:
+    """Reads and writes one target; what it learns goes into the view, or into ``foreign``."""
+
+    def __init__(self, world: World, view: KindView, key: CopyKey) -> None:
+        self.foreign: Foreign | None = None
+        """The object that stands there and isn't ours, as the last look found it."""
+        self._world = world
+        self._view = view
+        self._key = key
+        self._name = (key.namespace, key.name)
+        self._exact = view.resource.kind in EXACT_KINDS
+
+    async def look(self) -> None:
+        """Read the metadata of what stands there.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        copies = self._view.copies
+        try:
+            found = await self._world.client.request(
+                "GET", self._view.resource.path(*self._name), accept=METADATA_WATCH
+            )
+        except errors.NotFound:
+            found = None
+        record = self._view.reader(found) if found else None
+        self.foreign = None
+        if record is not None and record.owner:
+            copies.wrote(self._name, record)
+            return
+        if known := copies.get(self._name):
+            copies.deleted(self._name, known.uid)
+        if found:
+            self.foreign = _foreign(found["metadata"])
+
+    async def write(self, plan: Plan[Bid]) -> None:
+        """Carry out a plan.
+
+        Raises:
+            AlreadyExists, ConflictError, NotFound: something else stands there than was planned on.
+            ApiError: it can't be written.
+        """
+        record = self._view.copies.get(self._name)
+        match plan.act:
+            case Act.CREATE:
+                assert plan.winner is not None
+                answer = await self._send("POST", self._body(plan.winner))
+                self._wrote(plan.winner, answer, "create")
+            case Act.REPLACE:
+                assert plan.winner is not None
+                assert record is not None
+                await self._replace(plan.winner, record)
+            case Act.ADOPT:
+                assert plan.winner is not None
+                await self._adopt(plan.winner)
+            case Act.DELETE:
+                assert record is not None
+                await self._delete(record)
+            case Act.RELEASE:
+                assert record is not None
+                await self._release(record)
+
+    def _body(self, winner: Bid) -> dict[str, Any]:
+        assert self._world.sealer is not None
+        content = winner.claim.content(winner.namespace)
+        place = Place(self._key.kind, self._key.namespace, self._key.name)
+        return new_object(content, place, winner.owner, self._world.sealer)
+
+    async def _replace(self, winner: Bid, record: CopyRecord) -> None:
+        extras, version = record.extras, record.resource_version
+        body = self._body(winner)
+        if not self._exact:
+            body, seen = await self._merged(body, record.uid)
+            extras, version = seen.extras, seen.resource_version
+        body = carry_on(body, extras, uid=record.uid, resource_version=version)
+        try:
+            answer = await self._send("PUT", body)
+        except errors.Invalid as error:
+            if not error.immutable or not _may_recreate(winner):
+                raise
+            await self._delete(record)
+            raise errors.ConflictError("deleted, to be created anew") from error
+        if self._exact and self._is_disturbed(winner, answer):
+            # What stood there was right already, but others count as its writers.
+            metadata = answer["metadata"]
+            body["metadata"]["resourceVersion"] = metadata["resourceVersion"]
+            self._claim(body, winner, metadata)
+            answer = await self._send("PUT", body)
+        self._wrote(winner, answer, "update")
+
+    async def _adopt(self, winner: Bid) -> None:
+        foreign = self.foreign
+        assert foreign is not None
+        body, version = self._body(winner), foreign.resource_version
+        if not self._exact:
+            body, seen = await self._merged(body, foreign.uid)
+            version = seen.resource_version
+        body = carry_on(body, foreign.extras, uid=foreign.uid, resource_version=version)
+        if self._exact:
+            self._claim(body, winner, foreign.metadata)
+        self._wrote(winner, await self._send("PUT", body), "adopt")
+
+    async def _merged(self, body: dict[str, Any], uid: str) -> tuple[dict[str, Any], CopyRecord]:
+        """The body with what others own of the live object; its kind isn't wholly ours."""
+        live = await self._world.client.get(self._view.resource, *self._name)
+        if live["metadata"]["uid"] != uid:
+            raise errors.ConflictError("another object stands there now")
+        seen = self._view.reader(live)
+        return merge_into(live, body, seen.shape), seen
+
+    def _claim(self, body: dict[str, Any], winner: Bid, metadata: Mapping[str, Any]) -> None:
+        managed = metadata.get("managedFields")
+        body["metadata"]["managedFields"] = claimed_fields(managed, self._body(winner))
+
+    async def _send(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        name = None if method == "POST" else self._key.name
+        path = self._view.resource.path(self._key.namespace, name)
+        answer: dict[str, Any] = await self._world.client.request(
+            method, path, body=body, accept=METADATA_WATCH
+        )
+        return answer
+
+    def _is_disturbed(self, winner: Bid, answer: Mapping[str, Any]) -> bool:
+        record = self._view.reader(answer)
+        return winner.is_drift(record) and not winner.is_right(record)
+
+    def _wrote(self, winner: Bid, answer: Mapping[str, Any], action: str) -> None:
+        record = self._view.reader(answer)
+        if self._is_disturbed(winner, answer):
+            record.shape = ACCEPTED
+        self.foreign = None
+        self._view.copies.wrote(self._name, record)
+        self._count(action)
+
+    async def _delete(self, record: CopyRecord) -> None:
+        try:
+            answer = await self._world.client.delete(
+                self._view.resource,
+                *self._name,
+                uid=record.uid,
+                resource_version=record.resource_version,
+            )
+        except errors.NotFound:
+            answer = {}
+        if (answer.get("metadata") or {}).get("deletionTimestamp"):  # a finalizer holds it
+            self._view.copies.wrote(self._name, self._view.reader(answer))
+        else:
+            self._view.copies.deleted(self._name, record.uid)
+        self._count("delete")
+
+    async def _release(self, record: CopyRecord) -> None:
+        """Leave the object and take our marks off, so that it is plainly nobody's.
+
+        A rule of the same name that is made later would otherwise take it for its own, and delete
+        it where it doesn't want it.
+        """
+        marks = (names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH)
+        metadata = {
+            "uid": record.uid,
+            "resourceVersion": record.resource_version,
+            "labels": {names.LABEL_MANAGED_BY: None},
+            "annotations": dict.fromkeys(marks),
+        }
+        await self._world.client.patch(self._view.resource, *self._name, {"metadata": metadata})
+        self._view.copies.deleted(self._name, record.uid)
+        self._count("release")
+
+    def _count(self, action: str) -> None:
+        self._world.metrics.copy_writes.labels(action, self._key.kind).inc()
+
+
+def _may_recreate(winner: Bid) -> bool:
+    return winner.claim.maker.spec.on_immutable is ImmutablePolicy.RECREATE
+
+
+def _foreign(metadata: Mapping[str, Any]) -> Foreign:
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return Foreign(
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        labels=labels,
+        annotations=annotations,
+        metadata=metadata,
+        extras=Extras(
+            labels=labels,
+            annotations=annotations,
+            finalizers=tuple(metadata.get("finalizers") or ()),
+            owners=tuple(metadata.get("ownerReferences") or ()),
+        ),
+    )
