@@ -71,7 +71,7 @@ def histories(draw: st.DrawFn) -> tuple[dict[str, int], list[Event], list[int]]:
 
 
 @pytest.mark.parametrize("decode", DECODERS.values(), ids=DECODERS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(history=histories())
 def test_duplicated_and_reordered_events_lead_to_the_truth_or_to_a_list(
     decode: Any, history: tuple[dict[str, int], list[Event], list[int]]
