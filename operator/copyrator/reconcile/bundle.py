@@ -8,6 +8,7 @@ the API server and the registries.
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
 log = logging.getLogger(__name__)
+
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+"""OCI distribution specification, "Pulling manifests"."""
 
 
 class BundleController:
@@ -156,6 +160,13 @@ class BundleController:
             spec = refusal(spec, settings.allowed_service_accounts, settings.allowed_images) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
+            return
+        if not _TAG.fullmatch(spec.version):
+            text = (
+                f"spec.version {spec.version!r} is no tag; wildcards and ranges aren't resolved "
+                "by this version of the operator: name a tag"
+            )
+            await self._refuse(entry, BundleReason.NO_MATCHING_VERSION, text)
             return
         if problem := self._conflict(entry, spec):
             await self._refuse(entry, *problem)
