@@ -34,6 +34,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.times import format_duration, parse_duration
+from copyrator.api.version_range import VersionError, parse_version
 
 __all__ = [
     "Attempted",
@@ -148,10 +149,12 @@ def _repo(value: str) -> str | None:
 
 
 def _version(value: str) -> str | None:
-    if len(value) > 256 or not value.isprintable() or not value.strip():
-        return "must be a tag, a wildcard such as 1.2.* or a range such as '>=1.2 <2'"
     if value.startswith("sha256:") or "@sha256:" in value:
         return "must be a tag, wildcard or range, not a digest; the operator finds the digest"
+    try:
+        parse_version(value)
+    except VersionError as error:
+        return str(error)
     return None
 
 

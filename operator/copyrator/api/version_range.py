@@ -1,0 +1,236 @@
+"""``spec.version``: what is an exact tag, what is a wildcard or range, and what is neither.
+
+The syntax is what users know from Helm, Flux and npm. No library reads all of it, so its grammar
+is here (docs/adr/0005-version-ranges.md); versions themselves are read by ``semver``. It lives in
+the API because a malformed range is an InvalidSpec.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final, NoReturn
+
+from copyrator.api.semver_key import Key, floor, is_prerelease, read_semver
+from copyrator.api.syntax import shown
+from copyrator.api.version_span import EVERYTHING, NOTHING, Alternative, Cut, Fit, Span
+
+MAX_LENGTH: Final = 256
+TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+"""A tag (OCI distribution specification, ``<reference>``)."""
+
+_WILDCARD = re.compile(r"[vV]?(?:[0-9]+\.){1,2}[xX](?:\.[0-9xX]+)*(?:-0)?")
+"""A wildcard that could also be a tag; ``*`` can't stand in one."""
+_RANGE_SIGN = re.compile(r"[*<>=!~^|, ]|[0-9]\.[xX]")
+_TOKEN = re.compile(r"[<>=!~^]+|[^\s<>=!~^]+")
+_PARTIAL = re.compile(
+    r"[vV]?(?P<parts>(?:[0-9]+|[xX*])(?:\.(?:[0-9]+|[xX*])){0,2})"
+    r"(?:-(?P<pre>[0-9A-Za-z.-]+))?(?:[+_][0-9A-Za-z.-]+)?"
+)
+_OPERATORS: Final = {"=>": ">=", "=<": "<=", "~>": "~", "==": "="}
+_KNOWN: Final = ("", "=", "!=", ">", ">=", "<", "<=", "~", "^")
+_FORMS: Final = "a tag, a wildcard such as 1.2.* or a range such as '>=1.2 <2'"
+
+
+class VersionError(ValueError):
+    """A version that is nothing of that; the text says what is wrong and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExactTag:
+    """One tag, matched whole: ``1.2.3`` is not ``1.2.39``. One HEAD, no list."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRange:
+    """A wildcard or range. Equal texts are equal ranges."""
+
+    text: str
+    alternatives: tuple[Alternative, ...] = field(compare=False, repr=False)
+
+    def fit(self, key: Key, *, prerelease: bool = False) -> Fit:
+        """Tell whether a version lies in the range.
+
+        A pre-release does only where ``prerelease`` is set (the Bundle asks for all of them) or
+        the range itself names one; see ``Alternative.fit``.
+        """
+        best = Fit.OUT_OF_RANGE
+        for alternative in self.alternatives:
+            found = alternative.fit(key, prerelease=prerelease)
+            if found is Fit.IN_RANGE:
+                return found
+            if found is Fit.PRE_RELEASE:
+                best = found
+        return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """A version whose last parts may be missing or wildcards: ``1``, ``1.2.x``, ``1.2.3-rc.1``."""
+
+    numbers: tuple[int, ...]
+    key: Key | None = None
+    """Of a whole version."""
+    any_prerelease: bool = False
+    """It ends in ``-0``."""
+
+    @property
+    def start(self) -> Cut:
+        """Just before the lowest version that it stands for; a wildcard takes pre-releases in."""
+        return self.key or floor(*self.numbers), False
+
+    @property
+    def end(self) -> Cut | None:
+        """Just after the highest."""
+        return (self.key, True) if self.key else self.after(2)
+
+    def after(self, part: int) -> Cut | None:
+        """Just after all versions that share its numbers up to ``part`` (0: the major)."""
+        if not self.numbers:
+            return None
+        part = min(part, len(self.numbers) - 1)
+        return floor(*self.numbers[:part], self.numbers[part] + 1), False
+
+    @property
+    def names_prerelease(self) -> bool:
+        """Tell whether it is a pre-release."""
+        return self.key is not None and is_prerelease(self.key)
+
+
+@lru_cache(maxsize=4096)
+def parse_version(text: str) -> ExactTag | VersionRange:
+    """Read ``spec.version``.
+
+    A version in SemVer's spelling with build metadata, ``1.2.3+5``, means the tag ``1.2.3_5``,
+    because ``+`` can't stand in a tag.
+
+    Raises:
+        VersionError: saying what is wrong with it.
+    """
+    stripped = text.strip()
+    if not stripped:
+        raise VersionError(f"must be {_FORMS}")
+    if len(stripped) > MAX_LENGTH:
+        raise VersionError(f"must have at most {MAX_LENGTH} characters")
+    if TAG.fullmatch(stripped) and not _WILDCARD.fullmatch(stripped):
+        return ExactTag(stripped)
+    if "+" in stripped and (tag := stripped.replace("+", "_", 1)) and read_semver(tag):
+        return ExactTag(tag)
+    if not stripped.isprintable() or not _RANGE_SIGN.search(stripped):
+        raise VersionError(
+            f"{shown(text)} is no tag: a tag has at most 128 letters, digits, '_', '.' and '-', "
+            f"and begins with none of the last two; write {_FORMS}"
+        )
+    return VersionRange(stripped, tuple(_alternatives(stripped)))
+
+
+def _alternatives(text: str) -> Iterator[Alternative]:
+    found = [_alternative(part, text) for part in text.split("||")]
+    if all(alternative.is_empty for alternative in found):
+        _fail(text, "no version can lie in it; check the bounds")
+    yield from found
+
+
+def _alternative(text: str, whole: str) -> Alternative:
+    if "|" in text:
+        _fail(whole, "write '||' between alternatives")
+    alternative = Alternative()
+    for group in text.split(","):
+        tokens = _TOKEN.findall(group)
+        if not tokens:
+            _fail(whole, "a constraint is missing beside ',' or '||'; for any version write *")
+        for operator, first, last in _terms(tokens, whole):
+            alternative = _narrowed(alternative, operator, first, last)
+    return alternative
+
+
+def _terms(tokens: list[str], whole: str) -> Iterator[tuple[str, _Partial, _Partial | None]]:
+    """Operator, version and, of ``a - b``, the second version."""
+    at = 0
+    while at < len(tokens):
+        operator = ""
+        if tokens[at][0] in "<>=!~^":
+            operator = _OPERATORS.get(tokens[at], tokens[at])
+            if operator not in _KNOWN:
+                _fail(whole, f"{shown(operator)} is no operator; there are {' '.join(_KNOWN[1:])}")
+            at += 1
+            if at == len(tokens) or tokens[at][0] in "<>=!~^-":
+                _fail(whole, f"a version is missing behind {shown(operator)}")
+        first = _partial(tokens[at], whole)
+        at += 1
+        last = None
+        if at < len(tokens) and tokens[at] == "-":
+            if operator or at + 1 == len(tokens):
+                _fail(whole, "write a range with a hyphen as 1.2 - 1.4, without operators")
+            last = _partial(tokens[at + 1], whole)
+            at += 2
+        yield operator, first, last
+
+
+def _partial(text: str, whole: str) -> _Partial:
+    match = _PARTIAL.fullmatch(text)
+    if match is None:
+        _fail(whole, f"{shown(text)} is no version; write one as 1.2.3, 1.2 or 1.2.*")
+    parts, pre = match["parts"].split("."), match["pre"]
+    known = parts
+    for i, part in enumerate(parts):
+        if part in "xX*":
+            known = parts[:i]
+            break
+    if any(part not in "xX*" for part in parts[len(known) :]):
+        _fail(whole, f"{shown(text)} has a number behind its wildcard")
+    if any(len(part) > 1 and part[0] == "0" for part in known):
+        _fail(whole, f"{shown(text)} has a number with a leading zero; remove the zero")
+    numbers = tuple(int(part) for part in known)
+    if len(numbers) == 3:
+        key = read_semver(".".join(known) + (f"-{pre}" if pre else ""))
+        if key is None:
+            _fail(whole, f"{shown(text)} has a pre-release that SemVer doesn't know")
+        return _Partial(numbers, key, any_prerelease=pre == "0")
+    if pre not in (None, "0"):
+        _fail(whole, f"{shown(text)}: only a whole version such as 1.2.3-rc.1 has a pre-release")
+    return _Partial(numbers, any_prerelease=pre == "0")
+
+
+def _narrowed(
+    alternative: Alternative, operator: str, first: _Partial, last: _Partial | None
+) -> Alternative:
+    """The alternative with one more constraint. What each means is npm's and Helm's word."""
+    if operator == "!=":
+        return alternative.without(Span(first.start, first.end))
+    span = Span(first.start, last.end) if last else _span(operator, first)
+    named = [one.numbers for one in (first, last) if one and one.names_prerelease]
+    return alternative.within(
+        span,
+        frozenset((major, minor, patch) for major, minor, patch in named),
+        any_prerelease=first.any_prerelease and operator not in ("<", "<="),
+    )
+
+
+def _span(operator: str, version: _Partial) -> Span:
+    start, end = version.start, version.end
+    if operator == "~":
+        end = version.after(1)
+    elif operator == "^":
+        leading = next((i for i, number in enumerate(version.numbers) if number), 2)
+        end = version.after(leading)
+    elif operator == ">=":
+        end = None
+    elif operator == ">":
+        return Span(end) if end else NOTHING
+    elif operator == "<=":
+        start = EVERYTHING.start
+    elif operator == "<":
+        # Below 2.0.0 isn't 2.0.0-rc.1, though SemVer orders it so: who names a release as the
+        # end doesn't want its pre-releases (PEP 440 has the same rule).
+        below = start if version.names_prerelease else (floor(*version.numbers), False)
+        start, end = EVERYTHING.start, below
+    return Span(start, end)
+
+
+def _fail(whole: str, problem: str) -> NoReturn:
+    raise VersionError(f"{shown(whole)} is no usable version range: {problem}")

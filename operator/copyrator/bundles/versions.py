@@ -1,0 +1,84 @@
+"""Tags as versions: which are some, and which is the higher one.
+
+SemVer 2.0 decides. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer; ``packaging`` (PEP 440)
+reads it, but such tags count only in a repository without any SemVer tag (candidates.py), so the
+alias ``1.2`` beside ``1.2.9`` and a stray date never win.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from packaging.version import InvalidVersion, Version
+
+from copyrator.api.semver_key import Key, floor, read_semver, release
+from copyrator.api.version_range import TAG, ExactTag, VersionError, VersionRange, parse_version
+
+__all__ = [
+    "Candidate",
+    "ExactTag",
+    "VersionError",
+    "VersionRange",
+    "is_lower",
+    "is_tag",
+    "parse_version",
+    "read_tag",
+]
+
+_DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
+"""Two numbers at least. A date (``20240115``), a port or a hash is no version."""
+
+
+def is_tag(version: str) -> bool:
+    """Tell whether ``spec.version`` is one tag as it stands: no wildcard, no range."""
+    try:
+        return parse_version(version) == ExactTag(version)
+    except VersionError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tag that is a version."""
+
+    tag: str
+    key: Key
+    """Where it stands among SemVer versions; ranges are asked about it."""
+    is_semver: bool
+    order: tuple[Any, ...]
+    """Sorts candidates of the same kind, equal versions too: see ``_order``."""
+
+
+def read_tag(tag: str) -> Candidate | None:
+    """A tag as a version; None where it isn't one, or isn't even a tag."""
+    if not TAG.fullmatch(tag):
+        return None
+    key = read_semver(tag)
+    if key is not None:
+        return Candidate(tag, key, True, _order(tag, key))
+    if not _DOTTED.fullmatch(tag):
+        return None
+    try:
+        version = Version(tag)
+    except InvalidVersion:
+        return None
+    where = floor if version.is_prerelease else release
+    return Candidate(tag, where(*version.release[:3]), False, _order(tag, version))
+
+
+def _order(tag: str, version: Any) -> tuple[Any, ...]:
+    """Higher versions last. Of equal ones the plain tag is last, then the one without build.
+
+    Build metadata and a ``v`` don't order, but the choice among tags that differ in nothing else
+    must come out the same whatever the order in which a registry lists them.
+    """
+    return version, "_" not in tag, tag[0] not in "vV", tag
+
+
+def is_lower(one: Candidate, other: Candidate) -> bool:
+    """Tell whether ``one`` is a lower version; equal versions aren't, whatever their build."""
+    if one.is_semver == other.is_semver:
+        return bool(one.order[0] < other.order[0])
+    return one.key < other.key
