@@ -333,6 +333,9 @@ async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(
     await asyncio.wait_for(reflector.wait_synced(), 5)
     api.put("a", data={"v": "2"})
     await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")
+    await until(lambda: api.count("watch") == 2, "the next watch")
+    # It is short, so that it has to prove itself soon.
+    assert api.of("watch")[1].params["timeoutSeconds"] == str(int(QUICK.doubt))
     await settled(reflector, api)
 
 
