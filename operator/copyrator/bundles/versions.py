@@ -22,21 +22,12 @@ __all__ = [
     "VersionError",
     "VersionRange",
     "is_lower",
-    "is_tag",
     "parse_version",
     "read_tag",
 ]
 
 _DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
 """Two numbers at least. A date (``20240115``), a port or a hash is no version."""
-
-
-def is_tag(version: str) -> bool:
-    """Tell whether ``spec.version`` is one tag as it stands: no wildcard, no range."""
-    try:
-        return parse_version(version) == ExactTag(version)
-    except VersionError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)

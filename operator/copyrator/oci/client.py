@@ -9,13 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
-
-from yarl import URL
 
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
 from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.tags import MAX_PAGE, tag_pages
 from copyrator.oci.tokens import Tokens
 from copyrator.oci.transport import Answer, Request, Transport, Trust
 
@@ -30,10 +30,6 @@ MANIFEST_TYPES: Final = (
 )
 MAX_MANIFEST: Final = 4 * 1024 * 1024
 """Bytes; the specification lets registries refuse more."""
-TAGS_A_PAGE: Final = 1000
-MAX_PAGE: Final = 8 * 1024 * 1024
-"""Bytes of one page of tags: registries that don't page send everything at once."""
-MAX_PAGES: Final = 1000
 
 
 class RegistryClient:
@@ -93,23 +89,18 @@ class RegistryClient:
         A caller acts on the tags only when the iteration has ended by itself: a broken page
         raises, and half a list isn't a list.
         """
-        url: str | None = repository.tags_url(TAGS_A_PAGE)
-        seen: set[str] = set()
-        while url is not None:
-            if url in seen or len(seen) >= MAX_PAGES:
-                raise InvalidResponse(f"{repository.host} never ends its tag list")
-            seen.add(url)
+
+        async def page(url: str) -> Answer:
             answer = await self._ask(
                 "GET", url, repository, credential, accept="application/json", max_body=MAX_PAGE
             )
             if answer.status != 200:
                 raise _unexpected(answer, repository, "the tag list")
-            tags = _json(answer, repository).get("tags")
-            tags = [] if tags is None else tags  # what Go makes of an empty list
-            if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-                raise InvalidResponse(f"{repository.host} answers a tag list that is none")
-            yield tags
-            url = _next_page(answer, repository)
+            return answer
+
+        async with aclosing(tag_pages(page, repository)) as pages:
+            async for tags in pages:
+                yield tags
 
     async def _ask(
         self,
@@ -171,18 +162,3 @@ def _unexpected(answer: Answer, repository: Repository, what: str) -> Exception:
     if answer.status == 404:
         return NotFound(f"{repository} has no {what.removeprefix('the ')}")
     return InvalidResponse(f"{repository.host} answers {answer.status} for {what}")
-
-
-def _next_page(answer: Answer, repository: Repository) -> str | None:
-    """The next page by RFC 8288's Link. Another host would get our credentials: refused."""
-    for link in answer.headers.get("Link", "").split(","):
-        target, _, parameters = link.strip().partition(";")
-        if 'rel="next"' not in parameters.replace("rel=next", 'rel="next"'):
-            continue
-        url = URL(answer.url).join(URL(target.strip("<> ")))
-        if url.origin() != URL(repository.origin).origin():
-            raise InvalidResponse(
-                f"{repository.host} sends us to {url.host} for more tags; refused"
-            )
-        return str(url)
-    return None

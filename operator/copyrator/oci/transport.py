@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
+from multidict import MultiMapping
 from yarl import URL
 
 from copyrator import __version__
@@ -79,7 +80,7 @@ class Answer:
     """What came back; ``headers`` are case-insensitive."""
 
     status: int
-    headers: Mapping[str, str]
+    headers: MultiMapping[str]
     challenges: tuple[str, ...]
     body: bytes
     url: str

@@ -1,0 +1,301 @@
+"""Choosing a tag from a stream: which wins, why the others did not, and never a downgrade."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.tagfilter import compile_filter
+from copyrator.bundles.candidates import Choice, Rejection, TagSelection, Verdict, explain
+from copyrator.bundles.versions import VersionRange, is_lower, parse_version, read_tag
+
+WERF_JUNK = [
+    "0123456789abcdef0123456789abcdef0123456789abcdef01234567-1700000000000",
+    "99999999999999999999999999999999999999999999999999999999-1700000000000",
+    "meta-0a1b_9.9.9",
+    "managed-image-backend",
+    "import-metadata-9.9.9",
+    "custom-tag-meta-9.9.9",
+    "client-id-abc-1700000000000",
+    "0123456789abcdef0123456789abcdef0123456789abcdef01234567-1700000000000-rejected",
+    "sync-server",
+    "cleanup",
+]
+OTHER_JUNK = [
+    "latest",
+    "9",
+    "v9",
+    "9.9",
+    "v9.9",
+    "09.9.9",
+    "9.9.9.9",
+    "9.9.9-01",
+    "9.9.9_a_b",
+    "99999999",
+    "20240115",
+    "sha-99999",
+    "main-9.9.9",
+    "x9.9.9",
+    "9.9.9-",
+    "not a tag 9.9.9",
+    " 9.9.9",
+    "9.9.9\n",
+    "\uff19.9.9",
+    "",
+    "9" * 200,
+]
+
+
+def chosen(version: str, tags: Iterable[str], *, tag_filter: str = "", **more: Any) -> Choice:
+    found = parse_version(version)
+    assert isinstance(found, VersionRange)
+    matches = compile_filter(tag_filter).matches if tag_filter else None
+    selection = TagSelection(found, matches=matches, **more)
+    for tag in tags:
+        selection.offer(tag)
+    return selection.result()
+
+
+def reasons(choice: Choice) -> list[tuple[str | None, str | None]]:
+    return [(one.version, one.reason) for one in choice.rejected]
+
+
+@pytest.mark.parametrize(
+    ("version", "tags", "best"),
+    [
+        ("1.*", ["1.9.0", "1.10.0", "1.2.0"], "1.10.0"),
+        ("1.2.*", ["1.2.3", "1.2.39", "1.20.0"], "1.2.39"),
+        ("=1.2.3", ["1.2.39", "1.2.3", "1.2.30"], "1.2.3"),
+        ("v1.*", ["v1.2.0", "1.3.0", "v2.0.0"], "1.3.0"),
+        ("*", ["1.0.0", "2.0.0-rc.1"], "1.0.0"),
+        (">=1.0-0", ["1.0.0", "2.0.0-rc.1"], "2.0.0-rc.1"),
+        ("1.*", ["1.2.3_b1", "1.2.3", "1.2.3_b2"], "1.2.3"),
+        ("1.*", ["1.2.3_b1", "1.2.4_b1"], "1.2.4_b1"),
+        ("1.*", ["v1.2.3", "1.2.3"], "1.2.3"),
+        (">=1.3.0-rc.9", ["1.3.0-rc.9", "1.3.0-rc.10"], "1.3.0-rc.10"),
+    ],
+)
+def test_the_highest_version_in_range_wins(version: str, tags: list[str], best: str) -> None:
+    for order in (tags, tags[::-1]):
+        choice = chosen(version, order)
+        assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, best)
+
+
+def test_a_deployed_version_stays_among_equal_ones() -> None:
+    tags = ["1.2.3", "1.2.3_b1", "1.2.3_b2", "v1.2.3"]
+
+    for deployed in tags:
+        assert chosen("1.*", tags, deployed=deployed).tag == deployed
+
+
+@pytest.mark.parametrize("junk", WERF_JUNK + OTHER_JUNK)
+@pytest.mark.parametrize("version", ["*", ">=1", "*-0"])
+def test_junk_never_wins(version: str, junk: str) -> None:
+    choice = chosen(version, ["1.0.0", junk], prerelease=True)
+
+    assert choice.tag == "1.0.0"
+    assert choice.rejected == ()
+    assert choice.counts == {Rejection.NOT_A_VERSION: 1}
+
+
+@pytest.mark.parametrize("junk", [*WERF_JUNK, "latest", "9", "v9", "20240115", "9.9.9_a_b"])
+def test_junk_alone_is_no_match(junk: str) -> None:
+    choice = chosen("*", [junk], prerelease=True)
+
+    assert (choice.verdict, choice.tag, choice.rejected) == (Verdict.NO_MATCH, None, ())
+
+
+def test_no_tags_are_no_match() -> None:
+    assert chosen("*", []) == Choice(Verdict.NO_MATCH)
+
+
+def test_says_why_higher_tags_were_passed_over() -> None:
+    tags = ["1.2.0", "1.2.9", "1.3.0", "1.2.10-rc.1", "1.2.11", "1.1.0", "meta-x", "2.0.0-a"]
+
+    choice = chosen("~1.2", tags, tag_filter=r"\d\.\d\.\d|.*-.*|1\.2\.0")
+
+    assert choice.tag == "1.2.9"
+    assert reasons(choice) == [
+        ("2.0.0-a", "OutOfRange"),
+        ("1.3.0", "OutOfRange"),
+        ("1.2.11", "Filtered"),
+        ("1.2.10-rc.1", "PreRelease"),
+    ]
+    assert choice.counts == {
+        Rejection.OUT_OF_RANGE: 3,
+        Rejection.FILTERED: 1,
+        Rejection.PRE_RELEASE: 1,
+        Rejection.NOT_A_VERSION: 1,
+    }
+
+
+def test_keeps_the_highest_five_of_many_however_they_come() -> None:
+    tags = [f"2.{i}.0" for i in range(50)]
+    expected = [(f"2.{i}.0", "OutOfRange") for i in (49, 48, 47, 46, 45)]
+
+    for order in (tags, tags[::-1], tags + tags):
+        assert reasons(chosen("1.*", order)) == expected
+
+
+def test_a_better_match_that_failed_too_often_is_not_replaced_by_a_lower_one() -> None:
+    choice = chosen("1.*", ["1.1.0", "1.2.0", "1.3.0"], quarantined={"1.3.0"}, deployed="1.1.0")
+
+    assert (choice.verdict, choice.tag) == (Verdict.QUARANTINED, "1.3.0")
+    assert reasons(choice) == [("1.3.0", "Quarantined")]
+
+
+def test_a_higher_version_ends_the_wait_behind_a_quarantined_one() -> None:
+    choice = chosen("1.*", ["1.2.0", "1.3.0", "1.4.0"], quarantined={"1.3.0"}, deployed="1.2.0")
+
+    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.4.0")
+
+
+def test_nothing_is_downgraded_when_a_tag_is_gone() -> None:
+    choice = chosen("1.*", ["1.1.0", "1.2.0"], deployed="1.3.0")
+
+    assert (choice.verdict, choice.tag, choice.best) == (Verdict.WOULD_DOWNGRADE, None, "1.2.0")
+    assert reasons(choice) == [("1.2.0", "LowerThanDeployed")]
+    assert choice.counts == {Rejection.LOWER_THAN_DEPLOYED: 1}
+
+
+@pytest.mark.parametrize(
+    ("version", "more"),
+    [
+        ("1.2.*", {}),
+        ("<1.3", {}),
+        ("1.*", {"tag_filter": r"1\.[012]\..*"}),
+        ("1.*", {"deployed": None}),
+    ],
+)
+def test_a_spec_that_asks_for_the_lower_version_is_obeyed(
+    version: str, more: dict[str, Any]
+) -> None:
+    choice = chosen(version, ["1.1.0", "1.2.0"], **({"deployed": "1.3.0"} | more))
+
+    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.2.0")
+
+
+def test_pre_releases_that_are_no_longer_asked_for_are_left() -> None:
+    choice = chosen("1.*", ["1.2.0", "1.3.0-rc.1"], deployed="1.3.0-rc.1")
+
+    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.2.0")
+
+
+@pytest.mark.parametrize("deployed", ["latest", "main", "1.2.0", "1.1.0"])
+def test_an_upgrade_is_none_of_that(deployed: str) -> None:
+    choice = chosen("*", ["1.2.0", "1.1.0"], deployed=deployed)
+
+    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.2.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "tags", "best"),
+    [
+        ("2024.*", ["2024.1", "2024.10", "2024.9", "2023.12"], "2024.10"),
+        ("*", ["2024.01.15", "2024.02.01", "20240301", "latest"], "2024.02.01"),
+        ("1.*", ["1.2.3.4", "1.2.3.10", "2.0.0.0"], "1.2.3.10"),
+        ("1.*", ["1.2", "1.3rc1", "v1.1"], "1.2"),
+        ("<=1.2", ["1.2", "1.3"], "1.2"),
+    ],
+)
+def test_where_no_tag_is_semver_dotted_numbers_are_versions(
+    version: str, tags: list[str], best: str
+) -> None:
+    for order in (tags, tags[::-1]):
+        assert chosen(version, order).tag == best
+
+
+def test_one_semver_tag_makes_the_others_no_versions() -> None:
+    choice = chosen("*", ["2024.1", "2024.10", "1.0.0-rc.1"])
+
+    assert choice.verdict is Verdict.NO_MATCH
+    assert reasons(choice) == [("1.0.0-rc.1", "PreRelease")]
+    assert choice.counts == {Rejection.PRE_RELEASE: 1, Rejection.NOT_A_VERSION: 2}
+
+
+def test_the_filter_decides_which_tags_are_there_at_all() -> None:
+    choice = chosen("*", ["2024.1", "2024.10", "1.0.0"], tag_filter=r"2024\..*")
+
+    assert choice.tag == "2024.10"
+    assert choice.counts == {Rejection.FILTERED: 1}
+
+
+def test_a_list_that_lost_its_semver_tags_takes_nothing_else_in_their_place() -> None:
+    choice = chosen("*", ["2024.1"], deployed="1.2.3")
+
+    assert choice.verdict is Verdict.NO_MATCH
+
+
+def test_dotted_numbers_are_not_downgraded_either() -> None:
+    assert chosen("*", ["2024.1"], deployed="2024.2").verdict is Verdict.WOULD_DOWNGRADE
+    assert chosen("*", ["1.0.0"], deployed="2024.2").verdict is Verdict.WOULD_DOWNGRADE
+
+
+def test_explains_what_is_missing() -> None:
+    none = chosen("1.*", ["2.0.0", "1.0.0-rc.1"])
+    lower = chosen("1.*", ["1.0.0"], deployed="1.1.0")
+
+    assert explain(none, "1.*") == (
+        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
+        "spec.prerelease: true takes pre-releases"
+    )
+    assert explain(chosen("1.*", []), "1.*") == "No tag matches 1.*"
+    assert "1.0.0, lower than 1.1.0, which is deployed" in explain(lower, "1.*", "1.1.0")
+
+
+def test_memory_does_not_grow_with_the_list() -> None:
+    found = parse_version("1.*")
+    assert isinstance(found, VersionRange)
+    selection = TagSelection(found)
+    for i in range(20_000):
+        selection.offer(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
+
+    kept = [selection._semver, selection._dotted]
+    assert all(len(contest.passed_over) <= 5 for contest in kept)
+    assert sum(sys.getsizeof(contest.passed_over) for contest in kept) < 1_000
+
+
+tags = st.builds(
+    lambda v, a, b, c, rest: f"{v}{a}.{b}.{c}{rest}",
+    st.sampled_from(["", "v"]),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from(["", "", "-rc.1", "-rc.2", "_b1", ".1", "-rejected", "-01"]),
+)
+
+
+@given(
+    st.lists(tags, max_size=20),
+    st.sampled_from(["*", "1.*", "^1.1", ">=1.1.0-0", "<2 || 3.x", "~1.2 !=1.2.2"]),
+    st.booleans(),
+    st.one_of(st.none(), tags),
+    st.randoms(use_true_random=False),
+)
+def test_the_choice_is_the_one_that_a_look_at_all_tags_gives(
+    found: list[str], version: str, prerelease: bool, deployed: str | None, random: Any
+) -> None:
+    choice = chosen(version, found, prerelease=prerelease, deployed=deployed)
+
+    shuffled = list(found)
+    random.shuffle(shuffled)
+    assert chosen(version, shuffled, prerelease=prerelease, deployed=deployed) == choice
+    if choice.best is None:
+        assert choice.verdict is Verdict.NO_MATCH
+        return
+    best = read_tag(choice.best)
+    assert best is not None
+    assert choice.best in found
+    fitting = [tag for tag in found if chosen(version, [tag], prerelease=prerelease).tag]
+    readable = [
+        one for tag in fitting if (one := read_tag(tag)) and one.is_semver == best.is_semver
+    ]
+    assert not any(is_lower(best, one) for one in readable)
+    floor = read_tag(deployed) if deployed else None
+    if choice.tag and floor and chosen(version, [floor.tag], prerelease=prerelease).tag:
+        assert not is_lower(best, floor)

@@ -1,0 +1,309 @@
+"""What `spec.version` means: tables for every form of range, and properties for the rest."""
+
+from __future__ import annotations
+
+import pytest
+import semver
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from copyrator.api.semver_key import Key, is_prerelease, read_semver
+from copyrator.api.version_span import Fit
+from copyrator.bundles.versions import ExactTag, VersionError, VersionRange, parse_version
+
+
+def ranged(text: str) -> VersionRange:
+    found = parse_version(text)
+    assert isinstance(found, VersionRange), text
+    return found
+
+
+def key(text: str) -> Key:
+    found = read_semver(text)
+    assert found is not None, text
+    return found
+
+
+def takes(version: str, tag: str, *, prerelease: bool = False) -> bool:
+    return ranged(version).fit(key(tag), prerelease=prerelease) is Fit.IN_RANGE
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [
+        ("1.2.3", "1.2.3"),
+        ("v1.2.3", "v1.2.3"),
+        ("1.2", "1.2"),
+        ("v1", "v1"),
+        ("latest", "latest"),
+        ("2-stable", "2-stable"),
+        ("1.2.3-rc.1", "1.2.3-rc.1"),
+        ("1.2.3-1.4", "1.2.3-1.4"),
+        ("1.2.3_5", "1.2.3_5"),
+        ("1.2.3+5", "1.2.3_5"),
+        ("v1.2.3-rc.1+5.a", "v1.2.3-rc.1_5.a"),
+        ("  1.2.3 ", "1.2.3"),
+        ("x", "x"),
+        ("release-1.x", "release-1.x"),
+        ("1.2.x-debian", "1.2.x-debian"),
+        ("a" * 128, "a" * 128),
+    ],
+)
+def test_a_version_that_is_no_range_is_an_exact_tag(version: str, tag: str) -> None:
+    assert parse_version(version) == ExactTag(tag)
+
+
+# Highest and lowest inside, nearest outside.
+FORMS = [
+    ("1.2.*", ["1.2.0", "1.2.39"], ["1.1.99", "1.3.0"]),
+    ("1.2.x", ["1.2.0", "1.2.39"], ["1.1.99", "1.3.0"]),
+    ("1.2.X", ["1.2.0"], ["1.3.0"]),
+    ("1.x.x", ["1.0.0", "1.99.99"], ["0.9.9", "2.0.0"]),
+    ("1.*", ["1.0.0", "1.99.99"], ["0.9.9", "2.0.0", "10.0.0", "11.1.1"]),
+    ("v1.*", ["1.0.0", "v1.0.0"], ["2.0.0", "v2.0.0"]),
+    ("*", ["0.0.0", "999.0.0"], ["1.0.0-rc.1"]),
+    ("v*", ["0.0.0"], []),
+    ("~1.2", ["1.2.0", "1.2.9"], ["1.1.9", "1.3.0"]),
+    ("~1.2.3", ["1.2.3", "1.2.9"], ["1.2.2", "1.3.0"]),
+    ("~1", ["1.0.0", "1.9.9"], ["0.9.9", "2.0.0"]),
+    ("~> 1.2.3", ["1.2.3"], ["1.3.0"]),
+    ("^1.2.3", ["1.2.3", "1.99.0"], ["1.2.2", "2.0.0"]),
+    ("^1.2", ["1.2.0", "1.99.0"], ["1.1.9", "2.0.0"]),
+    ("^1", ["1.0.0"], ["2.0.0"]),
+    ("^0.2.3", ["0.2.3", "0.2.9"], ["0.2.2", "0.3.0"]),
+    ("^0.2", ["0.2.0", "0.2.9"], ["0.1.9", "0.3.0"]),
+    ("^0.0.3", ["0.0.3"], ["0.0.2", "0.0.4"]),
+    ("^0.0", ["0.0.0", "0.0.9"], ["0.1.0"]),
+    ("^0", ["0.0.0", "0.9.9"], ["1.0.0"]),
+    ("^*", ["7.0.0"], []),
+    (">=1.2 <2", ["1.2.0", "1.99.99"], ["1.1.9", "2.0.0"]),
+    (">=1.2, <2", ["1.2.0", "1.99.99"], ["1.1.9", "2.0.0"]),
+    (">=1.2<2", ["1.2.0"], ["2.0.0"]),
+    (">= v1.2 , < v2", ["1.2.0"], ["1.1.9", "2.0.0"]),
+    ("=> 1.2, =< 1.4", ["1.2.0", "1.4.9"], ["1.1.9", "1.5.0"]),
+    (">1.2.3", ["1.2.4"], ["1.2.3"]),
+    (">1.2", ["1.3.0"], ["1.2.0", "1.2.9"]),
+    (">1", ["2.0.0"], ["1.9.9"]),
+    ("<1.2.3", ["1.2.2", "0.0.0"], ["1.2.3"]),
+    ("<1.2", ["1.1.9"], ["1.2.0"]),
+    ("<=1.2.3", ["1.2.3"], ["1.2.4"]),
+    ("<=1.2", ["1.2.9"], ["1.3.0"]),
+    ("<=*", ["9.9.9"], []),
+    ("=1.2.3", ["1.2.3", "1.2.3_build"], ["1.2.39", "1.2.2"]),
+    ("==1.2", ["1.2.0", "1.2.9"], ["1.3.0"]),
+    ("1.2 - 1.4", ["1.2.0", "1.4.9"], ["1.1.9", "1.5.0"]),
+    ("1.2.3 - 1.4.2", ["1.2.3", "1.4.2"], ["1.2.2", "1.4.3"]),
+    ("1.2 - 1.4 || 2.*", ["1.4.0", "2.0.0"], ["1.5.0", "3.0.0"]),
+    ("1.2.3 || 1.2.5 || ^3", ["1.2.3", "1.2.5", "3.1.0"], ["1.2.4", "4.0.0"]),
+    ("<1||>=2", ["0.9.0", "2.0.0"], ["1.0.0", "1.9.9"]),
+    ("~1.2 >=1.2.5 !=1.2.7", ["1.2.5", "1.2.8"], ["1.2.4", "1.2.7", "1.3.0"]),
+    ("1.x, !=1.3", ["1.2.9", "1.4.0"], ["1.3.0", "1.3.9"]),
+    ("=1.2.3+ignored", ["1.2.3"], ["1.2.4"]),
+]
+
+
+@pytest.mark.parametrize(("version", "inside", "outside"), FORMS)
+def test_a_range_takes_what_its_users_expect(
+    version: str, inside: list[str], outside: list[str]
+) -> None:
+    assert [tag for tag in inside if not takes(version, tag)] == []
+    assert [tag for tag in outside if takes(version, tag)] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "inside", "outside"),
+    [
+        # Named: pre-releases of that version only, as in npm.
+        (">=1.3.0-rc.1", ["1.3.0-rc.1", "1.3.0-rc.2", "1.3.0", "1.4.0"], ["1.3.0-beta", "1.4.0-a"]),
+        ("^1.3.0-rc.1", ["1.3.0-rc.2", "1.9.0"], ["1.4.0-rc.1", "2.0.0-rc.1", "2.0.0"]),
+        ("~1.3.0-rc.1", ["1.3.0-rc.2", "1.3.9"], ["1.3.1-rc.1"]),
+        ("=1.3.0-rc.1", ["1.3.0-rc.1"], ["1.3.0", "1.3.0-rc.10"]),
+        (">1.3.0-rc.1", ["1.3.0-rc.2", "1.3.0"], ["1.3.0-rc.1"]),
+        (">=1.0 <2.0.0-rc.2", ["2.0.0-rc.1", "1.9.0"], ["2.0.0-rc.2", "1.9.0-rc.1"]),
+        ("<=2.0.0-rc.2", ["2.0.0-rc.2"], ["2.0.0-rc.3", "2.0.0"]),
+        ("1.0.0-a - 1.0.0-c", ["1.0.0-b"], ["1.0.0-d", "1.0.0"]),
+        ("1.* || 2.0.0-rc.1 - 2.0.0", ["2.0.0-rc.1"], ["1.0.0-rc.1"]),
+        # A lower bound that ends in -0: all of them, as in Helm and Flux.
+        (">=1.2.0-0", ["1.2.0-a", "1.9.0-rc.1", "1.9.0"], ["1.1.9"]),
+        ("*-0", ["0.0.1-a", "3.0.0-rc.1"], []),
+        ("1.2.x-0", ["1.2.0-a", "1.2.5-rc.1"], ["1.3.0-a"]),
+        ("^1.2.0-0", ["1.9.0-a"], ["2.0.0-a"]),
+        (">=1.2 <2.0.0-0", ["1.9.0"], ["2.0.0-a", "1.9.0-a"]),
+        # Not to have it names nothing.
+        (">=1.0 !=1.3.0-rc.1", ["1.3.0"], ["1.3.0-rc.2"]),
+    ],
+)
+def test_a_range_takes_pre_releases_where_it_names_one(
+    version: str, inside: list[str], outside: list[str]
+) -> None:
+    assert [tag for tag in inside if not takes(version, tag)] == []
+    assert [tag for tag in outside if takes(version, tag)] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "inside"),
+    [
+        ("*", "1.0.0-rc.1", True),
+        ("1.2.*", "1.2.0-rc.1", True),
+        ("1.2.*", "1.3.0-rc.1", False),
+        (">=1.2", "1.2.0-rc.1", True),
+        (">=1.2.0", "1.2.0-rc.1", False),
+        (">=1.2.0", "1.2.1-rc.1", True),
+        ("<2", "2.0.0-rc.1", False),
+        ("<2.0.0", "2.0.0-rc.1", False),
+        ("^1.2.3", "2.0.0-rc.1", False),
+        ("1.2 - 1.4", "1.5.0-rc.1", False),
+    ],
+)
+def test_a_bundle_that_asks_for_pre_releases_gets_them_but_none_of_the_excluded_end(
+    version: str, tag: str, inside: bool
+) -> None:
+    assert takes(version, tag, prerelease=True) is inside
+    assert not takes(version, tag)
+    inside_by_bounds = ranged(version).fit(key(tag)) is Fit.PRE_RELEASE
+    assert inside_by_bounds is inside
+
+
+@pytest.mark.parametrize(
+    ("version", "word"),
+    [
+        ("", "must be a tag"),
+        ("   ", "must be a tag"),
+        (">=", "a version is missing behind '>='"),
+        (">= <2", "a version is missing behind '>='"),
+        ("1.2 - ", "1.2 - 1.4"),
+        (">=1.2 - 1.4", "1.2 - 1.4"),
+        ("1.2 - >1.4", "'>' is no version"),
+        ("><1", "'><' is no operator"),
+        ("!1.2", "'!' is no operator"),
+        (">=latest", "'latest' is no version"),
+        ("1.2.3.4 || 2.*", "'1.2.3.4' is no version"),
+        ("1.2.*.*", "is no version"),
+        ("1.x.3", "a number behind its wildcard"),
+        ("*.1", "a number behind its wildcard"),
+        ("01.2.*", "leading zero"),
+        (">=1.2.3-01", "pre-release"),
+        (">=1.2.3-a..b", "pre-release"),
+        ("1.2.*-rc", "only a whole version"),
+        ("||", "a constraint is missing"),
+        ("1.* ||", "a constraint is missing"),
+        (">=1,,<2", "a constraint is missing"),
+        ("1.* | 2.*", "write '||'"),
+        (">2 <1", "no version can lie in it"),
+        ("<*", "no version can lie in it"),
+        (">*", "no version can lie in it"),
+        ("1.2.3 1.2.4", "no version can lie in it"),
+        ("team/app", "is no tag"),
+        ("-x", "is no tag"),
+        ("1.2.3\n1.2.4", "is no tag"),
+        ("a" * 129, "is no tag"),
+        ("1.2.*\x00", "is no tag"),
+        ("\uff11.*", "is no version"),
+        (">" * 300, "at most 256"),
+    ],
+)
+def test_a_malformed_version_is_refused_with_a_sentence_that_says_why(
+    version: str, word: str
+) -> None:
+    with pytest.raises(VersionError) as refused:
+        parse_version(version)
+    assert word in str(refused.value)
+
+
+identifiers = st.one_of(
+    st.integers(0, 30).map(str), st.sampled_from(["a", "alpha", "rc", "0a", "-", "A"])
+)
+prereleases = st.lists(identifiers, min_size=1, max_size=3).map(".".join)
+bases = st.tuples(*[st.integers(0, 3)] * 3)
+
+
+@st.composite
+def versions(draw: st.DrawFn) -> str:
+    base = ".".join(map(str, draw(bases)))
+    pre = draw(st.one_of(st.none(), prereleases))
+    return f"{base}-{pre}" if pre else base
+
+
+@given(versions(), versions())
+@example("1.10.0", "1.9.0")
+@example("1.0.0-rc.1", "1.0.0")
+@example("1.0.0-alpha", "1.0.0-alpha.1")
+@example("1.0.0-9", "1.0.0-10")
+@example("1.0.0-9", "1.0.0-a")
+def test_keys_order_as_the_specification_does(one: str, other: str) -> None:
+    expected = semver.Version.parse(one).compare(other)
+
+    assert (key(one) > key(other)) - (key(one) < key(other)) == expected
+
+
+@given(st.lists(versions(), max_size=12))
+def test_the_order_is_total(found: list[str]) -> None:
+    ordered = sorted(found, key=key)
+
+    for i, one in enumerate(ordered):
+        assert all(semver.Version.parse(one).compare(later) <= 0 for later in ordered[i:])
+
+
+@given(st.one_of(st.text(max_size=300), st.text(alphabet="0123.xX*v<>=!~^|,- +_rc", max_size=30)))
+def test_reading_a_version_never_raises_anything_else(text: str) -> None:
+    try:
+        found = parse_version(text)
+    except VersionError:
+        return
+
+    assert isinstance(found, ExactTag) or found.fit(key("1.2.3")) in Fit
+
+
+@given(st.text(max_size=140))
+def test_reading_a_tag_never_raises(text: str) -> None:
+    read_semver(text)
+
+
+def _naive(operator: str, bound: semver.Version, version: semver.Version) -> bool:
+    """What a constraint means, said anew with the library's own comparison."""
+    compared = version.compare(bound)
+    same_base = version.finalize_version() == bound.finalize_version()
+    match operator:
+        case ">=":
+            return compared >= 0
+        case ">":
+            return compared > 0
+        case "<=":
+            return compared <= 0
+        case "<":
+            return compared < 0 and not (same_base and bound.prerelease is None)
+        case "!=":
+            return compared != 0
+        case "=":
+            return compared == 0
+        case "~":
+            return compared >= 0 and version.to_tuple()[:2] == bound.to_tuple()[:2]
+        case _:
+            numbers = bound.to_tuple()[:3]
+            leading = next((i for i, number in enumerate(numbers) if number), 2)
+            return compared >= 0 and version.to_tuple()[: leading + 1] == numbers[: leading + 1]
+
+
+constraints = st.tuples(st.sampled_from([">=", ">", "<=", "<", "!=", "=", "~", "^"]), versions())
+
+
+@given(st.lists(st.lists(constraints, min_size=1, max_size=3), min_size=1, max_size=2), versions())
+def test_a_range_takes_what_its_constraints_take_one_by_one(
+    alternatives: list[list[tuple[str, str]]], tag: str
+) -> None:
+    text = " || ".join(" ".join(op + bound for op, bound in one) for one in alternatives)
+    version = semver.Version.parse(tag)
+    expected = any(
+        all(_naive(op, semver.Version.parse(bound), version) for op, bound in one)
+        for one in alternatives
+    )
+
+    try:
+        found = ranged(text)
+    except VersionError:
+        assert not expected
+        return
+
+    assert (found.fit(key(tag), prerelease=True) is Fit.IN_RANGE) is expected
+    if not is_prerelease(key(tag)):
+        assert (found.fit(key(tag)) is Fit.IN_RANGE) is expected
