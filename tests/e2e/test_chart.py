@@ -17,6 +17,7 @@ from demo.chart import CHART, ROOT, render
 MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},
     "one rule of another namespace": {"rules.namespace": "default", "rules.name": "main-rule"},
+    "rules of tenants": {"rules.tenantRules": True},
     "more kinds": {
         "rules.kinds": ["Secret", "RoleBinding.rbac.authorization.k8s.io", "ResourceQuota"],
         "rules.bindClusterRoles": ["edit"],

@@ -89,6 +89,11 @@ class Targets:
     exclude: Globs = NO_GLOBS
     selector: LabelSelector = ANY_LABELS
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The namespaces that are named one by one, without a wildcard."""
+        return tuple(p for p in self.namespaces.patterns if "*" not in p and "?" not in p)
+
     def matches(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
         """Tell whether a namespace of this name and these labels is a target."""
         return (

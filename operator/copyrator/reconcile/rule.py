@@ -9,6 +9,7 @@ from copyrator.api.conditions import Verdict
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
+from copyrator.config import Settings
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
 from copyrator.engine.queue import Lane
 from copyrator.kube import errors
@@ -25,6 +26,7 @@ from copyrator.reconcile.world import Service, Standing, World
 from copyrator.registry.claims import Claim, Maker
 from copyrator.registry.rules import Rule
 from copyrator.rules.rendering import TemplateError
+from copyrator.rules.trust import tenant_refusal
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,11 @@ class _StoppedError(Exception):
         super().__init__(verdict.message)
         self.verdict = verdict
         self.again = again
+
+
+def _tenant(rule: Rule, settings: Settings) -> str | None:
+    """The namespace of a rule that isn't trusted; None for one that is."""
+    return None if rule.key.namespace == settings.namespace else rule.key.namespace
 
 
 class RuleReconciler:
@@ -74,9 +81,10 @@ class RuleReconciler:
         settings = self._world.settings
         if settings.rule_name is not None and rule.key.name != settings.rule_name:
             return False
+        if rule.key.namespace == settings.namespace or settings.tenant_rules:
+            return True
         # Another operator serves it: two would write the status in turns.
-        served = names.FINALIZER_RULE in rule.finalizers
-        return rule.key.namespace == settings.namespace or not served
+        return names.FINALIZER_RULE not in rule.finalizers
 
     async def _serve(self, rule: Rule) -> Outcome:
         service = self._world.services.setdefault(rule.key, Service(rule.key))
@@ -93,12 +101,16 @@ class RuleReconciler:
 
     def _accepted_spec(self, rule: Rule) -> RuleSpec:
         settings = self._world.settings
-        if rule.key.namespace != settings.namespace:
+        tenant = _tenant(rule, settings)
+        if tenant and not settings.tenant_rules:
             self._remover.freeze(rule)
             raise _StoppedError(verdicts.not_trusted(settings.namespace))
         if isinstance(rule.spec, InvalidSpec):
             self._remover.freeze(rule)
             raise _StoppedError(verdicts.invalid(rule.spec))
+        if tenant and (refusal := tenant_refusal(rule.spec, tenant)):
+            self._remover.freeze(rule)
+            raise _StoppedError(verdicts.tenant_refused(refusal))
         if not self._kinds.allows(rule.spec.kind, rule.spec.api_version):
             self._remover.freeze(rule)
             raise _StoppedError(verdicts.kind_not_allowed(rule.spec.kind))
@@ -147,7 +159,7 @@ class RuleReconciler:
                 rule,
                 spec,
                 resource=resource.key,
-                targets=world.namespaces.targets(spec.targets),
+                targets=world.namespaces.targets(spec.targets, _tenant(rule, world.settings)),
                 sealer=world.sealer,
             )
         except TemplateError as error:

@@ -10,11 +10,13 @@ import asyncio
 from dataclasses import dataclass, field
 from enum import Enum
 
+from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
 from copyrator.reconcile.world import World
 from copyrator.registry.claims import Bid, Claim
 from copyrator.registry.rules import Rule
+from copyrator.rules.matching import source_allows
 from copyrator.rules.planning import Act, Why
 
 PAUSE_EVERY = 2000
@@ -81,6 +83,7 @@ async def survey_rule(world: World, rule: Rule) -> Survey:
             walked += 1
             if walked % PAUSE_EVERY == 0:
                 await asyncio.sleep(0)
+        _find_refused(world, survey, claim)
     if world.count_owned(rule.owner) != survey.kept:
         await _find_unwanted(world, survey, rule)
     return survey
@@ -108,6 +111,33 @@ def survey_target(
         survey.ready += 1
     else:
         _judge(world, survey, claim, key, owned=owned)
+
+
+def _find_refused(world: World, survey: Survey, claim: Claim) -> None:
+    """Targets that the rule names one by one, and that may not be written to.
+
+    Of those that a glob or a selector means, the rule serves the ones that consent, silently.
+    """
+    targets, source = claim.maker.targets, claim.source
+    if source is None:
+        return
+    for name in targets.targets.named:
+        namespace = world.namespaces.get(name)
+        if namespace is None or not targets.means(namespace) or claim.covers(namespace):
+            continue
+        if not targets.is_accepted_by(namespace):
+            why = (
+                f"the namespace doesn't accept copies from {targets.tenant}: its owner has to "
+                f"name that in the annotation {names.ANN_ALLOW_FROM}"
+            )
+        elif not source_allows(source.annotations, name):
+            why = f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} doesn't name it"
+        else:
+            continue  # the source itself
+        survey.desired += 1
+        survey.failed += 1
+        key = CopyKey(claim.maker.resource, name, claim.static_name or source.name)
+        survey.sample(key, FailureReason.NOT_ACCEPTED, why)
 
 
 def _judge(world: World, survey: Survey, claim: Claim, key: CopyKey, *, owned: bool) -> None:

@@ -17,6 +17,11 @@ def invalid(problem: InvalidSpec) -> Verdict:
     return Verdict(Health.STALLED, RuleReason.INVALID_SPEC, str(problem))
 
 
+def tenant_refused(why: str) -> Verdict:
+    """A tenant's rule asks for more than tenants may."""
+    return Verdict(Health.STALLED, RuleReason.NOT_TRUSTED, why)
+
+
 def not_trusted(namespace: str) -> Verdict:
     """The rule stands where rules aren't served."""
     return Verdict(

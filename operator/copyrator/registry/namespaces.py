@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from copyrator.api import names
 from copyrator.api.rule import Targets
+from copyrator.rules.matching import namespace_accepts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,16 @@ class NamespaceReader:
 
 
 class TargetSet:
-    """The namespaces that one ``spec.targets`` means; shared by all rules that say the same."""
+    """The namespaces that one ``spec.targets`` means; shared by all rules that say the same.
 
-    __slots__ = ("__weakref__", "_names", "targets", "version")
+    For a tenant's rule only those that accept copies from the tenant's namespace.
+    """
 
-    def __init__(self, targets: Targets) -> None:
+    __slots__ = ("__weakref__", "_names", "targets", "tenant", "version")
+
+    def __init__(self, targets: Targets, tenant: str | None = None) -> None:
         self.targets = targets
+        self.tenant = tenant
         self.version = 0
         """Changes whenever a member comes or goes."""
         self._names: dict[str, None] = {}
@@ -84,13 +89,21 @@ class TargetSet:
 
     def judge(self, namespace: Namespace) -> None:
         """Take a namespace in, or leave it out."""
-        wanted = namespace.is_target and self.targets.matches(namespace.name, namespace.labels)
+        wanted = self.means(namespace) and self.is_accepted_by(namespace)
         if wanted != (namespace.name in self._names):
             self.version += 1
             if wanted:
                 self._names[namespace.name] = None
             else:
                 del self._names[namespace.name]
+
+    def means(self, namespace: Namespace) -> bool:
+        """Tell whether the rule asks for a copy there, accepted or not."""
+        return namespace.is_target and self.targets.matches(namespace.name, namespace.labels)
+
+    def is_accepted_by(self, namespace: Namespace) -> bool:
+        """Tell whether the namespace takes copies from this rule's namespace."""
+        return self.tenant is None or namespace_accepts(namespace.annotations, self.tenant)
 
     def drop(self, name: str) -> None:
         """Forget a namespace that is gone."""
@@ -104,7 +117,9 @@ class Namespaces:
 
     def __init__(self) -> None:
         self._known: dict[str, Namespace] = {}
-        self._sets: WeakValueDictionary[Targets, TargetSet] = WeakValueDictionary()
+        self._sets: WeakValueDictionary[tuple[Targets, str | None], TargetSet] = (
+            WeakValueDictionary()
+        )
 
     def __len__(self) -> int:
         return len(self._known)
@@ -128,11 +143,14 @@ class Namespaces:
         for targets in list(self._sets.values()):
             targets.drop(name)
 
-    def targets(self, targets: Targets) -> TargetSet:
-        """The namespaces that are meant; lives as long as the caller holds it."""
-        found = self._sets.get(targets)
+    def targets(self, targets: Targets, tenant: str | None = None) -> TargetSet:
+        """The namespaces that are meant; lives as long as the caller holds it.
+
+        ``tenant`` is the namespace of a rule that needs the targets' consent.
+        """
+        found = self._sets.get((targets, tenant))
         if found is None:
-            found = self._sets[targets] = TargetSet(targets)
+            found = self._sets[targets, tenant] = TargetSet(targets, tenant)
             for namespace in self._known.values():
                 found.judge(namespace)
         return found

@@ -71,6 +71,10 @@ class Operator:
         await self.pool.close()
         await self.client.close()
 
+    def index_size(self) -> int:
+        """How many claims there are, of all rules."""
+        return len(list(self.controller._world.index.all()))
+
     async def idle(self) -> None:
         """Wait until nothing is in work, and nothing but what waits on purpose is to come."""
         await until(lambda: not len(self.queue) and not self.queue.working, "the queue is idle")

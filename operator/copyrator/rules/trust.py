@@ -1,0 +1,43 @@
+"""What a tenant's rule may do: less than a trusted one, so that nobody gains rights by it.
+
+Whoever may write rules in the operator's namespace is trusted with all that the operator may do. A
+tenant's rule reads only what its author can be expected to read, its own namespace, and writes only
+where the target's owner said so.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from copyrator.api.rule import ConflictPolicy, RuleSpec
+
+TENANT_KINDS: Final = ("ConfigMap", "Secret")
+"""Kinds that give no rights by themselves; a copied RoleBinding would."""
+
+
+def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
+    """Why a rule of the namespace ``home`` isn't served there, or None.
+
+    Judged before anything is watched or read in the rule's name.
+    """
+    if spec.source is None:
+        return "spec.template is for trusted rules only: it can make any object; use spec.source"
+    source = spec.source
+    if source.kind not in TENANT_KINDS or source.api_version not in (None, "v1"):
+        return (
+            f"spec.source.kind is {source.kind}: outside the operator's namespace rules copy "
+            f"{' and '.join(TENANT_KINDS)} only"
+        )
+    foreign = [namespace for namespace in source.namespaces if namespace != home]
+    if foreign:
+        where = "namespace" if spec.legacy else "spec.source.namespace"
+        return (
+            f"{where} names {', '.join(foreign)}: outside the operator's namespace a rule's "
+            f"sources stand in its own namespace, {home}"
+        )
+    if spec.on_conflict is ConflictPolicy.OVERWRITE:
+        return (
+            "spec.onConflict: Overwrite is for trusted rules only: a namespace that accepts "
+            "copies doesn't offer its own objects; use Skip or Adopt"
+        )
+    return None
