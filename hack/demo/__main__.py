@@ -33,8 +33,9 @@ def main() -> int:
     options = _options()
     screen = Screen()
     signal.signal(signal.SIGTERM, _as_interrupt)
-    began = time.monotonic()
     try:
+        _prepare(screen)
+        began = time.monotonic()
         with _world(options.name, screen, keep=options.keep) as world:
             steps = walk(world, screen, CHAPTERS)
             screen.done(f"All {steps} steps happened, in {time.monotonic() - began:.0f} s.")
@@ -49,6 +50,16 @@ def main() -> int:
     return 0
 
 
+def _prepare(screen: Screen) -> None:
+    """Print the title, and build the control plane's programs the first time."""
+    screen.title(
+        "Copyrator, both jobs, on a real control plane",
+        "All of it is real but for the node: without a container runtime, pods run as",
+        "local processes. The operator runs so too, with the rights the chart gives it.",
+    )
+    Programs.default().find(CLUSTER_PROGRAMS)
+
+
 @contextmanager
 def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
     """Start a control plane of its own; stop everything again unless all went well and `keep`.
@@ -60,12 +71,6 @@ def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
     if Layout(directory).state_file.exists():
         problem = f"A demo named {name!r} runs already, or was kept with KEEP=1."
         raise LocalClusterError(problem, ending.stop_command(name))
-    screen.title(
-        "Copyrator, both jobs, on a real control plane",
-        "All of it is real but for the node: without a container runtime, pods run as",
-        "local processes. The operator runs so too, with the rights the chart gives it.",
-    )
-    Programs.default().find(CLUSTER_PROGRAMS)  # builds them the first time, with its own progress
     world: World | None = None
     kept = False
     try:
