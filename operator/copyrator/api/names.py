@@ -33,6 +33,8 @@ ANN_SOURCE: Final = "copyrator.flant.com/source"
 """On a copy: ``namespace/name`` of its source; absent on what a template made."""
 ANN_HASH: Final = "copyrator.flant.com/content-hash"
 """On a copy: keyed hash of the content that we wrote."""
+ANN_REFERENCES: Final = "copyrator.flant.com/references"
+"""On a copy of a ServiceAccount: which of its imagePullSecrets are ours."""
 
 LABEL_IGNORE: Final = "copyrator.flant.com/ignore"
 """On a Namespace, value ``true``: no rule may copy into it."""

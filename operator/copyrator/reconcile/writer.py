@@ -15,11 +15,13 @@ from copyrator.kube import errors
 from copyrator.kube.pages import METADATA_WATCH
 from copyrator.reconcile.world import KindView, World
 from copyrator.registry.claims import Bid
-from copyrator.rules.content import EXACT_KINDS, Place, carry_on, merge_into, new_object
+from copyrator.rules.adoption import kept_extras
+from copyrator.rules.content import EXACT_KINDS, Place, carry_on, new_object
+from copyrator.rules.merging import is_as_it_stands, merge_into
 from copyrator.rules.ownership import ACCEPTED
 from copyrator.rules.ownership_claim import claimed_fields
 from copyrator.rules.planning import Act, Foreign, Plan
-from copyrator.rules.records import CopyRecord, Extras
+from copyrator.rules.records import CopyRecord
 
 
 class CopyWriter:
@@ -91,12 +93,15 @@ class CopyWriter:
         return new_object(content, place, winner.owner, self._world.sealer)
 
     async def _replace(self, winner: Bid, record: CopyRecord) -> None:
-        extras, version = record.extras, record.resource_version
-        body = self._body(winner)
-        if not self._exact:
-            body, seen = await self._merged(body, record.uid)
-            extras, version = seen.extras, seen.resource_version
-        body = carry_on(body, extras, uid=record.uid, resource_version=version)
+        if self._exact:
+            extras, version = record.extras, record.resource_version
+            body = carry_on(self._body(winner), extras, uid=record.uid, resource_version=version)
+        else:
+            live = await self._live(record.uid)
+            body = self._merged(winner, live)
+            if is_as_it_stands(live, body):  # others wrote it, too: as it should be
+                self._settle(winner, live)
+                return
         try:
             answer = await self._send("PUT", body)
         except errors.Invalid as error:
@@ -115,22 +120,31 @@ class CopyWriter:
     async def _adopt(self, winner: Bid) -> None:
         foreign = self.foreign
         assert foreign is not None
-        body, version = self._body(winner), foreign.resource_version
-        if not self._exact:
-            body, seen = await self._merged(body, foreign.uid)
-            version = seen.resource_version
-        body = carry_on(body, foreign.extras, uid=foreign.uid, resource_version=version)
         if self._exact:
+            body = carry_on(
+                self._body(winner),
+                foreign.extras,
+                uid=foreign.uid,
+                resource_version=foreign.resource_version,
+            )
             self._claim(body, winner, foreign.metadata)
+        else:
+            body = self._merged(winner, await self._live(foreign.uid))
         self._wrote(winner, await self._send("PUT", body), "adopt")
 
-    async def _merged(self, body: dict[str, Any], uid: str) -> tuple[dict[str, Any], CopyRecord]:
-        """The body with what others own of the live object; its kind isn't wholly ours."""
-        live = await self._world.client.get(self._view.resource, *self._name)
+    async def _live(self, uid: str) -> dict[str, Any]:
+        """The whole object of a kind that isn't wholly ours."""
+        live: dict[str, Any] = await self._world.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object stands there now")
+        return live
+
+    def _merged(self, winner: Bid, live: dict[str, Any]) -> dict[str, Any]:
+        """The body that replaces a live object, with what others own of it."""
         seen = self._view.reader(live)
-        return merge_into(live, body, seen.shape), seen
+        body = merge_into(live, self._body(winner), seen.shape)
+        extras = seen.extras if seen.owner else _foreign(live["metadata"]).extras
+        return carry_on(body, extras, uid=seen.uid, resource_version=seen.resource_version)
 
     def _claim(self, body: dict[str, Any], winner: Bid, metadata: Mapping[str, Any]) -> None:
         managed = metadata.get("managedFields")
@@ -149,12 +163,16 @@ class CopyWriter:
         return winner.is_drift(record) and not winner.is_right(record)
 
     def _wrote(self, winner: Bid, answer: Mapping[str, Any], action: str) -> None:
+        self._settle(winner, answer)
+        self._count(action)
+
+    def _settle(self, winner: Bid, answer: Mapping[str, Any]) -> None:
+        """Remember the copy as it stands now: right."""
         record = self._view.reader(answer)
         if self._is_disturbed(winner, answer):
             record.shape = ACCEPTED
         self.foreign = None
         self._view.copies.wrote(self._name, record)
-        self._count(action)
 
     async def _delete(self, record: CopyRecord) -> None:
         try:
@@ -178,7 +196,7 @@ class CopyWriter:
         A rule of the same name that is made later would otherwise take it for its own, and delete
         it where it doesn't want it.
         """
-        marks = (names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH)
+        marks = (names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH, names.ANN_REFERENCES)
         metadata = {
             "uid": record.uid,
             "resourceVersion": record.resource_version,
@@ -205,10 +223,5 @@ def _foreign(metadata: Mapping[str, Any]) -> Foreign:
         labels=labels,
         annotations=annotations,
         metadata=metadata,
-        extras=Extras(
-            labels=labels,
-            annotations=annotations,
-            finalizers=tuple(metadata.get("finalizers") or ()),
-            owners=tuple(metadata.get("ownerReferences") or ()),
-        ),
+        extras=kept_extras(metadata),
     )

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.rule import Transform
+from copyrator.rules.merging import reference_marks
 from copyrator.rules.metadata import copied_annotations, copied_labels
-from copyrator.rules.ownership import SEP, Shape, is_ours_enough, is_ours_exactly
+from copyrator.rules.ownership import Shape, is_ours_enough, is_ours_exactly
 from copyrator.rules.records import CopyRecord, Extras
 from copyrator.rules.sealing import Sealer
 from copyrator.rules.transform import transform_data
@@ -129,6 +130,7 @@ def _as_read(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seal(sealer: Sealer, **parts: Any) -> Content:
+    parts["annotations"] |= reference_marks(parts["payload"])
     return Content(**parts, digest=sealer.digest(parts))
 
 
@@ -171,39 +173,3 @@ def carry_on(
     if extras.owners:
         metadata["ownerReferences"] = [dict(owner) for owner in extras.owners]
     return body
-
-
-def merge_into(live: Mapping[str, Any], body: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Add to a replacing body what others own of a live object of a kind that isn't wholly ours.
-
-    Top-level fields that we neither want nor wrote before stay; of a list of references
-    (``imagePullSecrets``) the items that we didn't write stay.
-    """
-    ours = {path.split(SEP, 1)[0] for path in shape.ours}
-    for name, value in live.items():
-        if name == "status" or (name not in body and name not in ours):
-            body[name] = value
-        elif _is_reference_list(value) and _is_reference_list(body.get(name, [])):
-            body[name] = _merged_references(name, value, body.get(name, []), shape)
-    return body
-
-
-def _is_reference_list(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(item, Mapping) and set(item) == {"name"} for item in value
-    )
-
-
-def _merged_references(
-    field_name: str, live: list[Any], wanted: list[Any], shape: Shape
-) -> list[Any]:
-    kept = [
-        item
-        for item in live
-        if item not in wanted
-        and not any(
-            path.startswith(f"{field_name}{SEP}k:") and f'"{item["name"]}"' in path
-            for path in shape.ours
-        )
-    ]
-    return [*wanted, *kept]

@@ -53,7 +53,13 @@ _KOPF_SUFFIXES: Final = (
 )
 
 OUR_KEYS: Final = frozenset(
-    {names.LABEL_MANAGED_BY, names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH}
+    {
+        names.LABEL_MANAGED_BY,
+        names.ANN_RULE,
+        names.ANN_SOURCE,
+        names.ANN_HASH,
+        names.ANN_REFERENCES,
+    }
 )
 """The marks by which a copy is known to be ours."""
 

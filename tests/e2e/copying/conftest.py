@@ -23,6 +23,16 @@ from localcluster.api import ApiStatusError
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 15.0
 RULES = "/apis/flant.com/v1/namespaces/{}/copyrators"
+DATA = ("ConfigMap", "Secret")
+DEFAULT_KINDS = (
+    *DATA,
+    *("ServiceAccount", "ResourceQuota", "LimitRange"),
+    *("RoleBinding.rbac.authorization.k8s.io", "Role.rbac.authorization.k8s.io"),
+    "NetworkPolicy.networking.k8s.io",
+)
+"""What the chart allows if nobody says otherwise."""
+GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
+"""A custom resource; made by the test that needs it."""
 
 
 def within(seconds: float, look: Callable[[], Any], what: str = "") -> Any:
@@ -54,6 +64,8 @@ class User:
             "rolebindings": "apis/rbac.authorization.k8s.io/v1",
             "roles": "apis/rbac.authorization.k8s.io/v1",
             "networkpolicies": "apis/networking.k8s.io/v1",
+            "customresourcedefinitions": "apis/apiextensions.k8s.io/v1",
+            GIZMOS: f"apis/{GIZMO_GROUP}/v1",
         }.get(plural, "api/v1")
         return f"/{group}/namespaces/{namespace}/{plural}" + (f"/{name}" if name else "")
 
@@ -80,6 +92,27 @@ class User:
 
     def patch(self, plural: str, namespace: str, name: str, **fields: Any) -> dict[str, Any]:
         return self.api.patch(self.path(plural, namespace, name), fields)
+
+    def replace(self, plural: str, namespace: str, name: str, **fields: Any) -> dict[str, Any]:
+        """Replace an object's content; its metadata stays."""
+        path = self.path(plural, namespace, name)
+        metadata = self.api.get(path)["metadata"]
+        answer: dict[str, Any] = self.api.replace(path, {"metadata": metadata, **fields})
+        return answer
+
+    def retry_create(self, plural: str, namespace: str, name: str, **fields: Any) -> None:
+        """Create an object of a kind that the API server may only begin to serve."""
+
+        def created() -> bool:
+            try:
+                self.create(plural, namespace, name, **fields)
+            except ApiStatusError as error:
+                if error.code != 404:
+                    raise
+                return False
+            return True
+
+        within(30, created, f"{plural} are served")
 
     def delete(self, plural: str, namespace: str, name: str) -> None:
         with contextlib.suppress(ApiStatusError):
@@ -198,11 +231,18 @@ class Operator:
         ]
 
 
-def deploy(cluster: Cluster, api: Api, log: Path, kinds: tuple[str, ...], *extra: str) -> Operator:
-    """An operator, not started yet, with the service account and the rights of the chart."""
+def deploy(
+    cluster: Cluster, api: Api, log: Path, kinds: tuple[str, ...], *extra: str, **values: Any
+) -> Operator:
+    """An operator, not started yet, with the service account and the rights of the chart.
+
+    ``values`` are chart values below ``rules``.
+    """
     namespace = f"op-{secrets.token_hex(3)}"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    rendered = render(cluster.helm, namespace=namespace, values={"rules.kinds": list(kinds)})
+    chosen = {f"rules.{name}": value for name, value in values.items()}
+    chosen["rules.kinds"] = list(kinds)
+    rendered = render(cluster.helm, namespace=namespace, values=chosen)
     for documents in (rendered.crds, rendered.rights):
         cluster.kubectl(
             *("apply", "--server-side", "--force-conflicts", "-f", "-"),
@@ -247,6 +287,21 @@ def operator(
     """One operator for all tests of a module; each test has rules and namespaces of its own."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     operator = deploy(cluster, api, log, ("ConfigMap", "Secret"))
+    operator.start()
+    yield operator
+    undeploy(operator, api)
+    said = log.read_text()
+    assert "Traceback" not in said, said
+
+
+@pytest.fixture(scope="session")
+def wide(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One operator of the chart's default kinds, a custom one, and the right to bind "edit"."""
+    log = tmp_path_factory.mktemp("wide") / "operator.log"
+    kinds = (*DEFAULT_KINDS, f"Gizmo.{GIZMO_GROUP}")
+    operator = deploy(cluster, api, log, kinds, bindClusterRoles=["edit"])
     operator.start()
     yield operator
     undeploy(operator, api)

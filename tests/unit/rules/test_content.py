@@ -7,7 +7,6 @@ from copyrator.rules.content import (
     Place,
     carry_on,
     copied_content,
-    merge_into,
     new_object,
     rendered_content,
 )
@@ -144,35 +143,3 @@ def test_a_replacing_body_carries_on_what_others_put_there():
 def shape(fields):
     entry = {"manager": "copyrator", "operation": "Update", "fieldsV1": fields}
     return Shapes().read([entry]).shape
-
-
-@pytest.mark.parametrize(
-    ("live", "body", "ours", "merged"),
-    [
-        # What controllers add to an object stays.
-        (
-            {"secrets": [{"name": "t"}], "automountServiceAccountToken": True},
-            {"automountServiceAccountToken": False},
-            {"f:automountServiceAccountToken": {}},
-            {"secrets": [{"name": "t"}], "automountServiceAccountToken": False},
-        ),
-        # What we wrote before and don't want any more goes.
-        ({"old": 1}, {"new": 2}, {"f:old": {}}, {"new": 2}),
-        # Of a list of references the items of others stay, and ours go.
-        (
-            {"imagePullSecrets": [{"name": "ours"}, {"name": "theirs"}]},
-            {"imagePullSecrets": [{"name": "new"}]},
-            {"f:imagePullSecrets": {'k:{"name":"ours"}': {}}},
-            {"imagePullSecrets": [{"name": "new"}, {"name": "theirs"}]},
-        ),
-        # The status is its controller's.
-        (
-            {"status": {"used": 1}},
-            {"spec": {}},
-            {"f:spec": {}},
-            {"spec": {}, "status": {"used": 1}},
-        ),
-    ],
-)
-def test_what_others_own_of_other_kinds_stays(live, body, ours, merged):
-    assert merge_into(live, body, shape(ours)) == merged
