@@ -280,5 +280,5 @@ class Bid:
             return spec.source.selector.matches(foreign.labels)
         return (
             spec.on_conflict is ConflictPolicy.ADOPT
-            and copier(foreign.labels, foreign.annotations) is not None
+            and copier(foreign.annotations) is not None
         )

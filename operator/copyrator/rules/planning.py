@@ -109,7 +109,7 @@ class Foreign:
     annotations: Mapping[str, str]
     metadata: Mapping[str, Any]
     extras: Extras = NO_EXTRAS
-    """What others put on it: everything."""
+    """What stays of its metadata when it is taken over."""
 
 
 W = TypeVar("W", bound=Want)
