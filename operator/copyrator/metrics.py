@@ -17,6 +17,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_LAG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _DEPLOY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
 
@@ -94,6 +95,11 @@ class Metrics:
         )
         self.copy_failures = self._counter(
             "copy_failures", "Copies that could not be written, by reason.", "reason"
+        )
+        self.copy_lag_seconds = self._histogram(
+            "copy_lag_seconds",
+            "From the news of a changed source to the write of the last of its rule's copies.",
+            buckets=_LAG_SECONDS,
         )
 
     def _bundles(self) -> None:

@@ -84,6 +84,8 @@ class _Attempt:
             return False
         if record is not None:
             self._world.touch(record.owner)
+        if plan.winner and (service := self._world.services.get(plan.winner.rule.key)):
+            service.last_write = self._world.monotonic()
         return True
 
     def _record(self) -> CopyRecord | None:
@@ -121,9 +123,17 @@ class _Attempt:
     def _failed(self, plan: Plan[Bid], error: ApiError) -> Outcome:
         reason = _reason(error)
         self._world.metrics.copy_failures.labels(reason.value).inc()
-        self._report(reason, _message(reason, error))
+        self._report(reason, _message(reason, error, self._granted(plan)))
         self._touch(plan)
         return Failed(error)
+
+    def _granted(self, plan: Plan[Bid]) -> str | None:
+        """The role that a copy would bind: ``clusterroles "edit"``."""
+        winner = plan.winner
+        if winner is None or plan.act in (Act.DELETE, Act.RELEASE):
+            return None
+        role = winner.claim.content(winner.namespace).payload.get("roleRef") or {}
+        return f'{role["kind"].lower()}s "{role["name"]}"' if role else None
 
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)
@@ -165,7 +175,22 @@ def _reason(error: ApiError) -> FailureReason:
     return next((word for kind, word in _REASONS if isinstance(error, kind)), FailureReason.ERROR)
 
 
-def _message(reason: FailureReason, error: ApiError) -> str:
+def _message(reason: FailureReason, error: ApiError, role: str | None) -> str:
     if reason is FailureReason.IMMUTABLE:
         return f"{error.message}; set spec.onImmutable: Recreate to have it deleted and made anew"
+    if reason is FailureReason.FORBIDDEN and _NOT_HELD in error.message:
+        return f"{_missing_right(role)}. The API server: {error.message}"
     return error.message
+
+
+_NOT_HELD = "RBAC permissions not currently held"
+"""In the API server's refusal to let anybody grant what they don't have themselves."""
+
+
+def _missing_right(role: str | None) -> str:
+    if role is None:
+        return "the operator may not grant rights that it doesn't have itself"
+    return (
+        f'the operator lacks the right to bind this role: the verb "bind" on {role} '
+        "(for a ClusterRole the chart's value rules.bindClusterRoles gives it)"
+    )

@@ -33,6 +33,7 @@ class RuleRemover:
 
     def forget(self, key: RuleKey) -> None:
         """The rule is gone, or none of our business: its copies stay as they are."""
+        self._world.tally.forget(key)
         service = self._world.services.pop(key, None)
         if service is not None:
             self._end(service, f"{key.namespace}/{key.name}")

@@ -222,10 +222,19 @@ class RuleReconciler:
             changed = fresh and service.surveyed != 0
             self._judge_unwanted(service, survey, changed=changed)
             service.surveyed = rule.generation
+        self._measure_lag(service, survey)
         if fresh and (survey.due or service.condemned):
             delay_first_status(world, service)
         await self._report(service, rule, spec, survey)
         return Again(LOOK_AGAIN) if service.standing is Standing.INCOMPLETE else Done()
+
+    def _measure_lag(self, service: Service, survey: Survey) -> None:
+        """What failed doesn't count: it may wait for a person."""
+        changed = service.source_changed
+        if changed is not None and survey.pending == 0:
+            if service.last_write >= changed:
+                self._world.metrics.copy_lag_seconds.observe(service.last_write - changed)
+            service.source_changed = None
 
     def _judge_unwanted(self, service: Service, survey: Survey, *, changed: bool) -> None:
         """Decide which copies are deleted; a great many only when a second list says the same."""

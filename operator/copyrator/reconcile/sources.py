@@ -61,6 +61,8 @@ def _source_changed(
     earlier = world.index.add(claim)
     if service.standing is not Standing.SERVING:
         return  # the survey that follows sees it
+    if service.source_changed is None:
+        service.source_changed = world.monotonic()
     enqueue_claim(world, claim, Lane.NORMAL)
     if earlier is None or earlier.static_name != claim.static_name:
         world.look_at_rule(service.key)  # copies of another name may be unwanted now

@@ -32,6 +32,7 @@ async def write_status(
     Raises:
         ApiError: it can't be written.
     """
+    world.tally.note(rule.key, verdict.reason, facts.copies)
     status = build_rule_status(
         rule.status, verdict, facts, generation=rule.generation, now=world.clock()
     )

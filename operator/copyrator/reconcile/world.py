@@ -18,6 +18,7 @@ from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watchpool import Subscription, WatchPool
 from copyrator.metrics import Metrics
+from copyrator.reconcile.tally import Tally
 from copyrator.registry.claims import Bid, Maker
 from copyrator.registry.copies import Copies, Name
 from copyrator.registry.index import ClaimIndex
@@ -83,6 +84,10 @@ class Service:
     """Watches that shall list again before a mass deletion, with their count of lists then."""
     next_status: float = 0.0
     """Loop time before which no status is written."""
+    source_changed: float | None = None
+    """Loop time of the first change of a source that isn't in all copies yet."""
+    last_write: float = 0.0
+    """Loop time of the last write of a copy for this rule."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -105,8 +110,12 @@ class World:
     services: dict[RuleKey, Service] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
     """Copies that couldn't be written, with the reason."""
+    tally: Tally = field(init=False)
     sealer: Sealer | None = None
     namespace_watch: Subscription | None = None
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(self.metrics)
 
     @property
     def namespaces_synced(self) -> bool:
