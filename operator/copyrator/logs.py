@@ -23,7 +23,7 @@ _context: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
     "log", default=types.MappingProxyType({})
 )
 
-_NEVER_BELOW_INFO = ("kopf", "aiohttp", "kubernetes", "urllib3", "asyncio", "oras")
+_NEVER_BELOW_INFO = ("kopf", "aiohttp", "kubernetes", "urllib3", "asyncio")
 """Libraries that print bodies, tokens or noise at DEBUG."""
 
 _ERRORS_ONLY = (
