@@ -165,6 +165,7 @@ class CopyController:
             return
         for service, targets in rules:
             if before[service.key] != (name.name in targets) or name.name in targets.targets.named:
+                world.keeps_limit(service)
                 world.touch(f"{service.key.namespace}/{service.key.name}")
                 if before[service.key] and new is not None:
                     world.look_at_rule(service.key)  # its copy there may be unwanted now

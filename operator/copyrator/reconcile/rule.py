@@ -91,7 +91,7 @@ class RuleReconciler:
         try:
             spec = self._accepted_spec(rule)
             await self._prepare(service, rule, spec)
-            self._check_complete(service, rule, spec)
+            self._check_complete(service, spec)
         except _StoppedError as stopped:
             await write_status(self._world, service, rule, stopped.verdict, RuleFacts())
             return Again(stopped.again) if stopped.again else Done()
@@ -124,7 +124,8 @@ class RuleReconciler:
             service.standing = Standing.INCOMPLETE
             raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
         if not resource.namespaced:
-            problem = InvalidSpec("spec", f"a {spec.kind} stands in no namespace")
+            path = "spec.template.kind" if spec.template else "spec.source.kind"
+            problem = InvalidSpec(path, f"a {spec.kind} stands in no namespace")
             raise _StoppedError(verdicts.invalid(problem))
         await self._put_finalizer_on(rule)
         if service.maker is None or service.maker.rule.uid != rule.uid:
@@ -164,7 +165,8 @@ class RuleReconciler:
             )
         except TemplateError as error:
             self._remover.freeze(rule)
-            problem = InvalidSpec("spec", str(error))
+            path = "spec.template" if spec.template else "spec.transform.name"
+            problem = InvalidSpec(path, str(error))
             raise _StoppedError(verdicts.invalid(problem)) from None
         service.standing = Standing.INCOMPLETE
         earlier = service.sources
@@ -182,7 +184,7 @@ class RuleReconciler:
         for subscription in earlier:
             subscription.release()
 
-    def _check_complete(self, service: Service, rule: Rule, spec: RuleSpec) -> None:
+    def _check_complete(self, service: Service, spec: RuleSpec) -> None:
         """Find out how far the rule may act: nothing is done on a view never seen whole."""
         world, maker = self._world, service.maker
         assert maker is not None
@@ -192,7 +194,7 @@ class RuleReconciler:
         if not all(watch.reflector.lists for watch in watches):
             service.standing = Standing.INCOMPLETE
             raise _StoppedError(verdicts.watch_fault(watches) or verdicts.reading(), LOOK_AGAIN)
-        wanted = len(world.index.of_rule(rule.owner)) * len(maker.targets)
+        wanted = world.copies_meant(maker)
         if wanted > spec.limit:
             maker.active = False
             service.standing = Standing.FROZEN

@@ -61,6 +61,8 @@ def _source_changed(
     earlier = world.index.add(claim)
     if service.standing is not Standing.SERVING:
         return  # the survey that follows sees it
+    if not world.keeps_limit(service):
+        return
     if service.source_changed is None:
         service.source_changed = world.monotonic()
     enqueue_claim(world, claim, Lane.NORMAL)

@@ -164,6 +164,21 @@ class World:
             return Hold.CONDEMNED
         return Hold.LET_GO
 
+    # --- limits ----------------------------------------------------------------------------------
+
+    def copies_meant(self, maker: Maker) -> int:
+        """How many copies a rule means at most, the source's own namespace among them."""
+        return len(self.index.of_rule(maker.rule.owner)) * len(maker.targets)
+
+    def keeps_limit(self, service: Service) -> bool:
+        """Tell whether a rule still means few enough copies; if not, it stops before a write."""
+        maker = service.maker
+        if maker is None or self.copies_meant(maker) <= maker.spec.limit:
+            return True
+        maker.active = False
+        self.look_at_rule(service.key, Lane.URGENT)  # which says so, and goes on when it may
+        return False
+
     # --- looking at things again -----------------------------------------------------------------
 
     def touch(self, owner: str) -> None:
