@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,37 +61,37 @@ class Subscription:
         self.listener = listener
         self.on_synced = on_synced
         self.active = True
-        self._watch = watch
+        self.watch = watch
 
     @property
     def reflector(self) -> Reflector[Any]:
         """The watch itself: store, synced, failure, lists, relist()."""
-        return self._watch.reflector
+        return self.watch.reflector
 
     @property
     def store(self) -> dict[ObjectName, Any]:
         """Records by name; to be read, not changed."""
-        return self._watch.reflector.store
+        return self.watch.reflector.store
 
     @property
     def synced(self) -> bool:
         """Whether the absence of an object can be taken for its deletion."""
-        return self._watch.reflector.synced
+        return self.watch.reflector.synced
 
     @property
     def failure(self) -> ApiError | None:
         """The present fault of the watch."""
-        return self._watch.reflector.failure
+        return self.watch.reflector.failure
 
     async def wait_synced(self) -> None:
         """Return when `synced` is True."""
-        await self._watch.reflector.wait_synced()
+        await self.watch.reflector.wait_synced()
 
     def release(self) -> None:
         """Hear nothing more; the last one to leave ends the watch. Twice does no harm."""
         if self.active:
             self.active = False
-            self._watch.leave(self)
+            self.watch.leave(self)
 
 
 OnSynced = Callable[[], None]
@@ -169,6 +169,13 @@ class WatchPool:
 
     def __len__(self) -> int:
         return len(self._watches)
+
+    def __contains__(self, spec: WatchSpec) -> bool:
+        return spec in self._watches
+
+    def specs(self) -> Iterable[WatchSpec]:
+        """What is watched now."""
+        return self._watches.keys()
 
     def acquire(
         self, spec: WatchSpec, listener: OnChange[Any], *, on_synced: OnSynced | None = None

@@ -23,19 +23,23 @@ def watch_sources(
     """
     subscriptions = []
     for order, namespace in enumerate(source.namespaces):
-        spec = WatchSpec(
-            resource=resource,
-            namespace=namespace,
-            label_selector=source.selector.to_string() if source.selector else None,
-            field_selector=f"metadata.name={source.name}" if source.name else None,
-            decode=SourceReader(resource.api_version, resource.kind),
-        )
-        subscription = world.watch_pool.acquire(
-            spec,
-            _listener(world, service, order),
-            on_synced=lambda: world.look_at_rule(service.key),
-        )
-        subscriptions.append(subscription)
+        listener = _listener(world, service, order)
+
+        def on_synced() -> None:
+            world.look_at_rule(service.key)
+
+        if source.name:
+            name = ObjectName(namespace, source.name)
+            place = world.named_sources.acquire(resource, name, listener, on_synced)
+        else:
+            spec = WatchSpec(
+                resource=resource,
+                namespace=namespace,
+                label_selector=source.selector.to_string() if source.selector else None,
+                decode=SourceReader(resource.api_version, resource.kind),
+            )
+            place = world.watch_pool.acquire(spec, listener, on_synced=on_synced)
+        subscriptions.append(place)
     return subscriptions
 
 

@@ -18,6 +18,7 @@ from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watchpool import Subscription, WatchPool
 from copyrator.metrics import Metrics
+from copyrator.reconcile.named_sources import NamedSources
 from copyrator.reconcile.tally import Tally
 from copyrator.registry.claims import Bid, Maker
 from copyrator.registry.copies import Copies, Name
@@ -113,8 +114,10 @@ class World:
     tally: Tally = field(init=False)
     sealer: Sealer | None = None
     namespace_watch: Subscription | None = None
+    named_sources: NamedSources = field(init=False)
 
     def __post_init__(self) -> None:
+        self.named_sources = NamedSources(self.client, self.watch_pool)
         self.tally = Tally(self.metrics)
 
     @property

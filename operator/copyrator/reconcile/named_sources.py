@@ -1,0 +1,255 @@
+"""Sources that rules name: few have a watch each, many in one namespace share one.
+
+A watch is a connection. For the first few names in a namespace the server filters, so that nothing
+else costs anything; all others of that namespace and kind are told of by one watch of metadata
+only, and read, whole, when they changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.keys import ObjectName
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.errors import ApiError
+from copyrator.kube.reflector import OnChange
+from copyrator.kube.resources import Resource
+from copyrator.kube.watchpool import OnSynced, Subscription, WatchPool, WatchSpec
+from copyrator.rules.sources import SourceReader, SourceRecord
+
+log = logging.getLogger(__name__)
+
+ALONE: Final = 4
+"""Names in one namespace, of one kind, that have a watch each."""
+READS: Final = 8
+"""Sources of one shared watch that are read at a time."""
+FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+"""Seconds until a failed read is tried again, doubling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """All that is kept of an object that may be nobody's source."""
+
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenReader:
+    """Decodes the metadata of a shared watch; equal to any other."""
+
+    def __call__(self, body: Mapping[str, Any]) -> Seen:
+        return Seen(str(body["metadata"]["resourceVersion"]))
+
+
+class NamedSources:
+    """Gives out watches of single objects."""
+
+    def __init__(self, client: KubeClient, pool: WatchPool) -> None:
+        self._client = client
+        self._pool = pool
+        self._shared: dict[tuple[Resource, str], SharedWatch] = {}
+
+    def acquire(
+        self,
+        resource: Resource,
+        name: ObjectName,
+        listener: OnChange[SourceRecord],
+        on_synced: OnSynced,
+    ) -> Subscription:
+        """Watch one object; what is known of it is told before this returns."""
+        key = (resource, name.namespace)
+        spec = _spec_of_one(resource, name)
+        if key not in self._shared and (spec in self._pool or self._count(key) < ALONE):
+            return self._pool.acquire(spec, listener, on_synced=on_synced)
+        shared = self._shared.get(key)
+        if shared is None:
+            shared = SharedWatch(self._client, self._pool, resource, name.namespace)
+            shared.on_end = lambda: self._shared.pop(key, None)
+            self._shared[key] = shared
+        return shared.join(name, listener, on_synced)
+
+    def _count(self, key: tuple[Resource, str]) -> int:
+        specs = self._pool.specs()
+        return sum((s.resource, s.namespace) == key and bool(s.field_selector) for s in specs)
+
+
+def _spec_of_one(resource: Resource, name: ObjectName) -> WatchSpec:
+    return WatchSpec(
+        resource=resource,
+        namespace=name.namespace,
+        field_selector=f"metadata.name={name.name}",
+        decode=SourceReader(resource.api_version, resource.kind),
+    )
+
+
+class SharedWatch:
+    """One watch of a namespace's metadata, for many who each want one object of it."""
+
+    def __init__(
+        self, client: KubeClient, pool: WatchPool, resource: Resource, namespace: str
+    ) -> None:
+        self.client = client
+        self.resource = resource
+        self.reader = SourceReader(resource.api_version, resource.kind)
+        self.reads = asyncio.Semaphore(READS)
+        self.on_end: Callable[[], object] = lambda: None
+        self._wanted: dict[ObjectName, _Wanted] = {}
+        spec = WatchSpec(
+            resource=resource, namespace=namespace, metadata_only=True, decode=_SeenReader()
+        )
+        self.subscription = pool.acquire(spec, self._changed, on_synced=self._synced)
+
+    def join(
+        self, name: ObjectName, listener: OnChange[SourceRecord], on_synced: OnSynced
+    ) -> Subscription:
+        """Listen to one object."""
+        wanted = self._wanted.get(name)
+        if wanted is None:
+            wanted = self._wanted[name] = _Wanted(self, name)
+        place = NamedSubscription(wanted, self.subscription, listener, on_synced)
+        wanted.places.append(place)
+        if wanted.record is not None:
+            listener(name, None, wanted.record)
+        if place.synced:
+            on_synced()
+        wanted.look()
+        return place
+
+    def leave(self, wanted: _Wanted, place: NamedSubscription) -> None:
+        """One listener less; the last one ends the watch."""
+        wanted.places.remove(place)
+        if wanted.places:
+            return
+        wanted.stop()
+        del self._wanted[wanted.name]
+        if not self._wanted:
+            self.on_end()
+            self.subscription.release()
+
+    def _changed(self, name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+        wanted = self._wanted.get(name)
+        if wanted is None:
+            return
+        if new is None:
+            wanted.take(None)
+        wanted.look()
+
+    def _synced(self) -> None:
+        for wanted in list(self._wanted.values()):
+            wanted.look()
+            wanted.announce()
+
+
+class _Wanted:
+    """One object of a shared watch that rules name."""
+
+    def __init__(self, shared: SharedWatch, name: ObjectName) -> None:
+        self.name = name
+        self.places: list[NamedSubscription] = []
+        self.record: SourceRecord | None = None
+        self.failure: ApiError | None = None
+        self.shared = shared
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the watch tells of another version than the one that was read."""
+        seen = self.shared.subscription.store.get(self.name)
+        if seen is None:
+            return False
+        return self.record is None or _is_newer(seen.resource_version, self.record.resource_version)
+
+    def look(self) -> None:
+        """Read the object if what is known of it isn't what the watch tells of."""
+        if self.is_stale and self._task is None:
+            self._task = asyncio.create_task(self._read(), name=f"read source {self.name}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def take(self, record: SourceRecord | None) -> None:
+        """Pass on what the object is now."""
+        before, self.record = self.record, record
+        if before is record:
+            return
+        for place in tuple(self.places):
+            try:
+                place.listener(self.name, before, record)
+            except Exception:
+                log.exception("a listener to the source %s failed", self.name)
+
+    def announce(self) -> None:
+        """Tell everybody that all is known."""
+        for place in tuple(self.places):
+            if place.synced and place.on_synced:
+                place.on_synced()
+
+    async def _read(self) -> None:
+        delay = FIRST_DELAY
+        try:
+            while self.is_stale:
+                try:
+                    async with self.shared.reads:
+                        body = await self.shared.client.get(self.shared.resource, *self.name)
+                except ApiError as error:
+                    # What isn't there any more is the watch's to tell.
+                    self.failure = None if isinstance(error, errors.NotFound) else error
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, LONGEST_DELAY)
+                else:
+                    self.failure = None
+                    if self.name in self.shared.subscription.store:
+                        self.take(self.shared.reader(body))
+        finally:
+            self._task = None
+        self.announce()
+
+
+class NamedSubscription(Subscription):
+    """A place at a shared watch that knows of one object only."""
+
+    def __init__(
+        self,
+        wanted: _Wanted,
+        shared: Subscription,
+        listener: OnChange[SourceRecord],
+        on_synced: OnSynced,
+    ) -> None:
+        super().__init__(shared.watch, listener, on_synced)
+        self._wanted = wanted
+        self._shared = shared
+
+    @property
+    def store(self) -> dict[ObjectName, Any]:
+        """The object, where it exists and was read."""
+        record = self._wanted.record
+        return {} if record is None else {self._wanted.name: record}
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of the object can be taken for its deletion."""
+        return self._shared.synced and not self._wanted.is_stale
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault of the watch, or of reading the object."""
+        return self._shared.failure or self._wanted.failure
+
+    def release(self) -> None:
+        """Hear nothing more; twice does no harm."""
+        if self.active:
+            self.active = False
+            self._wanted.shared.leave(self._wanted, self)
+
+
+def _is_newer(one: str, other: str) -> bool:
+    if one.isdecimal() and other.isdecimal():
+        return int(one) > int(other)
+    return one != other
