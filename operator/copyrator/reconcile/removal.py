@@ -20,6 +20,8 @@ from copyrator.registry.rules import Rule
 
 log = logging.getLogger(__name__)
 
+OTHERS_TURN = 30.0
+"""Seconds that the operator which serves a rule has for its end before another one helps."""
 SAFETY_NET = 5.0
 """Seconds until a rule that waits for its copies' end is looked at again in any case."""
 
@@ -30,9 +32,12 @@ class RuleRemover:
     def __init__(self, world: World, kinds: Kinds) -> None:
         self._world = world
         self._kinds = kinds
+        self._help_at: dict[RuleKey, float] = {}
+        """When the end of a rule that we don't serve becomes our business."""
 
     def forget(self, key: RuleKey) -> None:
         """The rule is gone, or none of our business: its copies stay as they are."""
+        self._help_at.pop(key, None)
         self._world.tally.forget(key)
         service = self._world.services.pop(key, None)
         if service is not None:
@@ -73,6 +78,8 @@ class RuleRemover:
             self.forget(rule.key)
             return Done()
         world = self._world
+        if (wait := self._others_turn(rule)) > 0:
+            return Again(wait)
         service = world.services.setdefault(rule.key, Service(rule.key))
         if service.standing is not Standing.DELETING:
             self._end(service, rule.owner)
@@ -91,6 +98,18 @@ class RuleRemover:
         verdict = verdicts.removing(len(left), (problem.message for problem in problems))
         await write_status(world, service, rule, verdict, RuleFacts(failures=problems))
         return Again(SAFETY_NET)
+
+    def _others_turn(self, rule: Rule) -> float:
+        """Seconds to wait for another operator, whose rule it may be; 0 where it's our turn.
+
+        The finalizer may also stand there from before our settings changed: then nobody else comes.
+        """
+        world, settings = self._world, self._world.settings
+        ours = rule.key.namespace == settings.namespace or settings.tenant_rules
+        if ours and settings.rule_name in (None, rule.key.name):
+            return 0.0
+        help_at = self._help_at.setdefault(rule.key, world.monotonic() + OTHERS_TURN)
+        return max(0.0, help_at - world.monotonic())
 
     def _sees_all_copies(self, rule: Rule) -> bool:
         """Whether the absence of copies can be believed.

@@ -217,3 +217,26 @@ async def test_of_two_rules_the_older_wins_and_the_other_takes_over_when_it_goes
     await until(lambda: cluster.found("configmaps", "team", "app")["data"] == {"key": "second"})
     await until(lambda: reason(cluster, "second") == "Synced")
     assert cluster.of("delete") == []
+
+
+async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_finish(
+    cluster, operator, monkeypatch
+):
+    teams(cluster, ["team"])
+    cluster.namespace("elsewhere")
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["team"]}))
+    await copied(cluster, wanted=["team"])
+    other = Operator(cluster, namespace="elsewhere")
+    await other.start()
+    await operator.stop()
+    cluster.gone("copyrators", HOME, "rule")
+    await other.settled()
+    assert cluster.copies("configmaps", "app") == ["team"]
+    # Nobody comes: the finalizer stands there from other settings.
+    monkeypatch.setattr("copyrator.reconcile.removal.OTHERS_TURN", 0.0)
+    other.controller._rules._remover._help_at.clear()
+    other.controller._world.look_at_all_rules()
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    assert cluster.copies("configmaps", "app") == []
+    await other.stop()
