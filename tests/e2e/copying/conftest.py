@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from demo.chart import render
+from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
@@ -240,14 +240,7 @@ def deploy(
     """
     namespace = f"op-{secrets.token_hex(3)}"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    chosen = {f"rules.{name}": value for name, value in values.items()}
-    chosen["rules.kinds"] = list(kinds)
-    rendered = render(cluster.helm, namespace=namespace, values=chosen)
-    for documents in (rendered.crds, rendered.rights):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-            input=yaml.safe_dump_all(documents),
-        )
+    rendered = _apply_chart(cluster, namespace, kinds, values)
     account = rendered.service_account
     return Operator(
         cluster=cluster,
@@ -258,6 +251,25 @@ def deploy(
         log=log,
         extra=extra,
     )
+
+
+def _apply_chart(
+    cluster: Cluster, namespace: str, kinds: tuple[str, ...], values: dict[str, Any]
+) -> Rendered:
+    chosen = {f"rules.{name}": value for name, value in values.items()}
+    chosen["rules.kinds"] = list(kinds)
+    rendered = render(cluster.helm, namespace=namespace, values=chosen)
+    for documents in (rendered.crds, rendered.rights):
+        cluster.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
+            input=yaml.safe_dump_all(documents),
+        )
+    return rendered
+
+
+def grant(operator: Operator, kinds: tuple[str, ...], **values: Any) -> None:
+    """Upgrade the chart's rights under a running operator."""
+    _apply_chart(operator.cluster, operator.namespace, kinds, values)
 
 
 def undeploy(operator: Operator, api: Api) -> None:
