@@ -6,6 +6,16 @@ import dataclasses
 import enum
 from pathlib import Path
 
+DEFAULT_KINDS = (
+    "ConfigMap",
+    "Secret",
+    "ServiceAccount",
+    "ResourceQuota",
+    "LimitRange",
+    "Role.rbac.authorization.k8s.io",
+    "RoleBinding.rbac.authorization.k8s.io",
+    "NetworkPolicy.networking.k8s.io",
+)
 OFFICIAL_WERF_IMAGE = "registry.werf.io/werf/werf"
 
 
@@ -38,7 +48,7 @@ class Settings:
     tenant_rules: bool = False
     """Whether rules outside `namespace` are served, within the limits for tenants."""
 
-    kinds: tuple[str, ...] = ("ConfigMap", "Secret")
+    kinds: tuple[str, ...] = DEFAULT_KINDS
     """Kinds that rules may copy or render; the chart grants the rights for exactly these."""
 
     kubeconfig: Path | None = None

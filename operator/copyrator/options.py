@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import click
 
-from copyrator.config import OFFICIAL_WERF_IMAGE, LogFormat, LogLevel, Settings
+from copyrator.config import DEFAULT_KINDS, OFFICIAL_WERF_IMAGE, LogFormat, LogLevel, Settings
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -151,7 +151,7 @@ def _rule_options() -> list[click.Parameter]:
             "COPYRATOR_KINDS",
             "Kinds that rules may copy or render, separated by commas.",
             callback=listed(_KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
-            default="ConfigMap,Secret",
+            default=",".join(DEFAULT_KINDS),
         ),
     ]
 

@@ -50,7 +50,7 @@ class Operator:
             namespaces=self.namespaces,
             queue=self.queue,
             recorder=self.recorder,
-            settings=Settings(**{"namespace": HOME, **settings}),
+            settings=Settings(**{"namespace": HOME, "kinds": ("ConfigMap", "Secret"), **settings}),
             metrics=self.metrics,
             clock=lambda: datetime.now(UTC),
         )
