@@ -36,6 +36,7 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.metrics import Metrics
 from copyrator.parts import Parts, compose
+from copyrator.webhook import WebhookError, WebhookServer
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +136,7 @@ class App:
         """Health first, so that whoever waits is live; then what work needs; workers last.
 
         Raises:
-            StartError: the health port can't be had.
+            StartError: a port can't be had, or the webhook has no secret.
         """
         self._started = True
         log.info(
@@ -146,7 +147,7 @@ class App:
         try:
             await self.health.start()
             await self._start()
-        except HealthError as error:
+        except (HealthError, WebhookError) as error:
             raise lifecycle.StartError(str(error)) from None
         except asyncio.CancelledError:
             await self.stop()  # kopf calls no cleanup for a start that didn't come to its end
@@ -176,9 +177,24 @@ class App:
         workers.start()
         background.start(parts.scheduler.run(), "the scheduler of polls")
         background.start(self._resync_for_ever(parts), "the resync")
+        await self._start_webhook(parts)
         self._observe(parts, workers, background)
         waiting(None)
         log.info("Started: %d rules, %d Bundles", len(self._rules), len(self._bundles))
+
+    async def _start_webhook(self, parts: Parts) -> None:
+        settings = self.settings
+        if settings.webhook_port is None or settings.webhook_secret_file is None:
+            return
+        webhook = WebhookServer(
+            parts.deploying.pushed,
+            metrics=self.metrics,
+            address=settings.health_address,
+            port=settings.webhook_port,
+            secret_file=settings.webhook_secret_file,
+        )
+        self._stack.push_async_callback(webhook.stop)
+        await webhook.start()
 
     async def stop(self) -> None:
         """Finish or give up what is in work, then let go of everything; twice does no harm."""

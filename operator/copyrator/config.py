@@ -83,3 +83,9 @@ class Settings:
 
     health_port: int = 8080
     """0 picks a free port, which the log names."""
+
+    webhook_port: int | None = None
+    """Where registries may say that something was pushed; None means nowhere, 0 a free port."""
+
+    webhook_secret_file: Path | None = None
+    """Holds the secret that they must know; read at each call."""

@@ -118,6 +118,21 @@ class Metrics:
         self.orphaned_releases = self._counter(
             "orphaned_releases", "Releases left behind when their Bundle was let go.", "cause"
         )
+        self.polls = self._counter(
+            "polls",
+            "Questions to registries, each shared by all Bundles that ask the same; Answered, or "
+            "the reason why not.",
+            "result",
+        )
+        self.webhook_calls = self._counter(
+            "webhook_calls",
+            "Calls of the webhook by who sent them and our answer.",
+            "sender",
+            "code",
+        )
+        self.webhook_polls = self._counter(
+            "webhook_polls", "Bundles whose poll a call of the webhook brought forward."
+        )
         self.registry_requests = self._counter(
             "registry_requests",
             "Requests to OCI registries; code is 0 where no answer came.",

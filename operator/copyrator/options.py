@@ -39,8 +39,17 @@ def options(command: Command) -> Command:
 
 
 def from_options(values: dict[str, Any]) -> Settings:
-    """Build the settings from click's values; what isn't a setting is left aside."""
+    """Build the settings from click's values; what isn't a setting is left aside.
+
+    Raises:
+        click.UsageError: two settings don't go together.
+    """
     known = {field.name for field in dataclasses.fields(Settings)}
+    if values.get("webhook_port") is not None and values.get("webhook_secret_file") is None:
+        raise click.UsageError(
+            "--webhook-port (COPYRATOR_WEBHOOK_PORT) needs --webhook-secret-file "
+            "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret anybody could call."
+        )
     return Settings(**{name: value for name, value in values.items() if name in known})
 
 
@@ -236,6 +245,18 @@ def _process_options() -> list[click.Parameter]:
             "Port of /healthz, /readyz and /metrics; 0 picks a free one.",
             type=click.IntRange(min=0, max=65535),
             default=8080,
+        ),
+        _option(
+            "--webhook-port",
+            "COPYRATOR_WEBHOOK_PORT",
+            "Port of POST /hooks/registry, on the same address; default: none, 0 picks a free one.",
+            type=click.IntRange(min=0, max=65535),
+        ),
+        _option(
+            "--webhook-secret-file",
+            "COPYRATOR_WEBHOOK_SECRET_FILE",
+            "File with the secret that callers of the webhook must know.",
+            type=click.Path(path_type=Path, dir_okay=False),
         ),
     ]
 

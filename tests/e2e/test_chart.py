@@ -23,6 +23,11 @@ MATRIX: dict[str, dict[str, Any]] = {
         "rules.bindClusterRoles": ["edit"],
     },
     "werf in two namespaces": {"werf.namespaces": ["default", "kube-public"]},
+    "webhook": {
+        "webhook.enabled": True,
+        "webhook.secretName": "hook",
+        "webhook.serviceAnnotations": {"a": "b"},
+    },
     "no CRDs": {"crds.enabled": False},
     "image by digest": {"image.digest": "sha256:" + "0" * 64, "imagePullSecrets": [{"name": "x"}]},
     "everything on the pod": {
@@ -62,6 +67,8 @@ def test_helm_lint_finds_nothing(cluster):
         ("bundles.jobsTTL", "120"),
         ("bundles.timerInterval", 0),
         ("bundles.werfTag", "v 2"),
+        ("webhook.port", 80),
+        ("webhook.secretName", "Not A Name"),
         ("bundles.allowedServiceAccounts", []),
         ("werf.namespaces", "default"),
         ("log.level", "trace"),

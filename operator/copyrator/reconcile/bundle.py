@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from copyrator.reconcile.bundle_deletion import Deletions, is_running
 from copyrator.reconcile.bundle_deploys import Deploys
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_polls import Polls
+from copyrator.reconcile.bundle_pushes import bring_forward
 from copyrator.reconcile.bundle_references import References
 from copyrator.reconcile.bundle_runs import Runs
 from copyrator.reconcile.bundle_status import StaleError, StatusWriter
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from copyrator.kube.watchpool import WatchPool
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
+    from copyrator.oci.notifications import Push
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +128,10 @@ class BundleController:
         if before is not None and (deleted or before.release != entry.release):
             for sibling in siblings:  # the release may be theirs now
                 self._context.queue.add(sibling.key)
+
+    def pushed(self, pushes: Sequence[Push]) -> int:
+        """Look at once at the Bundles that pushes may concern; returns their number."""
+        return bring_forward(self._context, pushes)
 
     async def reconcile(self, key: BundleKey) -> Outcome:
         """Do what the Bundle needs next; the workers' handler for Bundle keys.

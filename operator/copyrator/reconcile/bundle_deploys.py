@@ -84,11 +84,14 @@ class Deploys:
         answer = await self._ask(entry, spec, access, wish)
         if answer is None:
             return
+        asked_since = memory.asked_since
         if answer.error is not None:
             await self._poll_failed(entry, spec, answer.error)
         elif await self._decide(entry, spec, str(answer.digest), values_hash):
             wish = replace(wish, request="")
-        memory.wish, memory.asked_since = wish, None
+        memory.wish = wish
+        if memory.asked_since == asked_since:  # else a push was announced meanwhile
+            memory.asked_since = None
 
     async def _ask(
         self, entry: BundleEntry, spec: BundleSpec, access: Access, wish: Wish

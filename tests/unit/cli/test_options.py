@@ -73,6 +73,8 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
         ("--log-level", "COPYRATOR_LOG_LEVEL", "DEBUG", "log_level", LogLevel.DEBUG),
         ("--health-address", "COPYRATOR_HEALTH_ADDRESS", "::1", "health_address", "::1"),
         ("--health-port", "COPYRATOR_HEALTH_PORT", "0", "health_port", 0),
+        ("--webhook-secret-file", "COPYRATOR_WEBHOOK_SECRET_FILE", "/a/secret",
+         "webhook_secret_file", Path("/a/secret")),
     ],
 )  # fmt: skip
 def test_each_setting_has_a_flag_and_a_variable(
@@ -80,6 +82,19 @@ def test_each_setting_has_a_flag_and_a_variable(
 ) -> None:
     assert getattr(parse(flag, text), field) == value
     assert getattr(parse(**{variable: text}), field) == value
+
+
+def test_a_webhook_has_a_port_and_a_secret() -> None:
+    given = parse("--webhook-port", "0", COPYRATOR_WEBHOOK_SECRET_FILE="/a/secret")
+    assert (given.webhook_port, given.webhook_secret_file) == (0, Path("/a/secret"))
+
+
+@pytest.mark.parametrize("variable", [True, False])
+def test_a_webhook_without_a_secret_is_refused(variable: bool) -> None:
+    given = {"COPYRATOR_WEBHOOK_PORT": "9000"}
+    message = refuse(**given) if variable else refuse("--webhook-port", "9000")
+    assert "--webhook-secret-file" in message
+    assert "COPYRATOR_WEBHOOK_SECRET_FILE" in message
 
 
 def test_a_flag_beats_its_variable() -> None:
@@ -107,6 +122,7 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("--allowed-images", "COPYRATOR_ALLOWED_IMAGES", "a@sha256:00"),
         ("--log-format", "COPYRATOR_LOG_FORMAT", "xml"),
         ("--health-port", "COPYRATOR_HEALTH_PORT", "65536"),
+        ("--webhook-port", "COPYRATOR_WEBHOOK_PORT", "tcp://10.0.0.1:80"),
     ],
 )
 def test_a_bad_value_is_refused_with_one_message_that_names_flag_and_variable(

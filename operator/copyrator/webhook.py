@@ -1,0 +1,177 @@
+"""POST /hooks/registry: registries say that something was pushed, so that nobody waits for a poll.
+
+Off unless it has a port of its own and a secret. A call only brings polls forward: what is
+deployed is still what the registry answers to the operator's own question, so whoever forges a
+call, or has stolen the secret, can make it ask sooner and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from copyrator.metrics import Metrics
+from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
+
+log = logging.getLogger(__name__)
+
+PATH: Final = "/hooks/registry"
+MAX_BODY: Final = 1024 * 1024
+"""Bytes; the longest payloads (GitHub's) are some 50 KB."""
+MAX_CALLS: Final = 16
+"""Calls that are read at a time, so that bodies take 16 MB at most."""
+BODY_SECONDS: Final = 10.0
+"""A caller gets so long to send its body."""
+
+_UNKNOWN: Final = "unknown"
+
+
+class WebhookError(Exception):
+    """It can't be served; the message says why and what to do."""
+
+
+class _Refusal(Exception):  # noqa: N818 - an answer, not an error
+    """A call that isn't taken, and what its sender reads."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class WebhookServer:
+    """Takes notifications; ``pushed`` is told what they name and returns how many Bundles care."""
+
+    def __init__(
+        self,
+        pushed: Callable[[Sequence[Push]], int],
+        *,
+        metrics: Metrics,
+        address: str,
+        port: int,
+        secret_file: Path,
+    ) -> None:
+        self.port = port
+        self._pushed = pushed
+        self._metrics = metrics
+        self._address = address
+        self._secret_file = secret_file
+        self._runner: web.AppRunner | None = None
+        self._calls = 0
+
+    async def start(self) -> None:
+        """Listen; afterwards `port` is the real one, also where 0 was asked for.
+
+        Raises:
+            WebhookError: there is no secret, or the port can't be had.
+        """
+        self._secret()
+        app = web.Application(client_max_size=MAX_BODY)
+        app.router.add_post(PATH, self._call)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, self._address or None, self.port, reuse_address=True)
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise WebhookError(
+                f"Can't listen on {self._address or '*'}:{self.port} for {PATH} "
+                f"({os.strerror(error.errno or 0)}): choose another --webhook-port."
+            ) from error
+        self._runner = runner
+        self.port = runner.addresses[0][1]
+        log.info("Webhook on http://%s:%d%s", self._address or "*", self.port, PATH)
+
+    async def stop(self) -> None:
+        """Stop listening; safe to call twice."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    async def _call(self, request: web.Request) -> web.Response:
+        self._calls += 1
+        sender = _UNKNOWN
+        try:
+            if self._calls > MAX_CALLS:
+                raise _Refusal(503, "too many calls at a time; try again")
+            sender, count = self._take(request.headers, await _body(request))
+            status, text = 202, f"{count} Bundles are looked at now"
+        except _Refusal as refusal:
+            status, text = refusal.status, refusal.text
+        finally:
+            self._calls -= 1
+        self._metrics.webhook_calls.labels(sender, str(status)).inc()
+        return web.Response(status=status, text=f"{text}\n")
+
+    def _take(self, headers: Mapping[str, str], body: bytes) -> tuple[str, int]:
+        """Pass on what an honest caller says; returns who speaks, and how many Bundles care."""
+        try:
+            secret = self._secret()
+        except WebhookError as error:
+            log.error("%s", error)
+            raise _Refusal(503, "the operator has no secret to check this with") from None
+        if not is_authentic(headers, body, secret):
+            raise _Refusal(
+                401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed"
+            )
+        try:
+            notification = parse_notification(body)
+        except UnreadableNotificationError as error:
+            raise _Refusal(400, str(error)) from None
+        count = self._pushed(notification.pushes)
+        self._metrics.webhook_polls.inc(count)
+        return notification.sender, count
+
+    def _secret(self) -> bytes:
+        """The secret as it stands there now: a rotated one counts from the next call on."""
+        try:
+            secret = self._secret_file.read_bytes().strip()
+        except OSError as error:
+            raise WebhookError(
+                f"The webhook's secret can't be read from {self._secret_file} "
+                f"({os.strerror(error.errno or 0)}): check --webhook-secret-file."
+            ) from None
+        if not secret:
+            raise WebhookError(f"{self._secret_file} is empty: it must hold the webhook's secret.")
+        return secret
+
+
+async def _body(request: web.Request) -> bytes:
+    """The body, bounded in size and time."""
+    too_long = _Refusal(413, f"at most {MAX_BODY} bytes")
+    if (request.content_length or 0) > MAX_BODY:
+        raise too_long
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_long from None
+    except TimeoutError:
+        raise _Refusal(408, f"the body took more than {BODY_SECONDS:.0f} s") from None
+
+
+def is_authentic(headers: Mapping[str, str], body: bytes, secret: bytes) -> bool:
+    """Tell whether the caller knows the secret; a near miss takes as long as any other.
+
+    Either it signed the body with it (HMAC-SHA256, as GitHub does), or it sends it as it is.
+    """
+    signature = headers.get("X-Hub-Signature-256")
+    if signature is not None:
+        expected = "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+        return hmac.compare_digest(_bytes(signature), expected.encode())
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(token.strip()), secret)
+
+
+def _bytes(text: str) -> bytes:
+    """What was sent, also where it is no text."""
+    return text.encode(errors="surrogateescape")

@@ -1,0 +1,138 @@
+"""News of a push bring the poll forward, and do nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.oci.notifications import Push
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+APP = Push("app", tag="1.0.0")
+
+
+async def settle(cluster: BundleCluster, operator: Any, name: str = "shop") -> None:
+    await eventually(lambda: cluster.reason(name) == "Deployed")
+    await eventually(lambda: operator.scheduler.next_due() is not None)
+
+
+async def test_a_push_is_deployed_without_waiting_for_the_interval(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    operator = await run(timer_interval=3600.0)
+    bundle()
+    await settle(cluster, operator)
+
+    digest = registry.put("app", "1.0.0", "other")
+    assert operator.controller.pushed([APP]) == 1
+
+    await eventually(lambda: cluster.status()["deploy"]["digest"] == digest)
+
+
+async def test_news_without_anything_new_cost_one_head_and_no_write(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    operator = await run(timer_interval=3600.0)
+    for name in ("one", "two", "three"):
+        bundle(name)
+    for name in ("one", "two", "three"):
+        await settle(cluster, operator, name)
+    await eventually(
+        lambda: all(job["spec"]["ttlSecondsAfterFinished"] == 120 for job in cluster.jobs())
+    )
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+    writes, asked = cluster.writes_seen, len(registry.asked)
+
+    assert operator.controller.pushed([APP, APP, Push("app")]) == 3
+    await eventually(lambda: len(registry.asked) > asked)
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+
+    assert len(registry.asked) == asked + 1
+    assert cluster.writes_seen == writes
+
+
+async def test_only_those_are_asked_for_whom_it_may_be_news(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("other", "1.0.0", "other")
+    registry.put("app", "2.0.0", "two")
+    disabled = {"annotations": {"operator.werf.dev/disable-autoupdate": ""}}
+    operator = await run(timer_interval=3600.0)
+    bundle("right")
+    bundle("other-repo", repo="other")
+    bundle("other-tag", version="2.0.0")
+    bundle("paused", metadata=disabled)
+    for name in ("right", "other-repo", "other-tag"):
+        await settle(cluster, operator, name)
+    await eventually(lambda: cluster.reason("paused") == "AutoupdateDisabled")
+
+    pushed = operator.controller.pushed
+    assert pushed([Push("nobody")]) == 0
+    assert pushed([]) == 0
+    assert pushed([Push("app", "elsewhere.example.com")]) == 0
+    assert pushed([Push("app", registry.host, "1.0.0")]) == 1
+    assert pushed([Push("app", registry.host)]) == 2
+
+
+async def test_a_push_during_a_poll_is_not_answered_by_that_poll(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    operator = await run(timer_interval=3600.0)
+    bundle()
+    await settle(cluster, operator)
+    asked = len(registry.asked)
+    registry.gate = asyncio.Event()
+    operator.controller.pushed([APP])
+    await eventually(lambda: registry.in_flight)
+
+    operator.controller.pushed([APP])
+    registry.gate.set()
+
+    await eventually(lambda: len(registry.asked) == asked + 2)
+
+
+async def test_a_push_during_a_deploy_is_taken_next(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    operator = await run(timer_interval=3600.0)
+    bundle()
+    await eventually(lambda: cluster.runs)
+
+    digest = registry.put("app", "1.0.0", "newer")
+    operator.controller.pushed([APP])
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+    assert len(cluster.runs) == 1  # the running one isn't killed
+    cluster.end_job(cluster.runs[0], 0, '{"status": "deployed", "revision": 1}')
+
+    await eventually(lambda: len(cluster.runs) == 2)
+    assert cluster.status()["attempted"]["digest"] == digest
+
+
+async def test_a_host_that_has_had_enough_is_left_alone_whatever_is_said(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    async def enough(_: web.Request) -> web.Response:
+        return web.Response(status=429, headers={"Retry-After": "60"})
+
+    operator = await run(timer_interval=3600.0)
+    bundle()
+    await settle(cluster, operator)
+    registry.fault = enough
+    operator.controller.pushed([APP])
+    await eventually(lambda: cluster.reason() == "RateLimited")
+    asked = len(registry.asked)
+
+    for _ in range(20):
+        operator.controller.pushed([APP])
+        await asyncio.sleep(0.01)
+
+    assert len(registry.asked) == asked

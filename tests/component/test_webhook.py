@@ -1,0 +1,212 @@
+"""The webhook answers over real HTTP; only who knows the secret is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import io
+import json
+import socket
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+import pytest
+from prometheus_client import generate_latest
+
+from copyrator import webhook
+from copyrator.metrics import Metrics
+from copyrator.oci.notifications import Push
+from copyrator.webhook import PATH, WebhookError, WebhookServer
+
+SECRET = "correct horse"
+BODY = json.dumps({"registry": "r.example.com", "repository": "shop/app", "tag": "1"}).encode()
+BEARER = {"Authorization": f"Bearer {SECRET}"}
+
+
+@dataclass
+class Hook:
+    """A running webhook and what it was told."""
+
+    secret_file: Path
+    metrics: Metrics = field(default_factory=Metrics)
+    told: list[Push] = field(default_factory=list)
+    server: WebhookServer | None = None
+
+    def pushed(self, pushes: Sequence[Push]) -> int:
+        self.told.extend(pushes)
+        return len(pushes)
+
+    def make(self, port: int = 0) -> WebhookServer:
+        return WebhookServer(
+            self.pushed,
+            metrics=self.metrics,
+            address="127.0.0.1",
+            port=port,
+            secret_file=self.secret_file,
+        )
+
+    @property
+    def url(self) -> str:
+        assert self.server is not None
+        return f"http://127.0.0.1:{self.server.port}{PATH}"
+
+    async def call(
+        self,
+        body: bytes | io.BytesIO = BODY,
+        headers: dict[str, str] | None = None,
+        method: str = "POST",
+    ) -> tuple[int, str]:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, self.url, data=body, headers=headers) as response,
+        ):
+            return response.status, await response.text()
+
+    def metric(self, line: str) -> bool:
+        return line in generate_latest(self.metrics.registry).decode()
+
+
+@pytest.fixture
+async def hook(tmp_path: Path) -> AsyncIterator[Hook]:
+    secret_file = tmp_path / "secret"
+    secret_file.write_text(f"{SECRET}\n")
+    hook = Hook(secret_file)
+    hook.server = hook.make()
+    await hook.server.start()
+    yield hook
+    await hook.server.stop()
+
+
+def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
+    digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return {"X-Hub-Signature-256": f"sha256={digest}"}
+
+
+@pytest.mark.parametrize("headers", [BEARER, signed(BODY), {"Authorization": f"bearer {SECRET}"}])
+async def test_who_knows_the_secret_is_heard(hook: Hook, headers: dict[str, str]) -> None:
+    assert await hook.call(headers=headers) == (202, "1 Bundles are looked at now\n")
+    assert hook.told == [Push("shop/app", "r.example.com", "1")]
+    assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
+    assert hook.metric("copyrator_webhook_polls_total 1.0")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Bearer {SECRET}x"},
+        {"Authorization": f"Basic {SECRET}"},
+        {"Authorization": SECRET},
+        {"Authorization": "Bearer é"},
+        signed(BODY, "wrong"),
+        signed(BODY + b" "),
+        {"X-Hub-Signature-256": signed(BODY)["X-Hub-Signature-256"].removeprefix("sha256=")},
+        {"X-Hub-Signature-256": "", **BEARER},  # a signature that is there must be good
+    ],
+)
+async def test_nobody_else_is_heard(hook: Hook, headers: dict[str, str]) -> None:
+    status, text = await hook.call(headers=headers)
+    assert status == 401
+    assert SECRET not in text
+    assert hook.told == []
+    assert hook.metric('copyrator_webhook_calls_total{code="401",sender="unknown"} 1.0')
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}"])
+async def test_what_is_no_notification_is_refused(hook: Hook, body: bytes) -> None:
+    assert (await hook.call(body, BEARER))[0] == 400
+    assert hook.told == []
+
+
+async def test_nothing_is_read_before_the_caller_is_known(hook: Hook) -> None:
+    assert (await hook.call(b"{"))[0] == 401
+
+
+async def test_a_notification_that_concerns_nobody_is_fine(hook: Hook) -> None:
+    assert await hook.call(b'{"events": []}', BEARER) == (202, "0 Bundles are looked at now\n")
+
+
+async def test_a_body_that_is_too_long_is_refused(hook: Hook) -> None:
+    long = io.BytesIO(b" " * (webhook.MAX_BODY + 1))
+    assert (await hook.call(long, BEARER))[0] == 413
+    assert hook.metric('copyrator_webhook_calls_total{code="413",sender="unknown"} 1.0')
+
+
+async def test_a_long_body_without_a_length_is_refused_as_well(hook: Hook) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(3):
+            yield b" " * (webhook.MAX_BODY // 2)
+
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(hook.url, data=chunks(), headers=BEARER) as response,
+    ):
+        assert response.status == 413
+
+
+async def test_a_body_that_never_ends_is_given_up(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "BODY_SECONDS", 0.05)
+    assert hook.server is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
+    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc".encode())
+    answer = await asyncio.wait_for(reader.readline(), 5)
+    writer.close()
+    assert b" 408 " in answer
+
+
+async def test_too_many_calls_at_a_time_are_put_off(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "MAX_CALLS", 0)
+    assert (await hook.call(headers=BEARER))[0] == 503
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+async def test_only_post_is_allowed(hook: Hook, method: str) -> None:
+    assert (await hook.call(headers=BEARER, method=method))[0] == 405
+
+
+async def test_there_is_nothing_else_on_this_port(hook: Hook) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(hook.url.replace(PATH, "/metrics"), headers=BEARER) as response,
+    ):
+        assert response.status == 404
+
+
+async def test_a_rotated_secret_counts_from_the_next_call_on(hook: Hook) -> None:
+    hook.secret_file.write_text("new secret")
+    assert (await hook.call(headers=BEARER))[0] == 401
+    assert (await hook.call(headers={"Authorization": "Bearer new secret"}))[0] == 202
+
+
+async def test_without_its_secret_it_hears_nobody(hook: Hook) -> None:
+    hook.secret_file.unlink()
+    assert (await hook.call(headers=BEARER))[0] == 503
+    hook.secret_file.write_text("\n")
+    assert (await hook.call(headers={"Authorization": "Bearer "}))[0] == 503
+
+
+@pytest.mark.parametrize("text", [None, "", " \n"])
+async def test_it_does_not_start_without_a_secret(tmp_path: Path, text: str | None) -> None:
+    secret_file = tmp_path / "secret"
+    if text is not None:
+        secret_file.write_text(text)
+    with pytest.raises(WebhookError, match=str(secret_file)):
+        await Hook(secret_file).make().start()
+
+
+async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(WebhookError, match=rf"127.0.0.1:{port}.*--webhook-port"):
+            await hook.make(port).start()

@@ -1,0 +1,162 @@
+"""What registries send when something is pushed, in the shapes that their documentation shows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copyrator.oci.notifications import (
+    Notification,
+    Push,
+    Sender,
+    UnreadableNotificationError,
+    parse_notification,
+)
+
+
+def event(action: str = "push", **target: Any) -> dict[str, Any]:
+    target = {"mediaType": "application/vnd.oci.image.manifest.v1+json", **target}
+    return {"id": "1", "action": action, "target": target, "request": {"host": "registry:5000"}}
+
+
+def harbor(kind: str, tag: str | None = "1.0.0") -> dict[str, Any]:
+    resource = {"digest": "sha256:00", "resource_url": "hub.example.com/shop/app:1.0.0", "tag": tag}
+    repository = {"name": "app", "namespace": "shop", "repo_full_name": "shop/app"}
+    return {
+        "type": kind,
+        "occur_at": 1586922308,
+        "operator": "admin",
+        "event_data": {"resources": [resource], "repository": repository},
+    }
+
+
+def github(key: str = "package", kind: str = "CONTAINER", **version: Any) -> dict[str, Any]:
+    return {
+        "action": "published",
+        key: {
+            "name": "app",
+            "namespace": "Octo",
+            "package_type": kind,
+            "owner": {"login": "Octo"},
+            "package_version": version,
+        },
+        "repository": {"full_name": "Octo/shop"},
+    }
+
+
+CLOUD_EVENT = {
+    "specversion": "1.0",
+    "type": "harbor.artifact.pushed",
+    "datacontenttype": "application/json",
+    "data": harbor("")["event_data"],
+}
+TAGGED = {"container_metadata": {"tag": {"name": "1.0.0", "digest": "sha256:00"}}}
+PUSH = Push("shop/app", tag="1.0.0")
+IN_HARBOR = Push("shop/app", "hub.example.com", "1.0.0")
+ON_GITHUB = Push("octo/app", "ghcr.io", "1.0.0")
+
+
+@pytest.mark.parametrize(
+    ("payload", "sender", "pushes"),
+    [
+        ({"events": [event(repository="shop/app", tag="1.0.0")]}, Sender.DISTRIBUTION, [PUSH]),
+        ({"events": [event(repository="shop/app")]}, Sender.DISTRIBUTION, []),  # a blob, a layer
+        ({"events": [event("delete", repository="shop/app", tag="1.0.0")]},
+         Sender.DISTRIBUTION, []),
+        ({"events": [event("pull", repository="shop/app", tag="1.0.0")]}, Sender.DISTRIBUTION, []),
+        ({"events": [event(repository="a", tag="1"), event(repository="a", tag="1"),
+                     event(repository="b", tag="1")]},
+         Sender.DISTRIBUTION, [Push("a", tag="1"), Push("b", tag="1")]),
+        ({"events": []}, Sender.DISTRIBUTION, []),
+        (harbor("PUSH_ARTIFACT"), Sender.HARBOR, [IN_HARBOR]),
+        (harbor("pushImage"), Sender.HARBOR, [IN_HARBOR]),
+        (harbor("PUSH_ARTIFACT", tag=None), Sender.HARBOR, [Push("shop/app", "hub.example.com")]),
+        (harbor("DELETE_ARTIFACT"), Sender.HARBOR, []),
+        (CLOUD_EVENT, Sender.HARBOR, [IN_HARBOR]),
+        ({**CLOUD_EVENT, "type": "harbor.artifact.pulled"}, Sender.HARBOR, []),
+        (github(**TAGGED), Sender.GITHUB, [ON_GITHUB]),
+        (github("registry_package", **TAGGED), Sender.GITHUB, [ON_GITHUB]),
+        (github(package_url="ghcr.io/octo/nested/app:1.0.0"), Sender.GITHUB,
+         [Push("octo/nested/app", "ghcr.io", "1.0.0")]),
+        (github(package_url="ghcr.io/octo/app@sha256:00", **TAGGED), Sender.GITHUB, [ON_GITHUB]),
+        (github(), Sender.GITHUB, [Push("octo/app", "ghcr.io")]),
+        (github(kind="npm", **TAGGED), Sender.GITHUB, []),
+        ({"zen": "Keep it logically awesome.", "hook_id": 1, "repository": {}}, Sender.GITHUB, []),
+        ({"registry": "R.example.com:5000", "repository": "/shop/app/", "tag": "1.0.0"},
+         Sender.GENERIC, [Push("shop/app", "r.example.com:5000", "1.0.0")]),
+        ({"registry": "docker.io", "repository": "shop/app"}, Sender.GENERIC,
+         [Push("shop/app", "registry-1.docker.io")]),
+        ({"repository": "shop/app"}, Sender.GENERIC, [Push("shop/app")]),
+        ({"repository": ""}, Sender.GENERIC, []),
+    ],
+)  # fmt: skip
+def test_reads_who_pushed_what(payload: Any, sender: Sender, pushes: list[Push]) -> None:
+    found = parse_notification(json.dumps(payload).encode())
+    assert found == Notification(sender, tuple(pushes))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"\xff\xfe", b"[]", b"1", b"null", b"{}", b'{"repository": 5}', b'{"events": {}}',
+     b"[" * 200_000, b"1" * 10_000, b'{"repository": "a"'],
+)  # fmt: skip
+def test_refuses_what_is_none(body: bytes) -> None:
+    with pytest.raises(UnreadableNotificationError):
+        parse_notification(body)
+
+
+@pytest.mark.parametrize(
+    ("push", "registry", "repository", "expected"),
+    [
+        (Push("shop/app"), "any.example.com", "shop/app", True),
+        (Push("shop/app"), "any.example.com", "Shop/App", True),
+        (Push("shop/app"), "any.example.com", "shop/app2", False),
+        (Push("shop/app", "a.example.com"), "A.example.com", "shop/app", True),
+        (Push("shop/app", "a.example.com"), "b.example.com", "shop/app", False),
+        (Push("shop/app", "registry-1.docker.io"), "docker.io", "shop/app", True),
+    ],
+)
+def test_knows_whom_a_push_concerns(
+    push: Push, registry: str, repository: str, expected: bool
+) -> None:
+    assert push.concerns(registry, repository) is expected
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+_WORDS = st.sampled_from(
+    ["events", "event_data", "data", "type", "package", "registry_package", "package_version",
+     "package_type", "package_url", "container_metadata", "tag", "target", "repository", "registry",
+     "resources", "resource_url", "repo_full_name", "action", "name", "namespace", "owner"]
+)  # fmt: skip
+_TEXTS = st.sampled_from(["push", "PUSH_ARTIFACT", "container", "published", "ghcr.io/a/b:c"])
+_LIKE_IT = st.recursive(
+    _JSON | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=300)
+@given(_LIKE_IT)
+def test_never_raises_anything_else(payload: Any) -> None:
+    try:
+        found = parse_notification(json.dumps(payload).encode())
+    except UnreadableNotificationError:
+        return
+    assert all(push.repository for push in found.pushes)
+
+
+@given(st.binary(max_size=64))
+def test_never_raises_anything_else_for_bytes(body: bytes) -> None:
+    try:
+        parse_notification(body)
+    except UnreadableNotificationError:
+        return
