@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, Final
 
 from copyrator.api import names, syntax
@@ -255,7 +256,15 @@ def _tag(value: str) -> str | None:
     return None if _TAG.fullmatch(value) else f"{syntax.shown(value)} is no image tag"
 
 
+@lru_cache(maxsize=4)
+def _plain_job(ttl: int) -> JobSpec:
+    """What most Bundles have, once for all of them."""
+    return JobSpec(ttl_seconds_after_finished=ttl)
+
+
 def _read_job(job: Fields, defaults: BundleDefaults) -> JobSpec:
+    if not job.raw:
+        return _plain_job(defaults.jobs_ttl)
     tolerations = tuple(
         Fields(item, f"{job.at('tolerations')}[{i}]").raw
         for i, item in enumerate(job.items("tolerations"))
