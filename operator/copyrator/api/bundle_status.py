@@ -93,6 +93,8 @@ class Deployed(Record):
 
     version: str | None = None
     digest: str | None = None
+    reference: str | None = None
+    """``host[:port]/path`` of the repository that it came from."""
     revision: int | None = None
     namespace: str | None = None
     values_hash: str | None = None
@@ -110,6 +112,7 @@ class Attempted(Record):
 
     version: str | None = None
     digest: str | None = None
+    reference: str | None = None
     job: str | None = None
     attempt: int | None = None
     """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""

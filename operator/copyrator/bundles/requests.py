@@ -31,11 +31,6 @@ class Request:
         )
         return " ".join(part for part in parts if part)
 
-    @property
-    def may_downgrade(self) -> bool:
-        """``forceAt`` takes what the version names even if it is lower than what is deployed."""
-        return self.force_at is not None
-
 
 def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Request | None:
     """The request that nobody has acted on yet, or None.

@@ -11,6 +11,7 @@ from copyrator.api.bundle_status import (
     BundleStatus,
     LastError,
     Outcome,
+    Rejected,
     VersionRef,
 )
 from copyrator.api.conditions import ready_reason
@@ -37,7 +38,13 @@ def is_answered(status: BundleStatus, wish: Wish) -> bool:
     at once.
     """
     last = status.attempted if status.attempted.attempt else status.deployed
-    settled = {BundleReason.DEPLOYED, BundleReason.QUARANTINED, status.attempted.reason}
+    settled = {
+        BundleReason.DEPLOYED,
+        BundleReason.QUARANTINED,
+        BundleReason.WOULD_DOWNGRADE,
+        BundleReason.NO_MATCHING_VERSION,
+        status.attempted.reason,
+    }
     return (
         status.observed_generation == wish.generation
         and ready_reason(status.conditions) in settled
@@ -48,19 +55,37 @@ def is_answered(status: BundleStatus, wish: Wish) -> bool:
 
 
 def resolved(
-    status: BundleStatus, version: str, digest: str, next_poll: datetime, now: datetime
+    status: BundleStatus, offer: Available, next_poll: datetime, now: datetime
 ) -> BundleStatus:
-    """The status with what the registry offers; an offer that is known keeps its time."""
-    available = status.available
-    if (available.version, available.digest) != (version, digest):
-        available = Available(version=version, digest=digest, time=format_time(now))
+    """The status with what the registry offers; an offer that is known keeps its time.
+
+    ``offer`` has a tag and its digest; its time is of no account.
+    """
+    version, digest = offer.version, offer.digest
     return replace(
         status,
         ready=1,
-        available=available,
+        available=_dated(offer, status.available, now),
         target=VersionRef(digest=digest, version=version),
         next_poll_at=format_time(next_poll),
     )
+
+
+def unresolved(
+    status: BundleStatus, rejected: tuple[Rejected, ...], next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status where a whole tag list has nothing for the Bundle; its target stays."""
+    return replace(
+        status,
+        ready=1,
+        available=_dated(Available(rejected=rejected), status.available, now),
+        next_poll_at=format_time(next_poll),
+    )
+
+
+def _dated(offer: Available, known: Available, now: datetime) -> Available:
+    same = (offer.version, offer.digest) == (known.version, known.digest)
+    return replace(offer, time=known.time if same and known.time else format_time(now))
 
 
 def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:

@@ -13,15 +13,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.version_range import ExactTag, parse_version
 
 MAX_RETRY_DELAY: Final = 900.0
 FIRST_POLL_RETRY: Final = 15.0
 
 
 def slot_offset(spec: BundleSpec) -> float:
-    """Where in its interval a Bundle polls, in seconds, the same for ever."""
-    text = f"{spec.reference}:{spec.version}".encode()
-    fraction = int.from_bytes(hashlib.sha256(text).digest()[:4], "big") / 2**32
+    """Where in its interval a Bundle polls, in seconds, the same for ever.
+
+    All ranges of a repository come due together: one tag list answers them all.
+    """
+    text = spec.reference
+    if isinstance(version := parse_version(spec.version), ExactTag):
+        text += f":{version.tag}"
+    fraction = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") / 2**32
     return fraction * _interval(spec)
 
 

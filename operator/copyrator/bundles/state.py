@@ -57,6 +57,8 @@ class Wanted:
     values_hash: str | None
     spec_hash: str
     generation: int
+    reference: str | None = None
+    """The repository; spec_hash covers it, so it isn't compared."""
     request: Request | None = None
 
     def matches(self, other: Deployed | Attempted) -> bool:
@@ -126,6 +128,7 @@ def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
     attempted = Attempted(
         version=wanted.version,
         digest=wanted.digest,
+        reference=wanted.reference,
         attempt=(before.attempt or 0) + 1,
         failures=(before.failures or 0) if goes_on else 0,
         interruptions=(before.interruptions or 0) if goes_on else 0,
@@ -190,6 +193,7 @@ def _succeeded(
     deployed = Deployed(
         version=attempted.version,
         digest=attempted.digest,
+        reference=attempted.reference,
         revision=ending.revision or status.deployed.revision,
         namespace=evidence.namespace,
         values_hash=attempted.values_hash,

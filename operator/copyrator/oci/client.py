@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +83,7 @@ class RegistryClient:
 
     async def tags(
         self, repository: Repository, credential: Credential | None
-    ) -> AsyncIterator[list[str]]:
+    ) -> AsyncGenerator[list[str], None]:
         """The repository's tags, page by page, so that nobody needs to hold them all.
 
         A caller acts on the tags only when the iteration has ended by itself: a broken page

@@ -7,11 +7,15 @@ there. So a registry that stalls holds up its own Bundles and no worker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.candidates import Choice, TagSelection
+from copyrator.bundles.criteria import Criteria
+from copyrator.bundles.versions import read_tag
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 KEEP: Final = 3600.0
 """Seconds after which nobody needs an answer any more."""
+GATHER: Final = 0.1
+"""Seconds that a tag list waits for other Bundles that want to choose from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +40,20 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Listing:
+    """Which tags are there, for this credential?"""
+
+    repository: Repository
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A digest or an error, as of when the question was sent (monotonic seconds)."""
+    """A digest, choices or an error, as of when the question was sent (monotonic seconds)."""
 
     asked_at: float
     digest: str | None = None
+    choices: Mapping[Criteria, Choice] = field(default_factory=dict)
     error: RegistryError | None = None
 
 
@@ -60,8 +75,10 @@ class Polls:
         self._oci = oci
         self._answered = answered
         self._monotonic = monotonic
-        self._answers: dict[Question, Answer] = {}
-        self._pending: dict[Question, _Pending] = {}
+        self._answers: dict[Question | Listing, Answer] = {}
+        self._pending: dict[Question | Listing, _Pending] = {}
+        self._criteria: dict[Listing, dict[Criteria, float]] = {}
+        """What is chosen from each list, and when (monotonic) somebody last wanted it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
 
@@ -73,6 +90,26 @@ class Polls:
         answer = self._answers.get(question)
         if answer is not None and answer.asked_at >= not_before:
             return answer
+        self._join(key, question)
+        return None
+
+    def choose(
+        self, key: BundleKey, listing: Listing, criteria: Criteria, not_before: float
+    ) -> Answer | None:
+        """The same for a choice from a whole tag list.
+
+        A list is read once for all criteria that were asked of it lately, and none of it is kept:
+        who comes with new criteria while its pages go by waits for another.
+        """
+        self._criteria.setdefault(listing, {})[criteria] = self._monotonic()
+        answer = self._answers.get(listing)
+        fresh = answer is not None and answer.asked_at >= not_before
+        if answer is not None and fresh and (answer.error or criteria in answer.choices):
+            return answer
+        self._join(key, listing)
+        return None
+
+    def _join(self, key: BundleKey, question: Question | Listing) -> None:
         pending = self._pending.get(question)
         if pending is None:
             pending = self._pending[question] = _Pending(self._monotonic())
@@ -80,16 +117,22 @@ class Polls:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         pending.waiting.add(key)
-        return None
 
     async def close(self) -> None:
         """Give up what is under way."""
         await cancel_all(self._tasks)
 
-    async def _send(self, question: Question, pending: _Pending) -> None:
+    async def _send(self, question: Question | Listing, pending: _Pending) -> None:
         try:
-            digest = await self._oci.digest(question.repository, question.tag, question.credential)
-            answer = Answer(pending.asked_at, digest=digest)
+            if isinstance(question, Listing):
+                await asyncio.sleep(GATHER)
+                pending.asked_at = self._monotonic()
+                answer = Answer(pending.asked_at, choices=await self._read(question))
+            else:
+                digest = await self._oci.digest(
+                    question.repository, question.tag, question.credential
+                )
+                answer = Answer(pending.asked_at, digest=digest)
         except RegistryError as error:
             answer = Answer(pending.asked_at, error=error)
         except Exception as error:
@@ -102,6 +145,25 @@ class Polls:
         for key in pending.waiting:
             self._answered(key)
 
+    async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
+        """Let every tag of a list pass all selections; half a list raises and chooses nothing."""
+        selections: dict[Criteria, TagSelection] | None = None
+        async with aclosing(self._oci.tags(listing.repository, listing.credential)) as pages:
+            async for tags in pages:
+                if selections is None:
+                    selections = self._selections(listing)
+                candidates = [read_tag(tag) for tag in tags]
+                for selection in selections.values():
+                    await asyncio.sleep(0)  # a thousand ranges must not hold up everybody else
+                    for candidate in candidates:
+                        selection.consider(candidate)
+        if selections is None:
+            selections = self._selections(listing)
+        return {criteria: selection.result() for criteria, selection in selections.items()}
+
+    def _selections(self, listing: Listing) -> dict[Criteria, TagSelection]:
+        return {criteria: criteria.selection() for criteria in self._criteria.get(listing, ())}
+
     def _sweep(self) -> None:
         """Drop old answers, at most once a minute."""
         now = self._monotonic()
@@ -113,3 +175,9 @@ class Polls:
         ]
         for question in old:
             del self._answers[question]
+        for listing, wanted in list(self._criteria.items()):
+            fresh = {one: last for one, last in wanted.items() if last >= now - KEEP}
+            if fresh:
+                self._criteria[listing] = fresh
+            else:
+                del self._criteria[listing]

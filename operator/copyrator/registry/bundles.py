@@ -58,6 +58,12 @@ class BundleEntry:
         status = self.status
         return bool(status.attempted.attempt or status.deployed.digest or status.deploy.digest)
 
+    @property
+    def holds_release(self) -> bool:
+        """What it may have installed is the release that the spec names now, as far as is known."""
+        where = self.status.deployed.namespace
+        return self.has_release and (where is None or (where, self.key.name) == self.release)
+
 
 def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry:
     """Read a Bundle as the API server returns it."""
@@ -143,10 +149,14 @@ class BundleRegistry:
         return True
 
     def sharing_release(self, entry: BundleEntry) -> list[BundleEntry]:
-        """All Bundles that claim this one's release, the rightful owner first: the oldest."""
+        """All Bundles that claim this one's release, the rightful owner first.
+
+        Who has deployed it keeps it; else the oldest has it. Creation times are whole seconds, so
+        of two that were made together the uid decides, the same way every time.
+        """
         keys = self._by_release.get(entry.release, set()) if entry.release else set()
         found = [self._entries[key] for key in keys]
-        return sorted(found, key=lambda other: (other.created, other.uid))
+        return sorted(found, key=lambda one: (not one.holds_release, one.created, one.uid))
 
     def _unlink(self, entry: BundleEntry) -> None:
         if entry.release is None:

@@ -50,8 +50,3 @@ def test_force_update_is_reset_by_the_attempt_that_it_made(
 ) -> None:
     assert awaits_reset(status) is resets
     assert (pending_request({}, status) is None) is resets
-
-
-def test_only_force_at_takes_a_lower_version() -> None:
-    assert Request(force_at="x").may_downgrade
-    assert not Request(requested_at="x", force_update=True).may_downgrade

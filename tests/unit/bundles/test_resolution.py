@@ -6,10 +6,25 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_status import Attempted, BundleStatus, LastError, Outcome
-from copyrator.bundles.resolution import Wish, is_answered, resolved, retry_at, with_error
+from copyrator.api.bundle_status import (
+    Attempted,
+    Available,
+    BundleStatus,
+    LastError,
+    Outcome,
+    Rejected,
+)
+from copyrator.bundles.resolution import (
+    Wish,
+    is_answered,
+    resolved,
+    retry_at,
+    unresolved,
+    with_error,
+)
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
 WISH = Wish(generation=2, spec_hash="s", values_hash="v", request="", login="")
 
 
@@ -53,12 +68,35 @@ def test_a_failed_attempt_that_waits_for_its_retry_has_its_answer() -> None:
     assert is_answered(replace(found, attempted=failed), WISH)
 
 
+def offer(name: str, *rejected: Rejected) -> Available:
+    return Available(version="1.0.0", digest=f"sha256:{name}", rejected=rejected)
+
+
+def test_what_was_passed_over_is_news_but_doesnt_make_the_offer_a_new_one() -> None:
+    first = resolved(BundleStatus(), offer("a"), NOW, NOW)
+
+    again = resolved(first, offer("a", Rejected(version="2.0.0", reason="OutOfRange")), NOW, LATER)
+
+    assert again.available.time == first.available.time
+    assert again.available.rejected == (Rejected(version="2.0.0", reason="OutOfRange"),)
+
+
+def test_a_list_without_a_match_takes_the_offer_back_and_leaves_the_target() -> None:
+    first = resolved(BundleStatus(), offer("a"), NOW, NOW)
+
+    gone = unresolved(first, (), LATER, LATER)
+
+    assert gone.available == Available(time="2026-01-01T12:05:00Z")
+    assert gone.target == first.target
+    assert unresolved(gone, (), LATER, LATER + timedelta(hours=1)).available == gone.available
+
+
 def test_the_same_offer_keeps_its_time() -> None:
     slot = NOW + timedelta(hours=1)
-    first = resolved(BundleStatus(), "1.0.0", "sha256:a", slot, NOW)
+    first = resolved(BundleStatus(), offer("a"), slot, NOW)
 
-    again = resolved(first, "1.0.0", "sha256:a", slot, NOW + timedelta(minutes=5))
-    other = resolved(first, "1.0.0", "sha256:b", slot, NOW + timedelta(minutes=5))
+    again = resolved(first, offer("a"), slot, NOW + timedelta(minutes=5))
+    other = resolved(first, offer("b"), slot, NOW + timedelta(minutes=5))
 
     assert again == first
     assert other.available.time == "2026-01-01T12:05:00Z"
