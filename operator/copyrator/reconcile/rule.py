@@ -65,7 +65,7 @@ class RuleReconciler:
             self._remover.forget(key)
             return Done()
         try:
-            if rule.deleting:
+            if rule.deleting and self._may_end(rule):
                 return await self._remover.remove(rule)
             if not self._is_meant(rule):
                 self._remover.forget(key)
@@ -85,6 +85,16 @@ class RuleReconciler:
             return True
         # Another operator serves it: two would write the status in turns.
         return names.FINALIZER_RULE not in rule.finalizers
+
+    def _may_end(self, rule: Rule) -> bool:
+        """Whether taking the finalizer off is ours to do.
+
+        Also of a rule that we don't serve any more (other settings than before), but not where
+        another operator serves it and only that one can see its copies.
+        """
+        if self._is_meant(rule) or isinstance(rule.spec, InvalidSpec):
+            return True
+        return self._kinds.allows(rule.spec.kind, rule.spec.api_version)
 
     async def _serve(self, rule: Rule) -> Outcome:
         service = self._world.services.setdefault(rule.key, Service(rule.key))

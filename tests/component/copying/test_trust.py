@@ -197,3 +197,28 @@ async def test_a_tenants_deleted_rule_takes_its_copies_along(cluster, served):
     cluster.gone("copyrators", TENANT, "rule")
     await until(lambda: cluster.found("copyrators", TENANT, "rule") is None)
     assert cluster.copies("secrets", "app") == []
+
+
+async def test_another_operators_rule_keeps_its_finalizer_where_we_cannot_see_its_copies(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr("copyrator.reconcile.removal.OTHERS_TURN", 0.0)
+    other = Operator(cluster, namespace="other", kinds=("ConfigMap",))
+    cluster.namespace("other")
+    space(cluster, "target")
+    operator = Operator(cluster)
+    await operator.start()
+    secret(cluster, HOME)
+    tenant_rule(cluster, "rule", {"source": SOURCE}, HOME)
+    await until(lambda: "target" in cluster.copies("secrets", "app"))
+    await operator.stop()
+    cluster.gone("copyrators", HOME, "rule")
+    await other.start()
+    await other.settled()
+    await other.stop()
+    assert cluster.found("copyrators", HOME, "rule")["metadata"]["finalizers"]
+    operator = Operator(cluster)
+    await operator.start()
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    assert cluster.copies("secrets", "app") == []
+    await operator.stop()
