@@ -8,7 +8,6 @@ the API server and the registries.
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
     from copyrator.oci.notifications import Push
 
 log = logging.getLogger(__name__)
-
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
-"""OCI distribution specification, "Pulling manifests"."""
 
 
 class BundleController:
@@ -166,13 +162,6 @@ class BundleController:
             spec = refusal(spec, settings.allowed_service_accounts, settings.allowed_images) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
-            return
-        if not _TAG.fullmatch(spec.version):
-            text = (
-                f"spec.version {spec.version!r} is no tag; wildcards and ranges aren't resolved "
-                "by this version of the operator: name a tag"
-            )
-            await self._refuse(entry, BundleReason.NO_MATCHING_VERSION, text)
             return
         if problem := self._conflict(entry, spec):
             await self._refuse(entry, *problem)

@@ -6,29 +6,35 @@ Each visit does what is due and goes away; nothing here waits for a registry or 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, LastError
+from copyrator.api.bundle_status import (
+    Available,
+    BundleReason,
+    BundleStatus,
+    LastError,
+    Rejected,
+)
 from copyrator.api.times import format_time
 from copyrator.bundles import state, verdicts
+from copyrator.bundles.candidates import Choice, Verdict, explain
 from copyrator.bundles.requests import pending_request
 from copyrator.bundles.resolution import (
     Wish,
-    is_answered,
     kept_ready,
     resolved,
-    retry_at,
+    unresolved,
     with_error,
 )
 from copyrator.bundles.schedule import next_slot, poll_retry
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import SERVICEACCOUNTS
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError
-from copyrator.oci.reference import Repository
 from copyrator.reconcile.bundle_context import Context
-from copyrator.reconcile.bundle_polls import Answer, Polls, Question
+from copyrator.reconcile.bundle_offers import Offer, Offers
+from copyrator.reconcile.bundle_polls import Polls
 from copyrator.reconcile.bundle_references import Access, MissingReferenceError, References
 from copyrator.reconcile.bundle_runs import Runs
 from copyrator.reconcile.bundle_status import StatusWriter
@@ -36,12 +42,6 @@ from copyrator.registry.bundles import BundleEntry
 
 ACCOUNT_RETRY: Final = 15.0
 """Seconds between two looks for a service account that is missing."""
-SHARING: Final = 1.0
-"""Seconds that an answer may be older than a new wish: Bundles made together share one request."""
-ERROR_SHARING: Final = 5.0
-"""The same after a failed poll: less than the shortest retry."""
-PATIENCE: Final = 3.0
-"""Seconds after which a registry that doesn't answer is mentioned in the status."""
 
 
 class Deploys:
@@ -58,7 +58,7 @@ class Deploys:
         self._context = context
         self._references = references
         self._writer = writer
-        self._polls = polls
+        self._offers = Offers(context, writer, polls)
         self._runs = runs
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -81,70 +81,19 @@ class Deploys:
             await self._report_missing(entry, spec, error)
             return
         wish = _wish(entry, access, values_hash)
-        answer = await self._ask(entry, spec, access, wish)
-        if answer is None:
+        offer = await self._offers.ask(entry, spec, access, wish)
+        if offer is None:
             return
         asked_since = memory.asked_since
-        if answer.error is not None:
-            await self._poll_failed(entry, spec, answer.error)
-        elif await self._decide(entry, spec, str(answer.digest), values_hash):
+        if offer.error is not None:
+            await self._poll_failed(entry, spec, offer.error)
+        elif offer.choice is not None and offer.choice.tag is None:
+            await self._nothing_chosen(entry, spec, offer.choice)
+        elif await self._decide(entry, spec, offer, values_hash):
             wish = replace(wish, request="")
         memory.wish = wish
         if memory.asked_since == asked_since:  # else a push was announced meanwhile
             memory.asked_since = None
-
-    async def _ask(
-        self, entry: BundleEntry, spec: BundleSpec, access: Access, wish: Wish
-    ) -> Answer | None:
-        """The registry's answer if one is wanted and there; else make sure to be called again."""
-        now, monotonic = self._context.clock(), self._context.monotonic()
-        memory = self._context.memory(entry.key)
-        if memory.wish is None and is_answered(entry.status, wish):
-            memory.wish = wish
-            memory.next_poll = next_slot(spec, now)
-        if memory.asked_since is None:
-            slot, retry = self._slot(entry), retry_at(entry.status)
-            if memory.wish != wish:
-                strict = bool(wish.request)
-                memory.asked_since = monotonic - (0.0 if strict else SHARING)
-            elif _is_past(slot, now) or _is_past(retry, now):
-                age = spec.interval / 2
-                memory.asked_since = monotonic - (
-                    min(age, ERROR_SHARING) if memory.poll_failures else age
-                )
-            else:
-                self._context.wake_at(entry.key, slot, retry)
-                return None
-            memory.asked_at = now
-        repository = Repository(
-            spec.registry, spec.repo, spec.insecure, not spec.skip_tls_verify, access.ca
-        )
-        question = Question(repository, spec.version, access.credential)
-        answer = self._polls.ask(entry.key, question, memory.asked_since)
-        if answer is None:
-            await self._mention_silence(entry, spec, memory.asked_at or now)
-        return answer
-
-    def _slot(self, entry: BundleEntry) -> datetime | None:
-        """The next regular poll: its slot, but not while somebody is still editing the Bundle."""
-        memory = self._context.memory(entry.key)
-        if memory.next_poll is None or memory.changed_at is None:
-            return memory.next_poll
-        idle = timedelta(seconds=self._context.settings.timer_idle)
-        return max(memory.next_poll, memory.changed_at + idle)
-
-    async def _mention_silence(
-        self, entry: BundleEntry, spec: BundleSpec, asked_at: datetime
-    ) -> None:
-        """A registry that takes its time leaves a new spec without a word; say what goes on."""
-        if entry.status.observed_generation == entry.generation:
-            return
-        patience = asked_at + timedelta(seconds=PATIENCE)
-        if self._context.clock() < patience:
-            self._context.wake_at(entry.key, patience)
-            return
-        verdict = verdicts.polling(spec.reference, spec.version)
-        await self._writer.write(entry, entry.status, verdict, decided=False)
 
     async def _poll_failed(
         self, entry: BundleEntry, spec: BundleSpec, error: RegistryError
@@ -180,27 +129,48 @@ class Deploys:
         memory.wish = memory.asked_since = None
         self._context.wake_at(entry.key, next_slot(spec, now))
 
+    async def _nothing_chosen(self, entry: BundleEntry, spec: BundleSpec, choice: Choice) -> None:
+        """A whole list has no tag to go on to: say so and leave what is deployed as it is."""
+        now = self._context.clock()
+        memory = self._context.memory(entry.key)
+        memory.poll_failures, memory.next_poll = 0, next_slot(spec, now)
+        reason = BundleReason.NO_MATCHING_VERSION
+        if choice.verdict is Verdict.WOULD_DOWNGRADE:
+            reason = BundleReason.WOULD_DOWNGRADE
+        text = explain(choice, spec.version, entry.status.deployed.version)
+        status = unresolved(entry.status, choice.rejected, memory.next_poll, now)
+        status = with_error(status, reason, text, now)
+        verdict = verdicts.unusable(reason, text, status)
+        if spec.suspend:
+            verdict = verdicts.suspended(status)
+        await self._writer.write(entry, status, verdict)
+        self._context.wake_at(entry.key, memory.next_poll)
+
     async def _decide(
-        self, entry: BundleEntry, spec: BundleSpec, digest: str, values_hash: str | None
+        self, entry: BundleEntry, spec: BundleSpec, offer: Offer, values_hash: str | None
     ) -> bool:
         """Act on the registry's answer. True where a request was acted on."""
         now = self._context.clock()
         memory = self._context.memory(entry.key)
         memory.poll_failures, memory.next_poll = 0, next_slot(spec, now)
         wanted = state.Wanted(
-            version=spec.version,
-            digest=digest,
+            version=offer.tag,
+            digest=offer.digest,
+            reference=spec.reference,
             values_hash=values_hash,
             spec_hash=entry.spec_hash,
             generation=entry.generation,
             request=pending_request(entry.annotations, entry.status),
         )
-        status = resolved(entry.status, wanted.version, digest, memory.next_poll, now)
+        decision = state.decide(entry.status, wanted, spec.retry, now)
+        available = Available(
+            version=offer.tag, digest=offer.digest, rejected=_rejected(offer, decision)
+        )
+        status = resolved(entry.status, available, memory.next_poll, now)
         if spec.suspend:
             await self._writer.write(entry, status, verdicts.suspended(status))
             self._context.wake_at(entry.key, memory.next_poll)
             return False
-        decision = state.decide(status, wanted, spec.retry, now)
         if decision.action is state.Action.DEPLOY:
             assert decision.need is not None
             return await self._begin(entry, spec, status, wanted, decision.need)
@@ -262,5 +232,9 @@ def _wish(entry: BundleEntry, access: Access, values_hash: str | None) -> Wish:
     )
 
 
-def _is_past(moment: datetime | None, now: datetime) -> bool:
-    return moment is not None and now >= moment
+def _rejected(offer: Offer, decision: state.Decision) -> tuple[Rejected, ...]:
+    """What a range passed over; a tag that failed too often is none of it once it is new again."""
+    found = offer.choice.rejected if offer.choice else ()
+    if decision.action is state.Action.QUARANTINE:
+        return found
+    return tuple(one for one in found if one.version != offer.tag)
