@@ -8,7 +8,6 @@ from demo.world import APPS, POLL_SECONDS, REPOSITORY, World, example
 
 FILE = "bundles/hello.yaml"
 NAME = "hello"
-TAG = "stable"
 PAUSE = "operator.werf.dev/disable-autoupdate"
 SECONDS = 60.0
 """Deadline of a deploy: a poll, a Job, and helm in it."""
@@ -42,7 +41,7 @@ def apply_example(world: World) -> None:
 
 
 def update(world: World) -> Rows:
-    """Push 1.0.1 and touch nothing else."""
+    """Push 1.0.1 and touch nothing else: the Bundle asks for 1.0.*."""
     _push(world, "1.0.1")
     return _wait_deployed(world, "1.0.1")
 
@@ -99,8 +98,8 @@ def remove(world: World) -> str:
 
 
 def _push(world: World, version: str) -> str:
-    digest = world.push(version, TAG)
-    return f"chart {version} -> {world.cluster.registry}/{REPOSITORY}:{TAG}  {digest[:19]}"
+    digest = world.push(version)
+    return f"{world.cluster.registry}/{REPOSITORY}:{version}  {digest[:19]}"
 
 
 def _bundle(world: World) -> Manifest:
@@ -159,8 +158,8 @@ CHAPTER = Chapter(
     "Bundles: what is pushed is deployed",
     (
         Step("Bundle 1.0.0 is pushed to the registry", push_first),
-        Step("A Bundle is applied, and a Job deploys 1.0.0", deploy),
-        Step("1.0.1 is pushed and taken", update),
+        Step("A Bundle asks for 1.0.*, and a Job deploys 1.0.0", deploy),
+        Step("1.0.1 is pushed and taken, in place of 1.0.0", update),
         Step(f"Autoupdate is paused: 1.0.2 is pushed and left for {3 * POLL_SECONDS} s", pause),
         Step("Autoupdate is resumed: 1.0.2 is taken", resume),
         Step("The values ConfigMap is edited and deployed", edit_values),

@@ -47,13 +47,13 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     screen.plain()
     screen.plain(f'eval "$(hack/run python -m localcluster env --name {name})"')
     screen.plain()
-    stable = f"{world.cluster.registry}/{REPOSITORY}:{bundles.TAG}"
+    newer = f"{world.cluster.registry}/{REPOSITORY}:1.0.3"
     for command in (
         "kubectl get copyrators,bundles --all-namespaces",
         "kubectl create namespace team-e",
         "kubectl get secrets -A -l app.kubernetes.io/managed-by=copyrator",
         f"kubectl -n {APPS} get bundles,jobs,pods",
-        f"hack/run python -m localcluster.bundle push examples/charts/hello {stable}",
+        f"hack/run python -m localcluster.bundle push examples/charts/hello {newer}",
         f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",
         f"tail -n 20 {operator.log}",
     ):

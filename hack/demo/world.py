@@ -76,16 +76,14 @@ class World:
         self.operator.wait_ready(30)
         return self.operator
 
-    def push(self, version: str, tag: str) -> str:
+    def push(self, version: str) -> str:
         """Push the example chart in werf's bundle form and return its digest.
 
         Args:
-            version: the chart's version; what the chart deploys shows it.
-            tag: the tag to push it to.
+            version: the tag, and so the chart's version; what the chart deploys shows it.
         """
         chart = EXAMPLES / "charts" / "hello"
-        where = (self.cluster.registry, REPOSITORY)
-        return bundle_registry.push(chart, *where, tag, chart_version=version)
+        return bundle_registry.push(chart, self.cluster.registry, REPOSITORY, version)
 
     def _established(self, name: str) -> None:
         crd = self.objects.get("customresourcedefinitions", name)

@@ -92,7 +92,7 @@ class Reader:
             shutil.copytree(ROOT / part, self._home / part, symlinks=True)
         for path in (self._home / "examples" / "bundles").glob("*.yaml"):
             path.write_text(self._with_local_registry(path.read_text()))
-        push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "stable")
+        push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "1.0.0")
 
     def __enter__(self):
         return self
