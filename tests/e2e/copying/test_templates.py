@@ -136,6 +136,7 @@ def test_a_rendered_secret_holds_what_string_data_says_and_is_then_left_in_peace
     wide, user, namespace, word
 ):
     target = namespace(f"{word}-t")
+    since = wide.cluster.audit_offset()
     template = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -150,4 +151,4 @@ def test_a_rendered_secret_holds_what_string_data_says_and_is_then_left_in_peace
     assert found["metadata"]["labels"] == {names.LABEL_MANAGED_BY: names.MANAGED_BY}
     user.patch("copyrators", wide.namespace, word, metadata={"labels": {"touched": "yes"}})
     user.wait_ready(wide.namespace, word)
-    assert [event.verb for event in wide.writes(0) if event.namespace == target] == ["create"]
+    assert [event.verb for event in wide.writes(since) if event.namespace == target] == ["create"]
