@@ -268,4 +268,4 @@ class App:
         metrics.workers_busy.set_function(lambda: queue.working)
         metrics.write_limit.set_function(lambda: limit.limit)
         metrics.writes_in_flight.set_function(lambda: limit.in_flight)
-        self.health.before_scrape = parts.pool.publish
+        self.health.before_scrape = parts.publish

@@ -106,6 +106,15 @@ class Metrics:
         self.bundles = self._gauge(
             "bundles", "Bundles by the reason of their Ready condition.", "reason"
         )
+        self.bundles_quarantined = self._gauge(
+            "bundles_quarantined",
+            "Bundles whose newest version failed too often to be tried again.",
+        )
+        self.oldest_poll_seconds = self._gauge(
+            "oldest_poll_seconds",
+            "How long ago the last good poll was of the Bundle that has waited longest for one; "
+            "paused ones are left out.",
+        )
         self.deploys = self._counter(
             "deploys", "Finished Jobs by action (deploy, uninstall) and result.", "action", "result"
         )

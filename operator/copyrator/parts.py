@@ -41,6 +41,11 @@ class Parts:
     copying: CopyController
     deploying: BundleController
 
+    def publish(self) -> None:
+        """Bring the gauges up to date that are worked out when somebody asks."""
+        self.pool.publish()
+        self.deploying.publish()
+
     async def close(self) -> None:
         """Close what holds connections, watches first."""
         await self.pool.close()

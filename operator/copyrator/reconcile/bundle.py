@@ -24,6 +24,7 @@ from copyrator.kube.errors import NotFound
 from copyrator.reconcile.bundle_context import Clock, Context, Hasher
 from copyrator.reconcile.bundle_deletion import Deletions, is_running
 from copyrator.reconcile.bundle_deploys import Deploys
+from copyrator.reconcile.bundle_gauges import publish
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_polls import Polls
 from copyrator.reconcile.bundle_pushes import bring_forward
@@ -88,7 +89,7 @@ class BundleController:
         self._jobs = Jobs(context)
         self._references = References(context)
         self._writer = StatusWriter(context)
-        self._polls = Polls(oci, self._answered, monotonic)
+        self._polls = Polls(oci, self._answered, monotonic, metrics)
         self._runs = Runs(context, self._jobs, self._references, self._writer)
         self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
         self._deletions = Deletions(context, self._jobs, self._writer)
@@ -124,6 +125,10 @@ class BundleController:
         if before is not None and (deleted or before.release != entry.release):
             for sibling in siblings:  # the release may be theirs now
                 self._context.queue.add(sibling.key)
+
+    def publish(self) -> None:
+        """Bring the gauges up to date; to be called before each scrape."""
+        publish(self._context)
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Look at once at the Bundles that pushes may concern; returns their number."""

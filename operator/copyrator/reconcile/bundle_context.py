@@ -50,6 +50,8 @@ class Memory:
     """When a person last edited the Bundle."""
     creating: int | None = None
     """The attempt whose Job this process set out to make without knowing yet that it is there."""
+    answered_at: float = 0.0
+    """Monotonic seconds of the last good poll; at first, when the Bundle was first looked at."""
     reset_for: int | None = None
     """The attempt for which forceUpdate was set back."""
 
@@ -83,7 +85,10 @@ class Context:
 
     def memory(self, key: BundleKey) -> Memory:
         """What is remembered of a Bundle; empty at first."""
-        return self.memories.setdefault(key, Memory())
+        memory = self.memories.get(key)
+        if memory is None:
+            memory = self.memories[key] = Memory(answered_at=self.monotonic())
+        return memory
 
     def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
         """Visit the Bundle again at the earliest of these moments."""

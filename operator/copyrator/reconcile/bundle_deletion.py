@@ -102,15 +102,17 @@ class Deletions:
         if last is not None and not last.done:
             await self._wait_for(entry, last)
             return
-        if last is not None and await self._must_wait(entry, last, len(jobs)):
-            return
+        if last is not None:
+            if await self._must_wait(entry, last, len(jobs)):
+                return
+            self._count(last)
         await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
     async def _finish(self, entry: BundleEntry, jobs: list[JobRecord]) -> None:
         """The release is gone: let the Jobs go in time, and the Bundle now."""
         for job in jobs:
             await self._jobs.cut_ttl(job, self._context.settings.jobs_ttl)
-        self._context.metrics.deploys.labels("uninstall", "succeeded").inc()
+        self._count(next(job for job in jobs if job.complete))
         reference = ObjectRef(
             names.BUNDLE_API_VERSION,
             names.BUNDLE_KIND,
@@ -123,6 +125,13 @@ class Deletions:
         )
         log.info("%s: its release is uninstalled", entry.key)
         await self._writer.let_go(entry)
+
+    def _count(self, job: JobRecord) -> None:
+        metrics = self._context.metrics
+        metrics.deploys.labels("uninstall", "succeeded" if job.complete else "failed").inc()
+        if job.created is not None and job.finished is not None:
+            seconds = (job.finished - job.created).total_seconds()
+            metrics.deploy_seconds.labels("uninstall").observe(max(seconds, 0.0))
 
     async def _wait_for(self, entry: BundleEntry, job: JobRecord) -> None:
         now = self._context.clock()

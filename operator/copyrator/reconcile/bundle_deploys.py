@@ -92,6 +92,8 @@ class Deploys:
         elif await self._decide(entry, spec, offer, values_hash):
             wish = replace(wish, request="")
         memory.wish = wish
+        if offer.error is None:
+            memory.answered_at = self._context.monotonic()
         if memory.asked_since == asked_since:  # else a push was announced meanwhile
             memory.asked_since = None
 

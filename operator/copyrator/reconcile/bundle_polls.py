@@ -22,6 +22,7 @@ from copyrator.oci.reference import Repository
 from copyrator.reconcile.bundle_context import cancel_all
 
 if TYPE_CHECKING:
+    from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
 
 KEEP: Final = 3600.0
@@ -71,8 +72,10 @@ class Polls:
         oci: RegistryClient,
         answered: Callable[[BundleKey], None],
         monotonic: Callable[[], float],
+        metrics: Metrics,
     ) -> None:
         self._oci = oci
+        self._metrics = metrics
         self._answered = answered
         self._monotonic = monotonic
         self._answers: dict[Question | Listing, Answer] = {}
@@ -139,6 +142,7 @@ class Polls:
             # A mistake of ours must not leave Bundles waiting for ever. Its text may quote secrets.
             text = f"asking {question.repository} failed: {type(error).__name__}"
             answer = Answer(pending.asked_at, error=Unreachable(text))
+        self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[question]
         self._sweep()
         self._answers[question] = answer

@@ -1,0 +1,40 @@
+"""What the gauges of Bundles say, worked out when somebody asks: nothing to keep in step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import ready_reason
+from copyrator.reconcile.bundle_context import Context
+
+_REASONS: Final = frozenset(reason.value for reason in BundleReason)
+"""A status can be forged, and must not make new label values."""
+
+
+def publish(context: Context) -> None:
+    """Count all Bundles, and find the one whose last good poll is longest ago."""
+    reasons: Counter[str] = Counter()
+    quarantined, oldest, now = 0, 0.0, context.monotonic()
+    for entry in context.bundles:
+        reason = ready_reason(entry.status.conditions) or ""
+        reasons[reason if reason in _REASONS else "Unknown"] += 1
+        quarantined += _is_quarantined(entry.status)
+        memory = context.memories.get(entry.key)
+        asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
+        if memory is not None and asks:
+            oldest = max(oldest, now - memory.answered_at)
+    gauge = context.metrics.bundles
+    gauge.clear()
+    for reason, count in reasons.items():
+        gauge.labels(reason).set(count)
+    context.metrics.bundles_quarantined.set(quarantined)
+    context.metrics.oldest_poll_seconds.set(oldest)
+
+
+def _is_quarantined(status: BundleStatus) -> bool:
+    """Its newest attempt failed, and isn't tried again by itself."""
+    attempted = status.attempted
+    return attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None
