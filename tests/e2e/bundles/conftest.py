@@ -63,6 +63,8 @@ class Operator:
     kubeconfig: Path
     user: str
     log: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    """Variables that a test adds."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -73,6 +75,7 @@ class Operator:
             "WERF_OPERATOR_TIMER_IDLE": "0",
             "WERF_OPERATOR_JOBS_TTL": "600",
             "NAMESPACE": self.namespace,
+            **self.settings,
         }
         with self.log.open("ab") as output:
             start = output.tell()

@@ -1,0 +1,168 @@
+"""A real registry tells the operator what was pushed, and it is deployed without a poll's wait."""
+
+import json
+import re
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.e2e.bundles.conftest import Operator, Team, deploy_operator, within
+
+from localcluster import Api, Cluster
+from localcluster.build import Programs
+from localcluster.bundle import push
+
+SECRET = "only-they-know"
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """An operator that polls once an hour and listens to registries."""
+    directory = tmp_path_factory.mktemp("operator")
+    (directory / "secret").write_text(SECRET)
+    operator = deploy_operator(cluster, api, directory / "operator.log")
+    operator.settings = {
+        "WERF_OPERATOR_TIMER_INTERVAL": "3600",
+        "COPYRATOR_WEBHOOK_PORT": "0",
+        "COPYRATOR_WEBHOOK_SECRET_FILE": str(directory / "secret"),
+    }
+    operator.start()
+    yield operator
+    assert operator.stop() == 0
+    cluster.kubectl("delete", "clusterrolebinding", f"{operator.namespace}:copyrator")
+    cluster.kubectl("delete", "clusterrole", f"{operator.namespace}:copyrator")
+    api.delete(f"/api/v1/namespaces/{operator.namespace}")
+    assert SECRET not in operator.log.read_text()
+
+
+@pytest.fixture(scope="module")
+def hook(operator: Operator) -> str:
+    found = re.search(r"Webhook on (http://\S+)", operator.log.read_text())
+    assert found
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def talking(hook: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`host:port` of a distribution registry of its own that notifies the operator."""
+    directory = tmp_path_factory.mktemp("registry")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    endpoint = {
+        "name": "copyrator",
+        "url": hook,
+        "headers": {"Authorization": [f"Bearer {SECRET}"]},
+        "timeout": "5s",
+        "threshold": 3,
+        "backoff": "1s",
+    }
+    config = {
+        "version": "0.1",
+        "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
+        "http": {"addr": f"127.0.0.1:{port}", "secret": "x"},
+        "notifications": {"endpoints": [endpoint]},
+    }
+    (directory / "config.yaml").write_text(yaml.safe_dump(config))
+    program = Programs.default().find(("registry",))["registry"]
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(program), "serve", str(directory / "config.yaml")], stdout=log, stderr=log
+        )
+    try:
+        within(30, lambda: answers(f"http://127.0.0.1:{port}/v2/"), "the registry answers")
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def answers(url: str) -> bool:
+    try:
+        with _DIRECT.open(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def publish(team: Team, registry: str, tag: str, text: str) -> str:
+    chart: Path = team.charts / f"{tag}-{text}"
+    (chart / "templates").mkdir(parents=True)
+    (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
+    (chart / "templates" / "app.yaml").write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-app'}\n"
+        f"data: {{text: {text}}}\n"
+    )
+    return push(chart, registry, team.repo, tag)
+
+
+def call(url: str, body: object, secret: str = SECRET) -> int:
+    headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    try:
+        with _DIRECT.open(request, timeout=30) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_push_to_a_registry_that_notifies_is_deployed_without_a_poll(
+    team: Team, talking: str
+) -> None:
+    first = publish(team, talking, "1.0.0", "first")
+    team.bundle("shop", registry=talking)
+    team.wait_deployed("shop", first)
+
+    second = publish(team, talking, "1.0.0", "second")
+
+    team.wait_deployed("shop", second)  # the next poll is up to an hour away
+    assert team.release("shop") == {"text": "second"}
+    assert len(team.jobs("shop")) == 2
+
+
+def test_the_generic_form_brings_the_poll_forward_for_those_whom_it_concerns(
+    team: Team, hook: str
+) -> None:
+    first = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", first)
+    second = team.publish("1.0.0", "second")
+    pushed = {"registry": team.cluster.registry, "repository": team.repo, "tag": "1.0.0"}
+
+    assert call(hook, pushed | {"tag": "2.0.0"}) == 202
+    assert call(hook, pushed | {"repository": "another"}) == 202
+    assert call(hook, pushed, secret="wrong") == 401
+    assert call(hook, ["nonsense"]) == 400
+    assert team.status("shop")["target"]["digest"] == first
+
+    assert call(hook, pushed) == 202
+    team.wait_deployed("shop", second)
+
+
+def test_a_forged_call_deploys_nothing(team: Team, hook: str) -> None:
+    first = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", first)
+    before = team.status("shop")
+
+    event = {
+        "action": "push",
+        "target": {"repository": team.repo, "tag": "1.0.0", "digest": "sha256:" + "0" * 64},
+        "request": {"host": "evil.example"},
+    }
+    for _ in range(5):
+        assert call(hook, {"events": [event]}) == 202
+
+    team.annotate("shop", requestedAt="after")  # whatever the calls led to is done before this
+    within(60, lambda: team.status("shop").get("lastHandledRequest") == "after")
+    team.wait_deployed("shop", first)
+    assert len(team.jobs("shop")) == 2
+    assert before["target"] == team.status("shop")["target"]
