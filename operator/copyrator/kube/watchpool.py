@@ -79,6 +79,11 @@ class Subscription:
         return self.watch.reflector.synced
 
     @property
+    def seen(self) -> bool:
+        """Whether everything was seen once, however long ago."""
+        return self.watch.reflector.lists > 0
+
+    @property
     def failure(self) -> ApiError | None:
         """The present fault of the watch."""
         return self.watch.reflector.failure

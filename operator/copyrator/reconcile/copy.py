@@ -130,10 +130,10 @@ class _Attempt:
     def _granted(self, plan: Plan[Bid]) -> str | None:
         """The role that a copy would bind: ``clusterroles "edit"``."""
         winner = plan.winner
-        if winner is None or plan.act in (Act.DELETE, Act.RELEASE):
+        if winner is None or winner.broken or self._view.resource.kind != "RoleBinding":
             return None
         role = winner.claim.content(winner.namespace).payload.get("roleRef") or {}
-        return f'{role["kind"].lower()}s "{role["name"]}"' if role else None
+        return f'{str(role.get("kind")).lower()}s "{role.get("name")}"'
 
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)

@@ -238,6 +238,12 @@ class NamedSubscription(Subscription):
         return self._shared.synced and not self._wanted.is_stale
 
     @property
+    def seen(self) -> bool:
+        """Whether the object was read once, if there was one."""
+        unread = self._wanted.record is None and self._wanted.is_stale
+        return self._shared.seen and not unread
+
+    @property
     def failure(self) -> ApiError | None:
         """The present fault of the watch, or of reading the object."""
         return self._shared.failure or self._wanted.failure

@@ -15,13 +15,15 @@ from copyrator.kube.resources import RULES
 from copyrator.reconcile import verdicts
 from copyrator.reconcile.kinds import Kinds
 from copyrator.reconcile.status import delay_first_status, write_status
-from copyrator.reconcile.world import Service, Standing, World
+from copyrator.reconcile.world import KindView, Service, Standing, World
 from copyrator.registry.rules import Rule
 
 log = logging.getLogger(__name__)
 
 OTHERS_TURN = 30.0
 """Seconds that the operator which serves a rule has for its end before another one helps."""
+KIND_GONE = 10.0
+"""Seconds that a kind must have been missing to count as gone with all its objects."""
 SAFETY_NET = 5.0
 """Seconds until a rule that waits for its copies' end is looked at again in any case."""
 
@@ -114,7 +116,8 @@ class RuleRemover:
     def _sees_all_copies(self, rule: Rule) -> bool:
         """Whether the absence of copies can be believed.
 
-        A kind that is gone, or that we may not list, holds up nobody but the rules about it.
+        A kind that we may not list holds up nobody but the rules about it. One that isn't served
+        any more took its objects along: a CRD's deletion ends only after theirs.
         """
         world = self._world
         if not world.namespaces_synced:
@@ -124,7 +127,7 @@ class RuleRemover:
             if view.synced:
                 continue
             hopeless = isinstance(view.subscription.failure, errors.Forbidden | errors.NotFound)
-            if not hopeless or view.resource.kind == kind:
+            if not hopeless or (view.resource.kind == kind and not _is_kind_gone(view)):
                 return False
         return True
 
@@ -153,3 +156,9 @@ class RuleRemover:
         rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
         rule.resource_version = answer["metadata"]["resourceVersion"]
         self.forget(rule.key)
+
+
+def _is_kind_gone(view: KindView) -> bool:
+    failure = view.subscription.failure
+    missing = isinstance(failure, errors.NotFound) and failure.kind_missing
+    return missing and view.subscription.reflector.failing_for >= KIND_GONE

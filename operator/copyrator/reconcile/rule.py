@@ -201,7 +201,7 @@ class RuleReconciler:
         view = world.kinds[maker.resource]
         assert world.namespace_watch is not None
         watches = [*service.sources, view.subscription, world.namespace_watch]
-        if not all(watch.reflector.lists for watch in watches):
+        if not all(watch.seen for watch in watches):
             service.standing = Standing.INCOMPLETE
             raise _StoppedError(verdicts.watch_fault(watches) or verdicts.reading(), LOOK_AGAIN)
         wanted = world.copies_meant(maker)

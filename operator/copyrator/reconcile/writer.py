@@ -10,7 +10,7 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import ImmutablePolicy
+from copyrator.api.rule import ConflictPolicy, ImmutablePolicy
 from copyrator.kube import errors
 from copyrator.kube.pages import METADATA_WATCH
 from copyrator.reconcile.world import KindView, World
@@ -81,7 +81,7 @@ class CopyWriter:
                 await self._adopt(plan.winner)
             case Act.DELETE:
                 assert record is not None
-                await self._delete(record)
+                await self._delete(record.uid, record.resource_version)
             case Act.RELEASE:
                 assert record is not None
                 await self._release(record)
@@ -107,7 +107,7 @@ class CopyWriter:
         except errors.Invalid as error:
             if not error.immutable or not _may_recreate(winner):
                 raise
-            await self._delete(record)
+            await self._delete(record.uid, record.resource_version)
             raise errors.ConflictError("deleted, to be created anew") from error
         if self._exact and self._is_disturbed(winner, answer):
             # What stood there was right already, but others count as its writers.
@@ -130,7 +130,15 @@ class CopyWriter:
             self._claim(body, winner, foreign.metadata)
         else:
             body = self._merged(winner, await self._live(foreign.uid))
-        self._wrote(winner, await self._send("PUT", body), "adopt")
+        try:
+            answer = await self._send("PUT", body)
+        except errors.Invalid as error:
+            overwrites = winner.on_conflict is ConflictPolicy.OVERWRITE and _may_recreate(winner)
+            if not error.immutable or not overwrites or foreign.metadata.get("deletionTimestamp"):
+                raise
+            await self._delete(foreign.uid, foreign.resource_version)
+            raise errors.ConflictError("deleted, to be created anew") from error
+        self._wrote(winner, answer, "adopt")
 
     async def _live(self, uid: str) -> dict[str, Any]:
         """The whole object of a kind that isn't wholly ours."""
@@ -174,20 +182,20 @@ class CopyWriter:
         self.foreign = None
         self._view.copies.wrote(self._name, record)
 
-    async def _delete(self, record: CopyRecord) -> None:
+    async def _delete(self, uid: str, resource_version: str) -> None:
         try:
             answer = await self._world.client.delete(
                 self._view.resource,
                 *self._name,
-                uid=record.uid,
-                resource_version=record.resource_version,
+                uid=uid,
+                resource_version=resource_version,
             )
         except errors.NotFound:
             answer = {}
         if (answer.get("metadata") or {}).get("deletionTimestamp"):  # a finalizer holds it
             self._view.copies.wrote(self._name, self._view.reader(answer))
         else:
-            self._view.copies.deleted(self._name, record.uid)
+            self._view.copies.deleted(self._name, uid)
         self._count("delete")
 
     async def _release(self, record: CopyRecord) -> None:

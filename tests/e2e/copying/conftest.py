@@ -272,6 +272,20 @@ def grant(operator: Operator, kinds: tuple[str, ...], **values: Any) -> None:
     _apply_chart(operator.cluster, operator.namespace, kinds, values)
 
 
+def wait_quiet(operator: Operator, *, seconds: float = 3.0) -> int:
+    """Wait until the operator has written nothing for some seconds; return the offset."""
+    offset, since = operator.cluster.audit_offset(), time.monotonic()
+
+    def quiet() -> bool:
+        nonlocal offset, since
+        if operator.writes(offset):
+            offset, since = operator.cluster.audit_offset(), time.monotonic()
+        return time.monotonic() - since > seconds
+
+    within(30, quiet, "the operator is quiet")
+    return offset
+
+
 def undeploy(operator: Operator, api: Api) -> None:
     if operator.process is not None:
         operator.stop()

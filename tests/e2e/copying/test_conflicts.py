@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from tests.e2e.copying.conftest import within
+from tests.e2e.copying.conftest import wait_quiet, within
 
 from copyrator.api import names
 
@@ -89,20 +89,6 @@ def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute
     assert user.names("configmaps", a) == ["grow-x"]
     assert user.names("configmaps", b) == ["chain", "grow-x", "pool"]
     assert reasons() == expected
-
-
-def wait_quiet(operator, seconds=3.0):
-    """Wait until the operator has written nothing for some seconds; return the offset."""
-    offset, since = operator.cluster.audit_offset(), time.monotonic()
-
-    def quiet():
-        nonlocal offset, since
-        if operator.writes(offset):
-            offset, since = operator.cluster.audit_offset(), time.monotonic()
-        return time.monotonic() - since > seconds
-
-    within(30, quiet, "the operator is quiet")
-    return offset
 
 
 def test_the_loser_takes_over_when_the_owner_goes_without_a_moment_without_the_object(

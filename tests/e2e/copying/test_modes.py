@@ -172,6 +172,18 @@ def test_a_changed_role_ref_fails_with_a_reason_and_recreate_makes_it_anew(
     assert user.get("rolebindings", target, word)["roleRef"]["name"] == "two"
 
 
+def test_overwrite_and_recreate_together_replace_an_immutable_foreign_object(
+    operator, user, namespace, word
+):
+    source, target = namespace("source"), namespace(f"{word}-1")
+    user.create("configmaps", source, word, data={"key": "ours"})
+    user.create("configmaps", target, word, immutable=True, data={"key": "theirs"})
+    before = user.get("configmaps", target, word)["metadata"]
+    user.rule(operator.namespace, word, copying(source, word, onConflict="Overwrite"))
+    check_fail_then_recreate(operator, user, "configmaps", target, word, before)
+    assert user.data("configmaps", target, word) == {"key": "ours"}
+
+
 def test_recreating_keeps_away_from_an_object_that_a_user_put_there_meanwhile(
     operator, user, namespace, word
 ):

@@ -8,7 +8,7 @@ import dataclasses
 import signal
 from contextlib import contextmanager
 
-from tests.e2e.copying.conftest import within
+from tests.e2e.copying.conftest import wait_quiet, within
 
 COPIES = 8
 
@@ -123,6 +123,7 @@ def test_two_operators_on_the_same_rules_agree_and_fall_silent(
 
         within(15, lambda: len(done()) >= COPIES + 1, "each copy was written")
         assert len(done()) == COPIES + 1, "by one of them; the other was refused"
+        wait_quiet(operator)
         user.delete("copyrators", operator.namespace, word)
         user.wait_gone("copyrators", operator.namespace, word)
         for target in (*targets, late):
