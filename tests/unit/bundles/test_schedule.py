@@ -43,6 +43,14 @@ def test_bundles_that_share_a_tag_come_due_together() -> None:
     assert next_slot(replace(SPEC, name="x", namespace="y"), NOW) == next_slot(SPEC, NOW)
 
 
+def test_all_ranges_of_a_repository_come_due_together_but_its_tags_apart() -> None:
+    def due(version: str) -> datetime:
+        return next_slot(replace(SPEC, version=version), NOW)
+
+    assert due("1.0.*") == due(">=1 <2") == due("*")
+    assert len({due("*"), due("1.0.0"), due("1.0.1")}) == 3
+
+
 def test_a_thousand_repositories_are_spread_over_the_interval() -> None:
     slots = Counter(
         int(slot_offset(replace(SPEC, repo=f"app{i}")) // (SPEC.interval / 10)) for i in range(1000)

@@ -48,6 +48,7 @@ def status(i: int) -> dict[str, Any]:
         "deployed": {
             **pair,
             **hashes,
+            "reference": f"registry.example.com:5000/team-{i}/shop/app",
             "revision": 1000 + i,
             "namespace": f"team-{i}",
             "generation": 3,
@@ -57,6 +58,7 @@ def status(i: int) -> dict[str, Any]:
         "attempted": {
             **pair,
             **hashes,
+            "reference": f"registry.example.com:5000/team-{i}/shop/app",
             "job": f"app-{i}-deploy-{digest(i)[:10]}",
             "attempt": 1000 + i,
             "failures": 0,

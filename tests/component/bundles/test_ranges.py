@@ -1,0 +1,304 @@
+"""Wildcards and ranges: what they cost, what they take, and that nothing makes them go down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+LISTS = ("GET", "/tags/list")
+JUNK = (
+    "latest",
+    "cleanup",
+    "sync-server",
+    "20240115",
+    "meta-3f5a9c1e",
+    "managed-image-app1",
+    "0a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5-1700000000000",
+)
+
+
+async def deployed(cluster: BundleCluster, version: str, name: str = "shop") -> None:
+    await eventually(
+        lambda: (
+            cluster.reason(name) == "Deployed"
+            and cluster.status(name).get("deploy", {}).get("version") == version
+        ),
+        f"{version} deployed; {cluster.runs} {cluster.message(name)}",
+    )
+
+
+async def polled(registry: FakeRegistry, times: int = 2) -> None:
+    """So many more tag lists were asked for: the last but one has been acted on."""
+    before = registry.count(*LISTS)
+    await eventually(lambda: registry.count(*LISTS) >= before + times, "polls")
+
+
+def annotate(cluster: BundleCluster, **annotations: str) -> None:
+    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+    cluster.change("bundles", "shop", metadata={"annotations": named})
+
+
+async def test_a_wildcard_takes_what_is_pushed_into_it_and_says_what_it_passes_over(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.0.*")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+
+    registry.put("app", "1.1.0", "too high")
+    registry.put("app", "1.0.2-rc.1", "not ready")
+    digest = registry.put("app", "1.0.1", "next")
+
+    await deployed(cluster, "1.0.1")
+    status = cluster.status()
+    assert status["target"] == status["deploy"] == {"version": "1.0.1", "digest": digest}
+    assert (status["available"]["version"], status["available"]["digest"]) == ("1.0.1", digest)
+    assert status["available"]["rejected"] == [
+        {"version": "1.1.0", "reason": "OutOfRange"},
+        {"version": "1.0.2-rc.1", "reason": "PreRelease"},
+    ]
+    env = cluster.jobs()[-1]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "WERF_TAG", "value": f"1.0.1@{digest}"} in env
+
+
+async def test_a_poll_that_finds_nothing_new_is_a_list_and_a_head_and_junk_is_nothing_new(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "1.1.0", "passed over")
+    bundle(version="1.0.*")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
+    await polled(registry)
+    writes, asked = cluster.writes_seen, len(registry.asked)
+
+    for tag in JUNK:
+        registry.put("app", tag, "junk")
+    await polled(registry, 3)
+
+    assert cluster.writes_seen == writes
+    heads = [path for method, path in registry.asked[asked:] if method == "HEAD"]
+    lists = [path for method, path in registry.asked[asked:] if method == "GET"]
+    assert abs(len(lists) - len(heads)) <= 1
+    assert {path.rpartition("/")[2] for path in heads} == {"1.0.0"}
+
+
+async def test_a_hundred_bundles_of_a_repository_share_its_list(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "1.1.0", "two")
+    ranges = ("1.0.*", "~1.0", "1.x", ">=1 <2")
+    for i in range(100):
+        bundle(f"shop{i}", version=ranges[i % 4], suspend=True)
+    operator = await run(timer_interval=600.0)
+
+    await eventually(
+        lambda: all(cluster.reason(f"shop{i}") == "Suspended" for i in range(100)), seconds=60
+    )
+    assert registry.count(*LISTS) <= 6  # the fake server takes seconds for a hundred first visits
+    assert cluster.status("shop0")["available"]["version"] == "1.0.0"
+    assert cluster.status("shop2")["available"]["version"] == "1.1.0"
+
+    slots = {cluster.status(f"shop{i}")["nextPollAt"] for i in range(100)}
+    assert len(slots) == 1  # all ranges of a repository come due together
+    lists, heads = registry.count(*LISTS), registry.count("HEAD")
+    memories = operator.controller._context.memories
+    now = operator.controller._context.clock()
+    since = operator.controller._context.monotonic()
+    for key, memory in memories.items():  # the slot comes
+        memory.next_poll, memory.asked_since, memory.asked_at = now, since, now
+        operator.queue.add(key)
+    await eventually(lambda: all(memory.asked_since is None for memory in memories.values()))
+    assert registry.count(*LISTS) - lists == 1
+    assert registry.count("HEAD") - heads == 2
+
+
+async def no_tags(_: web.Request) -> web.Response:
+    return web.json_response({"name": "app", "tags": []})
+
+
+async def null_tags(_: web.Request) -> web.Response:
+    return web.json_response({"name": "app", "tags": None})
+
+
+async def cut_off(_: web.Request) -> web.Response:
+    return web.Response(text='{"name": "app", "tags": ["0.9.0", "1.0', content_type="text/json")
+
+
+async def page_two_is_limited(request: web.Request) -> web.Response:
+    if "last" in request.query:
+        return web.Response(status=429, headers={"Retry-After": "1"})
+    link = {"Link": '</v2/app/tags/list?last=1.0.0>; rel="next"'}
+    return web.json_response({"name": "app", "tags": ["1.0.0"]}, headers=link)
+
+
+async def page_two_fails(request: web.Request) -> web.Response:
+    if "last" in request.query:
+        return web.Response(status=500)
+    return await page_two_is_limited(request)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (page_two_is_limited, "RateLimited"),
+        (page_two_fails, "RegistryUnreachable"),
+        (cut_off, "RegistryUnreachable"),
+        (no_tags, "NoMatchingVersion"),
+        (null_tags, "NoMatchingVersion"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+async def test_half_a_list_and_an_empty_one_change_nothing(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Callable[[web.Request], Any],
+    reason: str,
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
+    digest = registry.put("app", "1.0.1", "newest")
+    bundle(version="1.x")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "1.0.1")
+    registry.put("app", "1.0.2", "hidden by the fault")
+
+    registry.fault = answer
+
+    await eventually(lambda: cluster.reason() == reason, cluster.message())
+    await polled(registry)
+    assert len(cluster.runs) == 1
+    assert cluster.status()["deploy"] == {"version": "1.0.1", "digest": digest}
+    assert cluster.status()["target"] == {"version": "1.0.1", "digest": digest}
+    registry.fault = None
+    await deployed(cluster, "1.0.2")
+    assert "lastError" not in cluster.status()
+
+
+async def test_a_deleted_tag_doesnt_take_the_release_down_not_even_by_force(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "1.0.1", "next")
+    bundle(version="1.0.*")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "1.0.1")
+
+    manifest = registry.manifests.pop(("app", "1.0.1"))
+
+    await eventually(lambda: cluster.reason() == "WouldDowngrade")
+    assert "1.0.0, lower than 1.0.1" in cluster.message()
+    rejected = cluster.status()["available"]["rejected"]
+    assert rejected == [{"version": "1.0.0", "reason": "LowerThanDeployed"}]
+    assert cluster.status()["ready"] == 1
+    annotate(cluster, forceAt="now", requestedAt="now")
+    await polled(registry, 3)
+    assert len(cluster.runs) == 1
+
+    registry.manifests["app", "1.0.1"] = manifest
+    await deployed(cluster, "1.0.1")
+
+
+async def test_a_spec_that_asks_for_a_lower_version_is_obeyed(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "1.1.3", "newer")
+    bundle(version="1.x")
+    await run()
+    await deployed(cluster, "1.1.3")
+
+    cluster.change("bundles", "shop", spec={"version": "1.0.*"})
+    await deployed(cluster, "1.0.0")
+
+    cluster.change("bundles", "shop", spec={"version": "1.x"})
+    await deployed(cluster, "1.1.3")
+
+
+async def test_another_repository_may_have_lower_versions(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "2.0.0", "here")
+    registry.put("other", "1.0.0", "there")
+    bundle(version="*")
+    await run()
+    await deployed(cluster, "2.0.0")
+
+    cluster.change("bundles", "shop", spec={"repo": "other"})
+
+    await deployed(cluster, "1.0.0")
+    assert cluster.status()["deployed"]["reference"] == f"{registry.host}/other"
+
+
+async def test_a_tag_that_failed_too_often_is_replaced_by_no_lower_one_until_it_is_pushed_anew(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.0.*", retry={"limit": 0})
+    await run(timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    cluster.ends = fail
+    registry.put("app", "1.0.1", "bad")
+    await eventually(lambda: cluster.reason() == "Quarantined")
+
+    await eventually(lambda: cluster.status()["available"].get("rejected"))
+    await polled(registry)
+    assert len(cluster.runs) == 2
+    assert cluster.status()["available"]["version"] == "1.0.1"
+    assert cluster.status()["available"]["rejected"] == [
+        {"version": "1.0.1", "reason": "Quarantined"}
+    ]
+    assert cluster.status()["deploy"]["version"] == "1.0.0"
+
+    cluster.ends = succeed
+    registry.put("app", "1.0.1", "good")
+    await deployed(cluster, "1.0.1")
+    assert "rejected" not in cluster.status()["available"]
+
+
+async def test_no_match_is_explained_and_a_match_is_taken_when_it_comes(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "2.0.0-rc.1", "soon")
+    bundle(version="2.*")
+    await run(timer_interval=1.0)
+
+    await eventually(lambda: cluster.reason() == "NoMatchingVersion")
+    assert "spec.prerelease" in cluster.message()
+    assert cluster.runs == []
+    registry.put("app", "2.0.0", "there")
+
+    await deployed(cluster, "2.0.0")
+
+
+async def test_the_tag_filter_and_prereleases_are_as_the_spec_says(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "1.2.0-prod", "a")
+    registry.put("app", "1.3.0-dev", "b")
+    bundle(version="1.*", prerelease=True, tagFilter=".*-prod")
+    await run()
+
+    await deployed(cluster, "1.2.0-prod")
+
+    rejected = cluster.status()["available"]["rejected"]
+    assert rejected == [{"version": "1.3.0-dev", "reason": "Filtered"}]
+
+
+async def test_a_build_in_an_exact_version_is_found_under_the_tag_that_stands_for_it(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("app", "1.2.3_5", "build five")
+    bundle(version="1.2.3+5")
+    await run()
+
+    await deployed(cluster, "1.2.3_5")
+    assert registry.count(*LISTS) == 0

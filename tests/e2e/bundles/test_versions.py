@@ -1,0 +1,106 @@
+"""Wildcards and ranges against a real registry, with the tags that werf itself leaves there."""
+
+import secrets
+import urllib.request
+
+import pytest
+from tests.e2e.bundles.conftest import Team, stays
+
+from localcluster.bundle import junk_tags
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def look_now(team: Team, name: str = "shop") -> None:
+    """Bring the next poll forward, as a user or a pipeline does after a push."""
+    team.annotate(name, requestedAt=secrets.token_hex(4))
+
+
+def delete_tag(team: Team, tag: str) -> None:
+    url = f"http://{team.cluster.registry}/v2/{team.repo}/manifests/{tag}"
+    urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=10)
+
+
+def rejected(team: Team, name: str = "shop") -> dict[str, str]:
+    found = team.status(name)["available"].get("rejected", [])
+    return {one["version"]: one["reason"] for one in found}
+
+
+def test_a_wildcard_takes_what_is_pushed_into_it_and_nothing_else(team: Team) -> None:
+    first = team.publish("1.0.0", "first")
+    junk_tags(40, team.cluster.registry, team.repo, "1.0.0")
+    team.bundle("shop", version="1.0.*", interval="1h")
+    team.wait_deployed("shop", first)
+
+    team.publish("1.1.0", "too high")
+    team.publish("1.0.2-rc.1", "not ready")
+    second = team.publish("1.0.1", "second")
+    look_now(team)
+
+    status = team.wait_deployed("shop", second)
+    assert team.release("shop")["text"] == "second"
+    assert status["deploy"] == {"digest": second, "version": "1.0.1"}
+    assert status["target"] == {"digest": second, "version": "1.0.1"}
+    assert rejected(team) == {"1.1.0": "OutOfRange", "1.0.2-rc.1": "PreRelease"}
+    assert len(team.jobs("shop")) == 2
+
+
+def test_a_range_takes_the_highest_by_number_and_junk_changes_nothing(team: Team) -> None:
+    team.publish("1.9.0", "nine")
+    team.publish("2.0.0", "two")
+    ten = team.publish("1.10.0", "ten")
+    team.bundle("shop", version=">=1.2 <2", interval="10s")
+    team.wait_deployed("shop", ten)
+    before = team.get("bundles", "shop")
+
+    junk_tags(60, team.cluster.registry, team.repo, "1.9.0")
+
+    stays(
+        12,  # the interval and a little
+        lambda: (
+            team.get("bundles", "shop")["metadata"]["resourceVersion"]
+            == before["metadata"]["resourceVersion"]
+        ),
+        "junk tags are no news",
+    )
+
+
+def test_prereleases_are_taken_when_they_are_asked_for(team: Team) -> None:
+    release = team.publish("1.0.0", "release")
+    candidate = team.publish("1.1.0-rc.1", "candidate")
+    team.bundle("shop", version="1.*", interval="1h")
+    team.wait_deployed("shop", release)
+    assert rejected(team) == {"1.1.0-rc.1": "PreRelease"}
+
+    team.patch("bundles", "shop", spec={"prerelease": True})
+
+    team.wait_deployed("shop", candidate)
+
+
+def test_a_deleted_tag_leaves_the_release_alone_until_the_spec_asks_for_less(team: Team) -> None:
+    first = team.publish("1.0.0", "first")
+    second = team.publish("1.0.1", "second")
+    team.bundle("shop", version="1.0.*")
+    team.wait_deployed("shop", second)
+
+    delete_tag(team, "1.0.1")
+
+    condition = team.wait_reason("shop", "WouldDowngrade")
+    assert "1.0.0, lower than 1.0.1" in condition["message"]
+    look_now(team)
+    stays(5, lambda: len(team.jobs("shop")) == 1, "nothing goes down by itself")
+    assert team.release("shop")["text"] == "second"
+    team.patch("bundles", "shop", spec={"version": "1.0.0"})
+    team.wait_deployed("shop", first)
+    assert team.release("shop")["text"] == "first"
+
+
+def test_no_match_is_explained_and_ended_by_a_push(team: Team) -> None:
+    team.publish("1.0.0", "first")
+    team.bundle("shop", version="~2.1")
+    condition = team.wait_reason("shop", "NoMatchingVersion")
+    assert "1.0.0 (OutOfRange)" in condition["message"]
+
+    digest = team.publish("2.1.7", "seven")
+
+    team.wait_deployed("shop", digest)

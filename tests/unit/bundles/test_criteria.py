@@ -1,0 +1,70 @@
+"""What a Bundle asks of a tag list, read from its spec and its status."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
+from copyrator.bundles.candidates import Verdict
+from copyrator.bundles.criteria import Criteria, criteria_of, deployed_tag
+from copyrator.bundles.versions import VersionRange, parse_version
+
+SPEC = BundleSpec(
+    namespace="n", name="b", registry="r", repo="app", version="1.*", project_namespace="n"
+)
+RANGE = parse_version("1.*")
+assert isinstance(RANGE, VersionRange)
+
+
+@pytest.mark.parametrize(
+    ("reference", "floor"),
+    [("r/app", "1.2.0"), (None, "1.2.0"), ("r/other", None), ("other/app", None)],
+)
+def test_only_a_deploy_from_the_same_repository_is_a_floor(
+    reference: str | None, floor: str | None
+) -> None:
+    status = BundleStatus(deployed=Deployed(version="1.2.0", reference=reference))
+
+    assert deployed_tag(status, "r/app") == floor
+
+
+@pytest.mark.parametrize(
+    ("outcome", "failures", "quarantined"),
+    [
+        (Outcome.FAILED, 3, "1.3.0"),
+        (Outcome.FAILED, 2, None),
+        (Outcome.SUCCEEDED, 3, None),
+        (Outcome.INTERRUPTED, 9, None),
+    ],
+)
+def test_a_tag_is_quarantined_when_its_failures_are_over_the_limit(
+    outcome: Outcome, failures: int, quarantined: str | None
+) -> None:
+    attempted = Attempted(version="1.3.0", outcome=outcome, failures=failures)
+    spec = replace(SPEC, retry=Retry(limit=2))
+
+    found = criteria_of(spec, RANGE, BundleStatus(attempted=attempted))
+
+    assert found.quarantined == quarantined
+
+
+def test_equal_criteria_are_one() -> None:
+    again = parse_version(" 1.* ")
+    assert isinstance(again, VersionRange)
+
+    assert len({Criteria(RANGE), Criteria(again), criteria_of(SPEC, again, BundleStatus())}) == 1
+
+
+def test_a_selection_heeds_all_of_it() -> None:
+    criteria = Criteria(RANGE, "1.*", prerelease=True, quarantined="1.3.0-rc.1", deployed="1.2.0")
+    selection = criteria.selection()
+    for tag in ("1.2.0", "1.3.0-rc.1", "v1.4.0"):
+        selection.offer(tag)
+
+    choice = selection.result()
+
+    assert (choice.verdict, choice.tag) == (Verdict.QUARANTINED, "1.3.0-rc.1")
+    assert [one.reason for one in choice.rejected] == ["Filtered", "Quarantined"]
