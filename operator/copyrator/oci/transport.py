@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 PER_HOST: Final = 8
 """Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
+PER_SECOND: Final = 50.0
+"""Requests that one host gets a second in the long run; ``BURST`` of them may come at once."""
+BURST: Final = 100
 MAX_REDIRECTS: Final = 3
 DEFAULT_RETRY_AFTER: Final = 60.0
 RETRY_AFTER_CAP: Final = 3600.0
@@ -89,11 +92,19 @@ class Answer:
 class _Host:
     """What we owe one host: few requests at a time, and none while it says it has enough."""
 
-    __slots__ = ("blocked_until", "slots")
+    __slots__ = ("_due", "blocked_until", "slots")
 
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(PER_HOST)
         self.blocked_until = 0.0
+        self._due = 0.0
+
+    async def turn(self) -> None:
+        """Wait until the next request may be sent: a steady rate, after a burst."""
+        now = time.monotonic()
+        self._due = max(self._due, now - BURST / PER_SECOND) + 1 / PER_SECOND
+        if self._due > now:
+            await asyncio.sleep(self._due - now)
 
 
 class Transport:
@@ -135,6 +146,7 @@ class Transport:
         name = url.authority
         host = self._hosts.setdefault(name, _Host())
         async with host.slots:
+            await host.turn()
             left = host.blocked_until - time.monotonic()
             if left > 0:
                 raise RateLimited(_limited(name), left)

@@ -1,0 +1,85 @@
+"""What one registry host is spared: many requests at a time, and many in a short time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.metrics import Metrics
+from copyrator.oci import transport
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.reference import Repository
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[FakeRegistry]:
+    registry = FakeRegistry()
+    await registry.start()
+    for i in range(60):
+        registry.put(f"app{i}", "1.0.0", "one")
+    yield registry
+    await registry.stop()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(metrics=Metrics(), timeout=5.0)
+    yield client
+    await client.close()
+
+
+def ask_all(registry: FakeRegistry, client: RegistryClient) -> list[asyncio.Task[str]]:
+    """One question to each of sixty repositories, all at once."""
+    repositories = [Repository(registry.host, f"app{i}", plain_http=True) for i in range(60)]
+    return [asyncio.create_task(client.digest(one, "1.0.0", None)) for one in repositories]
+
+
+async def test_a_host_gets_few_requests_at_a_time(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.gate = asyncio.Event()
+    tasks = ask_all(registry, client)
+    while registry.in_flight < transport.PER_HOST:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    registry.gate.set()
+    await asyncio.gather(*tasks)
+
+    assert registry.most_in_flight == transport.PER_HOST
+    assert len(registry.asked) == 60
+
+
+async def test_a_host_gets_requests_at_a_steady_rate_after_a_burst(
+    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "BURST", 10)
+    monkeypatch.setattr(transport, "PER_SECOND", 50.0)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    await asyncio.gather(*ask_all(registry, client))
+
+    assert loop.time() - started >= 0.95  # the 50 beyond the burst, 50 a second
+
+
+async def test_another_host_is_not_slowed_down(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    other = FakeRegistry()
+    await other.start()
+    digest = other.put("app", "1.0.0", "one")
+    registry.gate = asyncio.Event()
+    tasks = ask_all(registry, client)
+    while registry.in_flight < transport.PER_HOST:
+        await asyncio.sleep(0.01)
+
+    async with asyncio.timeout(3):
+        found = await client.digest(Repository(other.host, "app", plain_http=True), "1.0.0", None)
+
+    assert found == digest
+    registry.gate.set()
+    await asyncio.gather(*tasks)
+    await other.stop()

@@ -1,0 +1,121 @@
+"""Registries over TLS whose certificate comes from a CA of one's own."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import TLSFailed
+from copyrator.oci.reference import Repository
+
+_NEW = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A CA that nobody knows; keys and certificates lie in its directory."""
+
+    directory: Path
+
+    @classmethod
+    def make(cls, directory: Path) -> Authority:
+        directory.mkdir()
+        authority = cls(directory)
+        authority._issue("ca", "-addext", "keyUsage=critical,keyCertSign")
+        return authority
+
+    def _issue(self, name: str, *more: str) -> None:
+        files = ("-keyout", self.directory / f"{name}.key", "-out", self.directory / f"{name}.pem")
+        command = [*_NEW, *map(str, files), "-subj", f"/CN={name}", "-days", "2", *more]
+        subprocess.run(command, check=True, capture_output=True)
+
+    @property
+    def pem(self) -> bytes:
+        return (self.directory / "ca.pem").read_bytes()
+
+    def context(self) -> ssl.SSLContext:
+        """A server's context for 127.0.0.1."""
+        signer = ("-CA", self.directory / "ca.pem", "-CAkey", self.directory / "ca.key")
+        leaf = ("-addext", "basicConstraints=critical,CA:FALSE")
+        self._issue("server", *map(str, signer), *leaf, "-addext", "subjectAltName=IP:127.0.0.1")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.directory / "server.pem", self.directory / "server.key")
+        return context
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority.make(tmp_path / "ca")
+
+
+@pytest.fixture
+async def registry(authority: Authority) -> AsyncIterator[FakeRegistry]:
+    registry = FakeRegistry()
+    await registry.start(authority.context())
+    yield registry
+    await registry.stop()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(metrics=Metrics(), timeout=5.0)
+    yield client
+    await client.close()
+
+
+async def test_a_ca_of_its_own_is_trusted_where_it_is_named(
+    registry: FakeRegistry, client: RegistryClient, authority: Authority
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    trusted = Repository(registry.host, "app", ca=authority.pem)
+
+    assert await client.digest(trusted, "1.0.0", None) == digest
+
+
+async def test_without_it_the_certificate_is_refused_with_advice(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.put("app", "1.0.0", "one")
+    with pytest.raises(TLSFailed, match="caSecret and skipTLSVerify"):
+        await client.digest(Repository(registry.host, "app"), "1.0.0", None)
+    assert registry.asked == []
+
+
+async def test_another_ca_is_no_help(
+    registry: FakeRegistry, client: RegistryClient, tmp_path: Path
+) -> None:
+    stranger = Repository(registry.host, "app", ca=Authority.make(tmp_path / "another").pem)
+    with pytest.raises(TLSFailed, match="isn't trusted"):
+        await client.digest(stranger, "1.0.0", None)
+    assert registry.asked == []
+
+
+async def test_the_trust_of_one_bundle_is_not_lent_to_another(
+    registry: FakeRegistry, client: RegistryClient, authority: Authority
+) -> None:
+    registry.put("app", "1.0.0", "one")
+    await client.digest(Repository(registry.host, "app", ca=authority.pem), "1.0.0", None)
+
+    with pytest.raises(TLSFailed):  # though a connection to that host is open
+        await client.digest(Repository(registry.host, "app"), "1.0.0", None)
+
+
+async def test_verification_can_be_skipped(registry: FakeRegistry, client: RegistryClient) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    assert await client.digest(Repository(registry.host, "app", verify=False), "1.0.0", None) == (
+        digest
+    )
+
+
+async def test_a_ca_that_is_none_is_said(registry: FakeRegistry, client: RegistryClient) -> None:
+    for broken in (b"nonsense", b"\xff\xfe", b"-----BEGIN CERTIFICATE-----\n"):
+        with pytest.raises(TLSFailed, match=r"ca\.crt"):
+            await client.digest(Repository(registry.host, "app", ca=broken), "1.0.0", None)
