@@ -92,6 +92,14 @@ class Jobs:
         except NotFound:
             return
 
+    async def give_up(self, job: JobRecord) -> None:
+        """Let the Job controller end a Job that can't start, as one that took too long."""
+        patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": {"uid": job.uid}}
+        try:
+            await self._context.client.patch(JOBS, job.namespace, job.name, patch)
+        except NotFound:
+            return
+
     async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
         """The pods of a Job, newest last."""
         found: list[dict[str, Any]] = []

@@ -122,6 +122,9 @@ class Runs:
         verdict = verdicts.running(entry.status)
         if blocked is not None:
             verdict = verdicts.blocked(entry.status, blocked)
+        if blocked is not None and entry.generation != entry.status.attempted.generation:
+            # Nothing of it has run, and what it waits for may be what the new spec puts right.
+            await self._jobs.give_up(job)
         if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
             await self._writer.write(entry, entry.status, verdict, decided=False)
         self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
