@@ -1,0 +1,70 @@
+"""A thousand Bundles: what they cost a registry, and how their first polls are spread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.oci.notifications import Push
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+COUNT = 1000
+
+
+def idle(operator: Any) -> bool:
+    return not len(operator.queue) and not operator.queue.working
+
+
+async def test_a_thousand_bundles_of_one_tag_ask_once(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    for i in range(COUNT):  # suspended: it is polls that are counted here, not Jobs
+        bundle(f"shop{i}", suspend=True)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    operator = await run()
+
+    await eventually(
+        lambda: all(cluster.reason(f"shop{i}") == "Suspended" for i in range(COUNT)), seconds=60
+    )
+    await eventually(lambda: idle(operator), seconds=30)
+    # All are new: whoever is looked at within a second shares an answer.
+    first = len(registry.asked)
+    assert first <= loop.time() - started + 1
+    writes = cluster.writes_seen
+
+    assert operator.controller.pushed([Push("app", tag="1.0.0")]) == COUNT
+    await eventually(lambda: len(registry.asked) > first)
+    await eventually(lambda: idle(operator), seconds=30)
+
+    assert len(registry.asked) == first + 1  # an interval's poll is this same question
+    assert cluster.writes_seen == writes
+
+
+async def test_after_a_restart_first_polls_are_spread_over_the_interval(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    for i in range(200):
+        registry.put(f"app{i}", "1.0.0", "one")
+        bundle(f"shop{i}", repo=f"app{i}")
+    first = await run()
+    await eventually(
+        lambda: all(cluster.reason(f"shop{i}") == "Deployed" for i in range(200)), seconds=60
+    )
+    await eventually(lambda: idle(first), seconds=30)
+    await first.stop()
+    asked = len(registry.asked)
+
+    second = await run()
+    await eventually(lambda: len(second.scheduler) == 200, seconds=30)
+    await asyncio.sleep(0.2)
+
+    # 200 in 600 s: one due in these moments or another, never all.
+    assert len(registry.asked) - asked < 10
