@@ -59,7 +59,13 @@ class Copies:
         return len(self._by_owner.get(owner, ()))
 
     def wrote(self, name: Name, record: CopyRecord) -> None:
-        """Remember a copy as the answer to our write showed it, until the watch tells of it."""
+        """Remember a copy as the answer to our write showed it, until the watch tells of it.
+
+        Where the watch was faster, what we accepted of that very version holds for its record.
+        """
+        seen = self._store.get(name)
+        if seen is not None and seen.uid == record.uid and _version(seen) == _version(record):
+            seen.shape = record.shape
         self._remember(name, _Written(record, record.uid, self._age))
 
     def deleted(self, name: Name, uid: str) -> None:

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from tests.e2e.copying.conftest import encoded, restart
+from tests.e2e.copying.conftest import deploy, encoded, restart, undeploy, within
 
 from copyrator.api import names
 
@@ -116,3 +116,36 @@ def test_adopt_leaves_alone_what_no_tool_made(stopped, user, namespace, word, ru
     (failure,) = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
     assert failure["reason"] == "Conflict"
     assert user.data("secrets", target, word) == encoded(a="b")
+
+
+def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
+    cluster, api, user, namespace, word, tmp_path
+):
+    kinds = ("ConfigMap", "Role.rbac.authorization.k8s.io")
+    operator = deploy(cluster, api, tmp_path / "operator.log", kinds)
+    try:
+        source, target = namespace("source"), namespace(f"{word}-t")
+        rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
+        user.create("roles", source, word, rules=rules)
+        marks = {"annotations": {"replicator.v1.mittwald.de/replicated-from-version": "1"}}
+        path = f"{user.path('roles', target)}?fieldManager=kubernetes-replicator"
+        api.create(path, {"metadata": {"name": word, **marks}, "rules": rules})
+        spec = {
+            "source": {"kind": "Role", "namespace": source, "name": word},
+            "targets": {"namespaces": [f"{word}-*"]},
+            "onConflict": "Adopt",
+        }
+        operator.start()
+        user.rule(operator.namespace, word, spec)
+        user.wait_ready(operator.namespace, word)
+        found = user.get("roles", target, word)
+        assert found["rules"] == rules
+        assert not marks["annotations"].keys() & found["metadata"]["annotations"].keys()
+        assert operator.stop() == 0
+        since = restart(operator, user, word)
+        late = namespace(f"{word}-late")
+        within(30, lambda: user.get("roles", late, word), "the late namespace is served")
+        operator.stop()
+        assert [e for e in operator.writes(since) if e.namespace == target] == []
+    finally:
+        undeploy(operator, api)

@@ -148,3 +148,13 @@ def test_a_copy_that_was_accepted_as_it_is_stays_so_until_it_changes(cluster):
     assert cluster.copies.get(NAME).shape is ACCEPTED
     cluster.tell(record(6))
     assert cluster.copies.get(NAME).shape is SHAPE
+
+
+def test_a_copy_that_is_accepted_as_it_stands_stays_so_when_the_watch_was_faster(cluster):
+    cluster.tell(record(5))
+    ours = record(5)
+    ours.shape = ACCEPTED
+    cluster.copies.wrote(NAME, ours)
+    assert cluster.copies.get(NAME).shape is ACCEPTED
+    cluster.tell(record(6))
+    assert cluster.copies.get(NAME).shape is not ACCEPTED
