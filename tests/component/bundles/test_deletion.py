@@ -177,3 +177,23 @@ async def test_a_deletion_while_the_operator_was_down_is_caught_up_with(
 
     await gone(cluster)
     assert len(cluster.jobs("uninstall")) == 1
+
+
+async def test_an_uninstall_waits_for_its_service_account_and_says_so(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copyrator.reconcile.bundle_deletion._LOOK_AGAIN", 0.1)
+    await run()
+    bundle()
+    await deployed(cluster)
+    cluster.drop(path_of("serviceaccounts", "werf"))
+
+    delete(cluster)
+
+    await eventually(lambda: cluster.reason() == "UninstallFailed")
+    assert "ServiceAccount team/werf" in cluster.message()
+    assert cluster.jobs("uninstall") == []
+
+    cluster.put_object("serviceaccounts", "werf")
+    await gone(cluster)
+    assert len(cluster.runs) == 2
