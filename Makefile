@@ -30,7 +30,7 @@ format: ## Format the code and mend what ruff can mend.
 
 test: check ## Everything: check, then all tests, on a real control plane (built once, minutes).
 	@$(RUN) python -m localcluster build
-	@$(RUN) pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+	@$(RUN) pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 demo: ## Both jobs on screen, on a real control plane; KEEP=1 leaves it running.
 	@$(RUN) python -m demo

@@ -1,4 +1,7 @@
-"""One real control plane for the whole test run; each test has its own namespaces.
+"""One real control plane for each worker of a test run; each test has its own namespaces.
+
+A worker's files run one after the other, and an operator that a file starts ends with it: two
+operators on one cluster would both serve every Bundle.
 
 COPYRATOR_E2E_CLUSTER=<state directory> uses a cluster that runs already and leaves it running
 (`python -m localcluster up` says where it is); COPYRATOR_E2E_KEEP=1 leaves the run's own.
@@ -30,13 +33,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A running control plane with registry and process node, shared by all workers."""
+    """A running control plane with registry and process node."""
     if given := os.environ.get("COPYRATOR_E2E_CLUSTER"):
         yield Cluster.attach(Path(given))
         return
-    # The same word in every worker of one run.
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")[:12]
-    directory = state_root() / f"{_PREFIX}{run}"
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    directory = state_root() / f"{_PREFIX}{run}-{worker}"
     if os.environ.get("COPYRATOR_E2E_KEEP"):
         yield Cluster.start(directory)
         return
