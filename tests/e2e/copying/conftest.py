@@ -272,13 +272,13 @@ def grant(operator: Operator, kinds: tuple[str, ...], **values: Any) -> None:
     _apply_chart(operator.cluster, operator.namespace, kinds, values)
 
 
-def wait_quiet(operator: Operator, *, seconds: float = 3.0) -> int:
-    """Wait until the operator has written nothing for some seconds; return the offset."""
+def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 3.0) -> int:
+    """Wait until the operator has written nothing there for some seconds; return the offset."""
     offset, since = operator.cluster.audit_offset(), time.monotonic()
 
     def quiet() -> bool:
         nonlocal offset, since
-        if operator.writes(offset):
+        if any(event.namespace in namespaces for event in operator.writes(offset)):
             offset, since = operator.cluster.audit_offset(), time.monotonic()
         return time.monotonic() - since > seconds
 

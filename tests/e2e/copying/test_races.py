@@ -123,7 +123,7 @@ def test_two_operators_on_the_same_rules_agree_and_fall_silent(
 
         within(15, lambda: len(done()) >= COPIES + 1, "each copy was written")
         assert len(done()) == COPIES + 1, "by one of them; the other was refused"
-        wait_quiet(operator)
+        wait_quiet(operator, operator.namespace, source, late, *targets)
         user.delete("copyrators", operator.namespace, word)
         user.wait_gone("copyrators", operator.namespace, word)
         for target in (*targets, late):
