@@ -75,6 +75,8 @@ ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
 """On a Job: the uid of its Bundle; an uninstall Job has no owner reference to tell it."""
 ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
 """On a Job: the number of the attempt that it runs."""
+ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
+"""On a Job that couldn't start when the spec that it was made for was edited."""
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: the manifest digest that it is pinned to."""
 

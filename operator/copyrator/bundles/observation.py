@@ -55,6 +55,8 @@ class JobRecord:
     message: str = ""
     ttl: int | None = None
     deleting: bool = False
+    given_up: bool = False
+    """It couldn't start, and we ended it because the spec had changed."""
     resource_version: str = ""
 
     @property
@@ -97,6 +99,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         message=str(ended.get("message") or "")[:512],
         ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
         deleting="deletionTimestamp" in metadata,
+        given_up=names.ANN_GIVEN_UP in annotations,
         resource_version=metadata.get("resourceVersion", ""),
     )
 
@@ -149,6 +152,10 @@ def _ending_without_werf(
         if _REGISTRY_TROUBLE.search(text):
             reason = BundleReason.REGISTRY_UNREACHABLE
         return _interrupted(reason, f"werf cr login failed: {text}")
+    if job.given_up:
+        return _interrupted(
+            BundleReason.JOB_LOST, "the Job couldn't start and was given up for the edited spec"
+        )
     blocked = blocked_by(pods)
     if blocked is not None:
         return _interrupted(blocked.reason, f"{blocked.message}; given up")

@@ -93,8 +93,11 @@ class Jobs:
             return
 
     async def give_up(self, job: JobRecord) -> None:
-        """Let the Job controller end a Job that can't start, as one that took too long."""
-        patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": {"uid": job.uid}}
+        """Let the Job controller end a Job that can't start, and leave word why."""
+        if job.given_up:
+            return
+        marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: "true"}}
+        patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": marks}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
         except NotFound:

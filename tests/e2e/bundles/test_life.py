@@ -74,6 +74,7 @@ def test_a_job_that_cannot_start_says_why_and_gives_way_to_a_repaired_spec(
     status = team.wait_deployed("shop", digest)
     assert not status["attempted"].get("failures")
     assert [entry["outcome"] for entry in status["history"]] == ["Succeeded", "Interrupted"]
+    assert status["history"][1]["reason"] == "JobLost"  # and no word of a timeout
 
 
 def test_a_job_deleted_by_hand_is_made_anew(team: Team) -> None:

@@ -1,6 +1,7 @@
 """Werf's verdict and the infrastructure's doing are told apart."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -129,6 +130,13 @@ def test_a_job_beyond_its_deadline_timed_out() -> None:
     assert ending_of(late, []).reason is BundleReason.TIMED_OUT
     assert ending_of(late, [pod(143)]).reason is BundleReason.TIMED_OUT
     assert ending_of(late, [waiting("ErrImagePull")]).reason is BundleReason.IMAGE_PULL_FAILED
+
+
+def test_a_job_given_up_for_an_edited_spec_took_not_too_long() -> None:
+    ended = replace(job(failed="DeadlineExceeded"), given_up=True)
+
+    assert ending_of(ended, []).reason is LOST
+    assert ending_of(ended, [pod(0, report("deployed"))]).outcome is Outcome.SUCCEEDED
 
 
 def waiting(reason: str) -> dict[str, Any]:
