@@ -7,7 +7,16 @@ from pathlib import Path
 
 from demo.chart import ROOT
 
-DOCUMENTS = ("README.md", "docs/quick-start.md", "docs/settings.md", "charts/copyrator/README.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/quick-start.md",
+    "docs/settings.md",
+    "docs/rules.md",
+    "docs/trust.md",
+    "docs/adoption.md",
+    "docs/webhook.md",
+    "charts/copyrator/README.md",
+)
 
 _BLOCK = re.compile(
     r"(?:^<!-- file: (?P<file>\S+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",

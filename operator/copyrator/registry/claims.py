@@ -278,7 +278,4 @@ class Bid:
         spec = self.claim.maker.spec
         if spec.legacy and spec.source and spec.source.selector:
             return spec.source.selector.matches(foreign.labels)
-        return (
-            spec.on_conflict is ConflictPolicy.ADOPT
-            and copier(foreign.annotations) is not None
-        )
+        return spec.on_conflict is ConflictPolicy.ADOPT and copier(foreign.annotations) is not None

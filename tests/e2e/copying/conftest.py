@@ -320,7 +320,7 @@ def operator(
     assert "Traceback" not in said, said
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def wide(
     cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Operator]:
