@@ -251,7 +251,7 @@ def test_what_happened_while_the_operator_was_down_is_caught_up_with(
     ("spec", "reason", "word"),
     [
         ({"version": "9.9.9"}, "TagNotFound", "9.9.9"),
-        ({"version": "1.*"}, "NoMatchingVersion", "1.*"),
+        ({"version": "2.*"}, "NoMatchingVersion", "2.*"),
         ({"registry": "127.0.0.1:1"}, "RegistryUnreachable", "127.0.0.1:1"),
         ({"auth": "nowhere"}, "AuthenticationFailed", "nowhere"),
         ({"auth": "empty"}, "AuthenticationFailed", "username"),
