@@ -118,8 +118,9 @@ def test_a_kind_of_the_default_is_copied_updated_and_healed_and_then_left_in_pea
     user.patch(case.plural, target, word, **case.edit)
     within(15, is_as_the_source, "healed")
     user.wait_ready(wide.namespace, word)
-    writes = [event.verb for event in wide.writes(since) if event.namespace == target]
-    assert writes == ["create", "update", "update"]
+    # A quota's controller writes too: a write of ours may be refused for that, and is made again.
+    made = [e.verb for e in wide.writes(since) if e.namespace == target and e.code < 300]
+    assert made == ["create", "update", "update"]
     user.delete(case.plural, target, word)
     within(15, is_as_the_source, "made again")
     user.delete("copyrators", wide.namespace, word)
