@@ -30,10 +30,11 @@ from copyrator.handlers import bundles as bundle_handlers
 from copyrator.handlers import lifecycle
 from copyrator.handlers import rules as rule_handlers
 from copyrator.handlers.intake import Intake
-from copyrator.health import HealthError, HealthServer
+from copyrator.health import HealthServer
 from copyrator.kube.auth import Connection, KubeconfigError, load_connection, register_login
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import BUNDLES, RULES
+from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 from copyrator.parts import Parts, compose
 from copyrator.webhook import WebhookError, WebhookServer
@@ -147,7 +148,7 @@ class App:
         try:
             await self.health.start()
             await self._start()
-        except (HealthError, WebhookError) as error:
+        except (ListenError, WebhookError) as error:
             raise lifecycle.StartError(str(error)) from None
         except asyncio.CancelledError:
             await self.stop()  # kopf calls no cleanup for a start that didn't come to its end

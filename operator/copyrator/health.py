@@ -7,20 +7,17 @@ body lists every failing sentence, one a line, so that `kubectl describe` and cu
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from copyrator.listener import Listener
+
 log = logging.getLogger(__name__)
 
 Check = Callable[[], str | None]
-
-
-class HealthError(Exception):
-    """The port can't be had; the message says which and what to do."""
 
 
 class Checks:
@@ -57,42 +54,36 @@ class HealthServer:
     def __init__(self, registry: CollectorRegistry, *, address: str, port: int) -> None:
         self.live = Checks()
         self.ready = Checks()
-        self.port = port
         self.before_scrape: Callable[[], None] = lambda: None
-        self._address = address
         self._registry = registry
-        self._runner: web.AppRunner | None = None
+        self._listener = Listener(
+            address=address,
+            port=port,
+            what="/healthz, /readyz and /metrics",
+            option="--health-port",
+        )
+
+    @property
+    def port(self) -> int:
+        """The real one once it has started."""
+        return self._listener.port
 
     async def start(self) -> None:
-        """Listen; afterwards `port` is the real one, also where 0 was asked for.
+        """Listen.
 
         Raises:
-            HealthError: the port is taken, or the address isn't one of this machine's.
+            ListenError: the port can't be had.
         """
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(runner, self._address or None, self.port, reuse_address=True)
-        try:
-            await site.start()
-        except OSError as error:
-            await runner.cleanup()
-            raise HealthError(
-                f"Can't listen on {self._address or '*'}:{self.port} for /healthz, /readyz and "
-                f"/metrics ({os.strerror(error.errno or 0)}): choose another --health-port."
-            ) from error
-        self._runner = runner
-        self.port = runner.addresses[0][1]
-        log.info("Health and metrics on http://%s:%d", self._address or "*", self.port)
+        await self._listener.start(app)
+        log.info("Health and metrics on %s", self._listener.url)
 
     async def stop(self) -> None:
         """Stop listening; safe to call twice."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        await self._listener.stop()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _answer(self.live.failures())

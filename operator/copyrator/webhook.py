@@ -18,6 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
+from copyrator.listener import Listener
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
 
@@ -35,7 +36,7 @@ _UNKNOWN: Final = "unknown"
 
 
 class WebhookError(Exception):
-    """It can't be served; the message says why and what to do."""
+    """The secret can't be read; the message says why and what to do."""
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error
@@ -59,43 +60,33 @@ class WebhookServer:
         port: int,
         secret_file: Path,
     ) -> None:
-        self.port = port
+        self._listener = Listener(address=address, port=port, what=PATH, option="--webhook-port")
         self._pushed = pushed
         self._metrics = metrics
-        self._address = address
         self._secret_file = secret_file
-        self._runner: web.AppRunner | None = None
         self._calls = 0
 
+    @property
+    def port(self) -> int:
+        """The real one once it has started."""
+        return self._listener.port
+
     async def start(self) -> None:
-        """Listen; afterwards `port` is the real one, also where 0 was asked for.
+        """Listen.
 
         Raises:
-            WebhookError: there is no secret, or the port can't be had.
+            WebhookError: there is no secret.
+            ListenError: the port can't be had.
         """
         self._secret()
         app = web.Application(client_max_size=MAX_BODY)
         app.router.add_post(PATH, self._call)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(runner, self._address or None, self.port, reuse_address=True)
-        try:
-            await site.start()
-        except OSError as error:
-            await runner.cleanup()
-            raise WebhookError(
-                f"Can't listen on {self._address or '*'}:{self.port} for {PATH} "
-                f"({os.strerror(error.errno or 0)}): choose another --webhook-port."
-            ) from error
-        self._runner = runner
-        self.port = runner.addresses[0][1]
-        log.info("Webhook on http://%s:%d%s", self._address or "*", self.port, PATH)
+        await self._listener.start(app)
+        log.info("Webhook on %s%s", self._listener.url, PATH)
 
     async def stop(self) -> None:
         """Stop listening; safe to call twice."""
-        runner, self._runner = self._runner, None
-        if runner is not None:
-            await runner.cleanup()
+        await self._listener.stop()
 
     async def _call(self, request: web.Request) -> web.Response:
         self._calls += 1

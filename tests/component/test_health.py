@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from copyrator.health import HealthError, HealthServer
+from copyrator.health import HealthServer
+from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 
 
@@ -80,7 +81,7 @@ async def test_a_taken_port_is_one_clear_error() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         server = HealthServer(Metrics().registry, address="127.0.0.1", port=port)
-        with pytest.raises(HealthError, match=rf"127.0.0.1:{port}.*--health-port"):
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port}.*--health-port"):
             await server.start()
 
 

@@ -17,6 +17,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from copyrator import webhook
+from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
 from copyrator.webhook import PATH, WebhookError, WebhookServer
@@ -208,5 +209,5 @@ async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(WebhookError, match=rf"127.0.0.1:{port}.*--webhook-port"):
+        with pytest.raises(ListenError, match=rf"127.0.0.1:{port}.*--webhook-port"):
             await hook.make(port).start()
