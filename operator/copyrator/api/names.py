@@ -27,8 +27,6 @@ MANAGED_BY: Final = "copyrator"
 
 ANN_RULE: Final = "copyrator.flant.com/rule"
 """On a copy: ``namespace/name`` of the rule that owns it (too long for a label)."""
-ANN_RULE_UID: Final = "copyrator.flant.com/rule-uid"
-"""On a copy: the uid of that rule, so that a recreated rule is told from its predecessor."""
 ANN_SOURCE: Final = "copyrator.flant.com/source"
 """On a copy: ``namespace/name`` of its source; absent on what a template made."""
 ANN_HASH: Final = "copyrator.flant.com/content-hash"

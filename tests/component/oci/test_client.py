@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.metrics import Metrics
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential
 from copyrator.oci.client import RegistryClient
@@ -28,21 +27,6 @@ from copyrator.oci.tokens import _realm
 
 ALICE = Credential("alice", "s3cret")
 BOB = Credential("bob", "wrong")
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[FakeRegistry]:
-    registry = FakeRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = RegistryClient(metrics=Metrics(), timeout=2.0)
-    yield client
-    await client.close()
 
 
 def repository(registry: FakeRegistry, name: str = "team/app") -> Repository:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from aiohttp import web
@@ -12,7 +12,6 @@ from tests.component.oci.fake_registry import FakeRegistry, Handler
 
 from copyrator.bundles.candidates import Rejection, TagSelection
 from copyrator.bundles.versions import VersionRange, parse_version
-from copyrator.metrics import Metrics
 from copyrator.oci import tags
 from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
@@ -28,21 +27,6 @@ from copyrator.oci.reference import Repository
 
 ALICE = Credential("alice", "s3cret")
 PATH = "/v2/team/app/tags/list"
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[FakeRegistry]:
-    registry = FakeRegistry()
-    await registry.start()
-    yield registry
-    await registry.stop()
-
-
-@pytest.fixture
-async def client() -> AsyncIterator[RegistryClient]:
-    client = RegistryClient(metrics=Metrics(), timeout=2.0)
-    yield client
-    await client.close()
 
 
 def repository(registry: FakeRegistry) -> Repository:

@@ -1,0 +1,24 @@
+"""A registry that misbehaves on demand, and a client of it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[FakeRegistry]:
+    registry = FakeRegistry()
+    await registry.start()
+    yield registry
+    await registry.stop()
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[RegistryClient]:
+    client = RegistryClient(metrics=Metrics(), timeout=2.0)
+    yield client
+    await client.close()
