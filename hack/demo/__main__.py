@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from demo import bundles, ending, rules, setting_up
-from demo.screen import Screen
+from demo import bundles, ending, pictures, rules, setting_up
+from demo.screen import Screen, recording
 from demo.steps import walk
 from demo.waiting import StepFailed
 from demo.world import World
@@ -31,7 +31,7 @@ CHAPTERS = (setting_up.CHAPTER, rules.CHAPTER, bundles.CHAPTER, ending.CHAPTER)
 def main() -> int:
     """Run the demo and return its exit code."""
     options = _options()
-    screen = Screen()
+    screen = recording() if options.pictures else Screen()
     signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         _prepare(screen)
@@ -39,6 +39,9 @@ def main() -> int:
         with _world(options.name, screen, keep=options.keep) as world:
             steps = walk(world, screen, CHAPTERS)
             screen.done(f"All {steps} steps happened, in {time.monotonic() - began:.0f} s.")
+            if options.pictures:
+                pictures.save(screen.console, options.pictures / "demo.svg", "make demo")
+                pictures.take(world, options.pictures)
             if options.keep:
                 ending.play_on(world, screen, options.name)
     except (StepFailed, LocalClusterError) as failure:
@@ -100,6 +103,9 @@ def _tidy_up(world: World | None, directory: Path) -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--name", default="demo", help="the cluster's name (default: demo)")
+    parser.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="save what is shown, and commands, as pictures"
+    )
     kept = os.environ.get("KEEP", "") not in ("", "0")
     parser.add_argument("--keep", action="store_true", default=kept, help="the same as KEEP=1")
     return parser.parse_args()

@@ -56,10 +56,15 @@ def render(
         for part in ("--set-json", f"{path}={json.dumps(value)}")
     ]
     printed = helm("template", "copyrator", str(CHART), "--namespace", namespace, *settings)
-    documents = [document for document in yaml.safe_load_all(printed) if document]
+    documents = [one for one in yaml.safe_load_all(printed) if one and not _is_hook(one)]
     apart = ("CustomResourceDefinition", "Deployment")
     return Rendered(
         crds=[one for one in documents if one["kind"] == "CustomResourceDefinition"],
         rights=[one for one in documents if one["kind"] not in apart],
         deployment=next(one for one in documents if one["kind"] == "Deployment"),
     )
+
+
+def _is_hook(manifest: Manifest) -> bool:
+    """Whether Helm applies it at a time of its own only, such as before a release goes."""
+    return "helm.sh/hook" in manifest["metadata"].get("annotations", {})

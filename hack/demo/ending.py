@@ -51,7 +51,8 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     for command in (
         "kubectl get copyrators,bundles --all-namespaces",
         "kubectl create namespace team-e",
-        "kubectl get secrets -A -l app.kubernetes.io/managed-by=copyrator",
+        "hack/run copyrator get copies -A",
+        "hack/run copyrator why team-e/registry-creds",
         f"kubectl -n {APPS} get bundles,jobs,pods",
         f"hack/run python -m localcluster.bundle push examples/charts/hello {newer}",
         f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",

@@ -17,6 +17,7 @@ _GROUPS = {
     "copyrators": "/apis/flant.com/v1",
     "customresourcedefinitions": "/apis/apiextensions.k8s.io/v1",
     "jobs": "/apis/batch/v1",
+    "resourcequotas": "/api/v1",
     "secrets": "/api/v1",
 }
 """Where the API server serves each plural that the demo reads."""

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import IO, Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -31,6 +32,7 @@ class Screen:
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or _console()
+        self._spins = self.console.is_terminal and not self.console.record
         utf8 = (self.console.encoding or "").lower().startswith("utf")
         self._done, self._failed = ("✓", "✗") if utf8 else ("ok", "FAILED")
         self._dots = "…" if utf8 else "..."
@@ -51,7 +53,7 @@ class Screen:
         """Show `title` while the step runs, then that it is done and how long it took."""
         begun = time.monotonic()
         try:
-            if self.console.is_terminal:
+            if self._spins:
                 with self.console.status(escape(f"{title} {self._dots}")):
                     yield
             else:
@@ -100,6 +102,16 @@ class Screen:
         line.append(" " * max(1, self.console.width - line.cell_len - len(took)))
         line.append(took, style="cyan")
         self.console.print(line, soft_wrap=True)
+
+
+def recording(file: IO[str] | None = None) -> Screen:
+    """A screen that keeps what it shows, for a picture.
+
+    Args:
+        file: where it shows it as well; default: the terminal.
+    """
+    options: Any = {"record": True, "force_terminal": True, "color_system": "256"}
+    return Screen(Console(file=file, highlight=False, width=WIDTH, **options))
 
 
 def _console() -> Console:

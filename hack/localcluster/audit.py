@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ class AuditEvent:
         name: empty for a collection, and for a create (its name is in the body).
         code: the HTTP status of the answer.
         uri: path and query.
+        denied: the authorizer said no: a right is missing. (A quota, an admission hook or a
+            Terminating namespace answers 403, too, to somebody who has the right.)
+        began: when the request came in, seconds since the epoch.
+        ended: when it was answered; for a watch, when its answer began.
     """
 
     user: str
@@ -44,6 +49,9 @@ class AuditEvent:
     name: str
     code: int
     uri: str
+    denied: bool = False
+    began: float = 0.0
+    ended: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,4 +123,11 @@ def _event(entry: dict[str, Any]) -> AuditEvent:
         name=target.get("name", ""),
         code=entry.get("responseStatus", {}).get("code", 0),
         uri=entry["requestURI"],
+        denied=entry.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid",
+        began=_seconds(entry["requestReceivedTimestamp"]),
+        ended=_seconds(entry["stageTimestamp"]),
     )
+
+
+def _seconds(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()

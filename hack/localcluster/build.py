@@ -129,7 +129,7 @@ class Programs:
                 _end(builder)
                 raise
         if code != 0:
-            raise _explain(what, log.read_text(errors="replace"), self.cache)
+            raise explain(what, log.read_text(errors="replace"), self.cache)
 
 
 def _from_assets(name: str) -> Path | None:
@@ -164,7 +164,7 @@ def _end(builder: subprocess.Popen[bytes]) -> None:
         builder.wait()
 
 
-def _explain(what: str, output: str, cache: Path) -> BuildFailedError:
+def explain(what: str, output: str, cache: Path) -> BuildFailedError:
     """The error for a failed build, with a remedy that fits what Go printed."""
     # Lines without a blank are names of compiled packages.
     lines = [line for line in output.splitlines() if " " in line.strip()]

@@ -111,7 +111,7 @@ def push(
         PushError: the registry refused, or could not be reached.
     """
     bundle = build(chart_dir, tag, chart_version=chart_version)
-    target = _Target(registry, repo, username, password)
+    target = Target(registry, repo, username, password)
     target.upload(bundle.config)
     target.upload(bundle.layer)
     target.tag(bundle.manifest, tag)
@@ -143,7 +143,7 @@ def junk_tags(
     Raises:
         PushError: the registry refused, or `like` doesn't exist.
     """
-    target = _Target(registry, repo, username, password)
+    target = Target(registry, repo, username, password)
     manifest = target.manifest(like)
     made = []
     for number in range(count):
@@ -163,7 +163,7 @@ def junk_tags(
 
 
 @dataclass(frozen=True, slots=True)
-class _Target:
+class Target:
     """One repository of one registry."""
 
     registry: str
@@ -173,6 +173,7 @@ class _Target:
 
     @property
     def base(self) -> str:
+        """The registry's URL."""
         scheme = "http" if is_loopback(self.registry) else "https"
         return f"{scheme}://{self.registry}"
 
@@ -206,7 +207,7 @@ class _Target:
         allow: tuple[int, ...] = (),
     ) -> tuple[int, Message, bytes]:
         url = where if "://" in where else self.base + where
-        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310
+        request = urllib.request.Request(url, data=body, method=method)  # noqa: S310 - http
         request.add_header("Accept", MANIFEST_TYPE)
         if content_type:
             request.add_header("Content-Type", content_type)

@@ -6,6 +6,7 @@ can't share a module, and so that changing one pin rebuilds one project.
 """
 
 import hashlib
+import os
 import platform
 import re
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ GO_DIR = Path(__file__).parent / "go"
 # readonly: GOFLAGS=-mod=mod of a user must not change the pins.
 BUILD_FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
 BUILD_ENVIRONMENT = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOWORK": "off"}
+
+# Chooses another minor version that is pinned, such as 1.29, for all that this process starts.
+KUBERNETES_VARIABLE = "COPYRATOR_KUBERNETES"
 
 _ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -41,8 +45,21 @@ class Module:
 
     @property
     def directory(self) -> Path:
-        """The directory with go.mod."""
-        return GO_DIR / self.name
+        """The directory with go.mod.
+
+        Raises:
+            BuildFailedError: a Kubernetes version was chosen that isn't pinned.
+        """
+        directory = GO_DIR / self.name
+        if not directory.is_dir():
+            pinned = sorted(path.name for path in GO_DIR.glob(f"{_KUBERNETES}-*"))
+            known = ", ".join(name.removeprefix(f"{_KUBERNETES}-") for name in pinned)
+            default = ".".join(_default_kubernetes()[:2])
+            raise BuildFailedError(
+                f"There are no pins for {self.name}.",
+                f"Set {KUBERNETES_VARIABLE} to one of {known}, or unset it for {default}.",
+            )
+        return directory
 
     @property
     def version(self) -> str:
@@ -54,8 +71,8 @@ class Module:
     def ldflags(self) -> str:
         """The linker's flags: no symbol table, no DWARF, and the version variables."""
         # What the release builds of upstream say about the Kubernetes they belong to.
-        kubernetes = pinned_version(GO_DIR / "kubernetes", "k8s.io/kubernetes")
-        major, minor = kubernetes.lstrip("v").split(".")[:2]
+        own = self.requires == _K8S_MODULE
+        major, minor = (_parts(self.version) if own else _default_kubernetes())[:2]
         values = {"version": self.version, "major": major, "minor": minor}
         settings = [f"-X {name}={value.format(**values)}" for name, value in self.variables.items()]
         return " ".join(["-s", "-w", *settings])
@@ -77,6 +94,8 @@ class Module:
         return parse_go_version(_directive(self.directory, r"^go (\S+)$"))
 
 
+_KUBERNETES = "kubernetes"
+_K8S_MODULE = "k8s.io/kubernetes"
 _K8S_VERSION = "k8s.io/component-base/version"
 _HELM_K8S = ("helm.sh/helm/v3/pkg/chartutil", "helm.sh/helm/v3/pkg/lint/rules")
 
@@ -84,10 +103,10 @@ MODULES: tuple[Module, ...] = (
     Module("pki", "", {"pki": "."}, {}),
     Module("etcd", "go.etcd.io/etcd/server/v3", {"etcd": "go.etcd.io/etcd/server/v3"}, {}),
     Module(
-        "kubernetes",
-        "k8s.io/kubernetes",
+        "-".join(filter(None, (_KUBERNETES, os.environ.get(KUBERNETES_VARIABLE)))),
+        _K8S_MODULE,
         {
-            program: f"k8s.io/kubernetes/cmd/{program}"
+            program: f"{_K8S_MODULE}/cmd/{program}"
             for program in (
                 "kube-apiserver",
                 "kube-controller-manager",
@@ -120,9 +139,17 @@ MODULES: tuple[Module, ...] = (
         },
     ),
     Module("kwok", "sigs.k8s.io/kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}, {}),
+    # For tests: what reads workflow files as the public forge does, and CRDs that a chart may need.
+    Module(
+        "actionlint",
+        "github.com/rhysd/actionlint",
+        {"actionlint": "github.com/rhysd/actionlint/cmd/actionlint"},
+        {},
+    ),
+    Module("prometheus-operator", "github.com/prometheus-operator/prometheus-operator", {}, {}),
 )
 
-# What every cluster runs. kubelet and kwok are built when somebody asks for them.
+# What every cluster runs. The others are built when somebody asks for them.
 CLUSTER_PROGRAMS = (
     "pki",
     "etcd",
@@ -151,6 +178,15 @@ def module_of(program: str) -> Module:
 def pinned_version(directory: Path, requires: str) -> str:
     """The version of an upstream module that a go.mod requires."""
     return _directive(directory, rf"^(?:require )?\s*{re.escape(requires)} (v\S+)")
+
+
+def _default_kubernetes() -> list[str]:
+    """The version that is used unless another is chosen, in its parts."""
+    return _parts(pinned_version(GO_DIR / _KUBERNETES, _K8S_MODULE))
+
+
+def _parts(version: str) -> list[str]:
+    return version.lstrip("v").split(".")
 
 
 def parse_go_version(text: str) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -93,6 +93,20 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], log: Path) -> 
     process = ProcessId.of(pid)
     # Our own child keeps its number, as a zombie at least, until we reap it.
     return process or ProcessId(pid, -1, _boot_id())
+
+
+@contextlib.contextmanager
+def unbroken() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until what is begun here is done.
+
+    A process that is started has to be recorded: in its first instant it doesn't show the
+    environment yet by which `marked` would find it.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def exit_code(process: ProcessId) -> int | None:

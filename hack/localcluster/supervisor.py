@@ -41,17 +41,18 @@ class Supervisor:
             return
         component = self.plan.component(name)
         layout = self.plan.layout
-        try:
-            process = processes.spawn(
-                component.command, environment(layout, component), self.log(name)
-            )
-        except OSError as error:
-            raise ComponentFailedError(
-                f"{name} can't be started: {error}.",
-                "Remove the cached program and start again: it is then built anew.",
-            ) from error
-        self.plan.state.processes[name] = process
-        self.plan.state.save(layout.state_file)
+        with processes.unbroken():
+            try:
+                process = processes.spawn(
+                    component.command, environment(layout, component), self.log(name)
+                )
+            except OSError as error:
+                raise ComponentFailedError(
+                    f"{name} can't be started: {error}.",
+                    "Remove the cached program and start again: it is then built anew.",
+                ) from error
+            self.plan.state.processes[name] = process
+            self.plan.state.save(layout.state_file)
 
     def wait_ready(self, name: str, is_ready: Callable[[], bool] | None = None) -> None:
         """Wait until a component answers.

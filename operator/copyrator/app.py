@@ -1,117 +1,57 @@
 """The composition root: the only place that knows every part, and the order in which they start.
 
-`copyrator run` and `kopf run -A -m copyrator.kopf_main` do the same: both register one App with
-kopf, whose start and stop kopf calls before it watches and after it has stopped.
+kopf calls an App's start before it watches, and its stop after it has stopped (supervisor.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib.metadata
 import itertools
 import logging
 import platform
-import random
-import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import click
 import kopf
 from prometheus_client import ProcessCollector
 
-from copyrator import __version__, logs, options, prerequisites, watchdog
-from copyrator.api.keys import BundleKey, Key, RuleKey
+from copyrator import __version__, logs, memory, prerequisites, relay, watchdog
+from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.config import Settings
-from copyrator.engine.outcome import Lane, Outcome
+from copyrator.engine.outcome import Outcome
 from copyrator.engine.workers import Workers
 from copyrator.handlers import bundles as bundle_handlers
 from copyrator.handlers import lifecycle
 from copyrator.handlers import rules as rule_handlers
 from copyrator.handlers.intake import Intake
+from copyrator.handlers.resync import confirm_missed, look_at_all, resync_for_ever
 from copyrator.health import HealthServer
-from copyrator.kube.auth import Connection, KubeconfigError, load_connection, register_login
-from copyrator.kube.errors import ApiError
+from copyrator.kube.auth import Connection, register_login
+from copyrator.kube.kopf_guard import KopfGuard
 from copyrator.kube.resources import BUNDLES, RULES
+from copyrator.kube.watchpool import WatchSpec, WatchStatus
 from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 from copyrator.parts import Parts, compose
-from copyrator.webhook import WebhookError, WebhookServer
+from copyrator.webhook import PATH, WebhookError, WebhookServer
 
 log = logging.getLogger(__name__)
-
-RESYNC_SECONDS = 600.0
-"""The safety net: every rule and Bundle is looked at again, though nothing is known to have
-changed. On a healthy cluster it finds nothing and writes nothing."""
-
-RESTART_CAP_SECONDS = 30.0
-"""Starts that fail one after the other are this far apart at most."""
-
-CALM_SECONDS = 60.0
-"""What has run for so long starts again at once."""
 
 DRAIN_SECONDS = 10.0
 """What is in work gets so long to finish at the end; what isn't is safe to give up."""
 
 
-def run(settings: Settings) -> int:
-    """Run the operator until it is told to stop; return the exit code.
-
-    0: stopped by a signal. 2: there is no way to the cluster. Always with one message.
-    """
-    logs.configure(settings.log_format, settings.log_level)
-    try:
-        asyncio.run(_run(settings))
-    except KubeconfigError as error:
-        click.echo(f"Error: {error}", err=True)
-        return 2
-    return 0
-
-
-async def _run(settings: Settings) -> None:
-    """Run until a signal comes.
-
-    What kopf can't stand (a CRD that is deleted, an error in a watch) is answered by starting
-    everything again, as the kubelet would.
-    """
-    connection = await load_connection(settings.kubeconfig, settings.context)
-    signalled = asyncio.Event()
-    delay = 0.0
-    while not signalled.is_set():
-        started = time.monotonic()
-        registry = kopf.OperatorRegistry()
-        app = App(settings, connection)
-        app.register(registry)
-        await lifecycle.run_kopf(registry, app, signalled)
-        if signalled.is_set():
-            break
-        lasted = time.monotonic() - started
-        delay = 1.0 if lasted > CALM_SECONDS else min(max(1.0, delay * 2), RESTART_CAP_SECONDS)
-        log.warning("Starting again in %.0f s", delay)
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(signalled.wait(), delay)
-
-
-def install() -> None:
-    """Register the operator with the registry that `kopf run` uses, settings from variables.
-
-    Raises:
-        click.UsageError: a setting is wrong; kopf's command line shows it and ends with code 2.
-    """
-    settings = options.from_environment()
-    logs.configure(settings.log_format, settings.log_level)
-    try:
-        connection = asyncio.run(load_connection(settings.kubeconfig, settings.context))
-    except KubeconfigError as error:
-        raise click.UsageError(str(error)) from None
-    App(settings, connection).register(kopf.get_default_registry())
-
-
 class App:
-    """The operator's life: start, events, stop. Satisfies handlers.lifecycle.Lifecycle."""
+    """The operator's life: start, events, stop. Satisfies handlers.lifecycle.Lifecycle.
 
-    def __init__(self, settings: Settings, connection: Connection) -> None:
+    ``step_down`` is called when another leads now, and has to bring `stop` about.
+    """
+
+    def __init__(
+        self, settings: Settings, connection: Connection, *, step_down: Callable[[], None]
+    ) -> None:
         self.settings = settings
         self.connection = connection
         self.metrics = Metrics()
@@ -119,22 +59,29 @@ class App:
             self.metrics.registry, address=settings.health_address, port=settings.health_port
         )
         self.waiting = prerequisites.Waiting("starting")
+        self.kopf_guard = KopfGuard(connection, RULES, BUNDLES)
+        self._step_down = step_down
         self._parts: Parts | None = None
         self._started = False
+        self._webhook: WebhookServer | None = None
         self._stack = AsyncExitStack()
         self._serial = itertools.count(1)
-        self._rules = Intake(RULES, self._rule)
-        self._bundles = Intake(BUNDLES, self._bundle)
+        self._rules = Intake(RULES, self._rule, namespaces=settings.scopes)
+        self._bundles = Intake(BUNDLES, self._bundle, namespaces=settings.scopes)
+        self._missed = asyncio.Event()
+        self.kopf_guard.on_listed = self._listed
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
         """Tell kopf what to call."""
         lifecycle.register(registry, self)
-        register_login(registry, self.connection)
+        register_login(registry, self.kopf_guard)
         rule_handlers.register(registry, self._rules)
         bundle_handlers.register(registry, self._bundles)
 
     async def start(self) -> None:
-        """Health first, so that whoever waits is live; then what work needs; workers last.
+        """Health first, so that whoever waits is live; then what work needs, and the lead.
+
+        A standby has done all that can be done without a write when it begins to wait.
 
         Raises:
             StartError: a port can't be had, or the webhook has no secret.
@@ -147,55 +94,105 @@ class App:
         self._stack.push_async_callback(self.health.stop)
         try:
             await self.health.start()
-            await self._start()
+            parts, background = await self._prepare()
+            await self._win(parts)
+            await self._work(parts, background)
         except (ListenError, WebhookError) as error:
             raise lifecycle.StartError(str(error)) from None
         except asyncio.CancelledError:
             await self.stop()  # kopf calls no cleanup for a start that didn't come to its end
             raise
 
-    async def _start(self) -> None:
+    async def _prepare(self) -> tuple[Parts, watchdog.Background]:
+        """Begin to watch what there is; nothing is written yet."""
+        memory.settle()
         parts = self._parts = compose(self.settings, self.connection, self.metrics)
         self._stack.push_async_callback(parts.close)
+        if parts.elector:
+            self._stack.push_async_callback(parts.elector.close)
         client, waiting = parts.client, self.waiting
         waiting("no answer from the API server yet", quiet=True)
-        await prerequisites.wait_for_crds(client, waiting)
         background = watchdog.Background()
         self._stack.push_async_callback(background.stop)
+        parts.rights.on_granted = self._retry_refused
+        self.kopf_guard.on_refused = parts.rights.refused
+        parts.copying.ask_for_rules(self._rules.knows)
+        background.start(parts.rights.review_for_ever(client), "the review of missing rights")
+        self.health.ready.add("rights", parts.rights.sentence)
+        readable = not self.settings.watch_namespaces
+        await prerequisites.wait_for_crds(client, waiting, readable=readable)
         background.start(parts.recorder.run(), "the writer of Events")
         self._stack.push_async_callback(parts.recorder.flush, 2.0)
-        for controller, what in ((parts.copying, "copying"), (parts.deploying, "deploying")):
+        self._observe_watches(parts, background)
+        for controller in (parts.copying, parts.deploying):
             self._stack.push_async_callback(controller.stop)
-            await prerequisites.patiently(controller.start, waiting, f"{what} can't start")
+        await prerequisites.patiently(parts.copying.prepare, waiting, "copying can't start")
+        await prerequisites.patiently(parts.deploying.start, waiting, "deploying can't start")
+        await self._start_webhook(parts)
+        return parts, background
+
+    async def _win(self, parts: Parts) -> None:
+        """Return when this replica leads. Meanwhile it is ready: it could take over at once."""
+        elector, queue = parts.elector, parts.queue
+        if elector is None:
+            self.metrics.leader.set(1)
+            return
+        self.metrics.leader.set_function(lambda: elector.leads)
+        self.health.ready.add("lead", lambda: elector.fault)
+        await prerequisites.win(elector, self.waiting, lambda: self._list(parts))
+        elector.keep(lambda leads: queue.serve() if leads else queue.hold(), self._step_down)
+
+    async def _list(self, parts: Parts) -> None:
+        """See all rules and Bundles as they are now."""
         for intake in (self._rules, self._bundles):
             await prerequisites.patiently(
-                lambda intake=intake: intake.resync(client),  # type: ignore[misc]
-                waiting,
+                lambda intake=intake: intake.resync(parts.client),  # type: ignore[misc]
+                self.waiting,
                 f"{intake.resource.key} can't be listed",
             )
+
+    async def _work(self, parts: Parts, background: watchdog.Background) -> None:
+        """Look at everything again, and then do what there is to be done."""
+        waiting = self.waiting
+        await prerequisites.patiently(parts.copying.start, waiting, "copying can't start")
+        await self._list(parts)
         workers = Workers(parts.queue, self._reconcile, metrics=self.metrics)
-        self._stack.push_async_callback(workers.drain, DRAIN_SECONDS)
+        self._stack.push_async_callback(self._drain, parts, workers)
         workers.start()
         background.start(parts.scheduler.run(), "the scheduler of polls")
-        background.start(self._resync_for_ever(parts), "the resync")
-        await self._start_webhook(parts)
-        self._observe(parts, workers, background)
+        resync = resync_for_ever(parts.client, self._rules, self._bundles, parts.queue)
+        background.start(resync, "the resync")
+        missed = confirm_missed(parts.client, (self._rules, self._bundles), self._missed)
+        background.start(missed, "the look for what lists missed")
+        background.start(watchdog.feel_pulse(parts.client), "the pulse")
+        if self._webhook:
+            self._webhook.pushed = parts.deploying.pushed
+            self._stack.callback(setattr, self._webhook, "pushed", None)
+        self._observe_work(parts, workers)
         waiting(None)
         log.info("Started: %d rules, %d Bundles", len(self._rules), len(self._bundles))
 
+    async def _drain(self, parts: Parts, workers: Workers[Key]) -> None:
+        """Finish the work in hand; who doesn't lead any more gives it up: it may not be written."""
+        leads = parts.elector is None or parts.elector.leads
+        await workers.drain(DRAIN_SECONDS if leads else 0.0)
+
     async def _start_webhook(self, parts: Parts) -> None:
-        settings = self.settings
+        """Listen, on a standby too: a Service can't tell who leads."""
+        settings, elector = self.settings, parts.elector
         if settings.webhook_port is None or settings.webhook_secret_file is None:
             return
-        webhook = WebhookServer(
-            parts.deploying.pushed,
+        webhook = self._webhook = WebhookServer(
             metrics=self.metrics,
             address=settings.health_address,
             port=settings.webhook_port,
             secret_file=settings.webhook_secret_file,
+            leader=lambda: elector.lease.holders_webhook if elector else None,
         )
         self._stack.push_async_callback(webhook.stop)
         await webhook.start()
+        if elector and (host := settings.webhook_host or settings.health_address):
+            elector.lease.webhook = relay.url_of(host, webhook.port, PATH)
 
     async def stop(self) -> None:
         """Finish or give up what is in work, then let go of everything; twice does no harm."""
@@ -209,6 +206,12 @@ class App:
         self._parts = None
         if running:
             log.info("Stopped")
+
+    def _listed(self, spec: WatchSpec, names: set[ObjectName]) -> None:
+        """Take what a list of kopf's showed: what was deleted before it has no event."""
+        intake = self._rules if spec.resource == RULES else self._bundles
+        if intake.listed(spec.namespace, names):
+            self._missed.set()
 
     def _rule(self, body: Any, deleted: bool) -> None:
         if self._parts is not None:
@@ -234,36 +237,36 @@ class App:
                 with logs.bound(namespace=key.namespace, name=key.name, reconcile=look):
                     return await parts.copying.reconcile(key)
 
-    async def _resync_for_ever(self, parts: Parts) -> None:
-        while True:
-            await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
-            try:
-                await self._rules.resync(parts.client)
-                await self._bundles.resync(parts.client)
-            except ApiError as error:
-                log.warning("The resync is left out this time: %s", error)
-                continue
-            add = parts.queue.add
-            for rule in self._rules.names():
-                add(RuleKey(rule.namespace, rule.name), Lane.RESYNC, respect_backoff=True)
-            for bundle in self._bundles.names():
-                add(BundleKey(bundle.namespace, bundle.name), Lane.RESYNC, respect_backoff=True)
+    def _retry_refused(self) -> None:
+        """A right has been granted: nobody knows who waits for it."""
+        if self._parts is not None:
+            self._parts.copying.retry_forbidden()
+            look_at_all(self._rules, self._bundles, self._parts.queue)
 
-    def _observe(
-        self, parts: Parts, workers: Workers[Key], background: watchdog.Background
-    ) -> None:
-        """Show the running parts in the health checks and the metrics."""
+    def _watches(self, parts: Parts) -> list[WatchStatus]:
+        return [*self.kopf_guard.statuses(), *parts.pool.statuses()]
+
+    def _observe_watches(self, parts: Parts, background: watchdog.Background) -> None:
+        """Show in the health checks and the metrics what a standby has too."""
         live, ready, metrics = self.health.live, self.health.ready, self.metrics
-        queue, limit = parts.queue, parts.limit
-        live.add("workers", lambda: None if workers.alive else "none is alive")
-        live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("background", background.dead)
-        live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES).fault)
-        ready.add("queue", lambda: watchdog.stale_queue(queue))
-        ready.add("watches", lambda: watchdog.failing_watches(parts.pool.statuses()))
+        live.add("watches", lambda: watchdog.dead_watches(parts.pool.dead()))
+        ready.add("API server", lambda: watchdog.outage(parts.client))
+        ready.add("watches", lambda: watchdog.failing_watches(self._watches(parts)))
         ProcessCollector(registry=metrics.registry)
         kopf_version = importlib.metadata.version("kopf")
         metrics.build_info.labels(__version__, platform.python_version(), kopf_version).set(1)
+        self.health.before_scrape = parts.pool.publish
+
+    def _observe_work(self, parts: Parts, workers: Workers[Key]) -> None:
+        """Show what only the leader has, and let nobody wait for an API server that is back."""
+        live, metrics = self.health.live, self.metrics
+        queue, limit = parts.queue, parts.limit
+        self.connection.requests.on_open = queue.hurry
+        live.add("workers", lambda: None if workers.alive else "none is alive")
+        live.add("reconcile", lambda: watchdog.stuck_worker(queue))
+        live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES, namespaces=self.settings.scopes).fault)
+        self.health.ready.add("queue", lambda: watchdog.stale_queue(queue))
         metrics.queue_depth.set_function(lambda: len(queue))
         metrics.queue_oldest_seconds.set_function(queue.oldest_age)
         metrics.workers_busy.set_function(lambda: queue.working)

@@ -42,6 +42,9 @@ class Settings:
     namespace: str = "default"
     """The namespace whose rules are trusted."""
 
+    watch_namespaces: tuple[str, ...] = ()
+    """The only namespaces that are served; empty: all of them."""
+
     rule_name: str | None = None
     """Run only the rule of this name; None runs every rule."""
 
@@ -75,6 +78,19 @@ class Settings:
     allowed_images: tuple[str, ...] = (OFFICIAL_WERF_IMAGE,)
     """Image repositories that a Bundle's Jobs may run, without tag or digest."""
 
+    allowed_secrets: tuple[str, ...] = ("*",)
+    """Secrets that a Bundle may name; "*" means any."""
+
+    leader_election: bool = True
+    """Whether one of several replicas works while the others stand by."""
+
+    identity: str | None = None
+    """This replica's name in the Lease; None means the pod's, or one that no other process has."""
+
+    lease_name: str = "copyrator"
+    lease_namespace: str | None = None
+    """Where the Lease is; None means `namespace`."""
+
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
 
@@ -87,5 +103,17 @@ class Settings:
     webhook_port: int | None = None
     """Where registries may say that something was pushed; None means nowhere, 0 a free port."""
 
+    webhook_host: str | None = None
+    """How the other replicas reach it; None means by the address that it listens on."""
+
     webhook_secret_file: Path | None = None
     """Holds the secret that they must know; read at each call."""
+
+    @property
+    def scopes(self) -> tuple[str | None, ...]:
+        """Where rules and Bundles are listed; None is the whole cluster."""
+        return self.watch_namespaces or (None,)
+
+    def serves(self, namespace: str) -> bool:
+        """Whether the operator has any business in a namespace."""
+        return not self.watch_namespaces or namespace in self.watch_namespaces

@@ -35,15 +35,8 @@ _ERRORS_ONLY = (
 """Loggers whose lesser lines tell a user nothing that our own lines don't say in his words."""
 
 
-_ATTEMPT = re.compile(
-    r"""Request\ attempt\ \#(?P<number>\d+)[^:]*:\ [A-Z]+\ https?://[^/]*(?P<path>/[^?\s]*)\S*
-        \ ->\ (?P<cause>\w+)\(['"]?(?P<text>[^'"]*)""",
-    re.VERBOSE,
-)
-"""A line of kopf 1.45's about a request that failed; another wording passes unshortened."""
-
-_CUT_OFF = re.compile(r"Request attempt #\d+ failed; (TCP closed|.*Connector is closed)")
-"""One about a request that kopf itself cut off, at its end or to log in anew."""
+_CUT_OFF = re.compile(r"Request attempt #[\d/]+ failed; TCP closed")
+"""kopf 1.45's line about a request of a session that it closed, at its end or to log in anew."""
 
 
 @contextlib.contextmanager
@@ -65,7 +58,7 @@ def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = No
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else ConsoleFormatter())
     handler.addFilter(ContextFilter())
-    handler.addFilter(RetryNoiseFilter())
+    handler.addFilter(CutOffFilter())
     handler.addFilter(ApiErrorFilter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -90,32 +83,12 @@ class ContextFilter(logging.Filter):
         return True
 
 
-class RetryNoiseFilter(logging.Filter):
-    """Let kopf's line about a failing request through once per change, shortened, not once per try.
-
-    While an API server is away kopf logs every attempt of every request as an ERROR with the repr
-    of the exception. The first one says all there is to say, and one with another kind of cause.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last: dict[str, str] = {}
+class CutOffFilter(logging.Filter):
+    """Drop kopf's line, an ERROR, about a request that it cut off itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Drop a further attempt that failed as the one before did."""
-        message = record.getMessage() if record.name.startswith("kopf") else ""
-        if _CUT_OFF.match(message):
-            return False
-        found = _ATTEMPT.match(message)
-        if found is None:
-            return True
-        path, cause, text = found["path"], found["cause"], found["text"]
-        news = found["number"] == "1" or self._last.get(path) != cause
-        self._last[path] = cause
-        why = text if cause.startswith("API") else f"no connection ({cause})"
-        record.msg, record.args = f"kopf: GET {path} fails and is tried again: {why}", None
-        record.levelno, record.levelname = logging.WARNING, "WARNING"
-        return news
+        """Pass everything else."""
+        return not (record.name.startswith("kopf") and _CUT_OFF.match(record.getMessage()))
 
 
 class ApiErrorFilter(logging.Filter):

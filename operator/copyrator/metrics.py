@@ -41,6 +41,9 @@ class Metrics:
         self.build_info = self._gauge(
             "build_info", "Always 1; the labels tell what runs.", "version", "python", "kopf"
         )
+        self.leader = self._gauge(
+            "leader", "1 where this replica leads, 0 where it stands by for another."
+        )
         self.queue_depth = self._gauge("queue_depth", "Keys that wait for a worker.")
         self.queue_oldest_seconds = self._gauge(
             "queue_oldest_seconds", "How long the key that has waited longest is due."

@@ -8,9 +8,7 @@ line. What is wrong is said once, naming flag and variable, and ends with exit c
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,17 +16,19 @@ from typing import Any, TypeVar
 import click
 
 from copyrator.config import DEFAULT_KINDS, OFFICIAL_WERF_IMAGE, LogFormat, LogLevel, Settings
-
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_TAG = re.compile(
-    r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}"
-)  # OCI distribution spec, "Pulling manifests"
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
-_IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
+from copyrator.option_values import (
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    IMAGE,
+    KIND,
+    TAG,
+    listed,
+    matching,
+    seconds,
+    secret_names,
+)
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
 
 def options(command: Command) -> Command:
@@ -69,46 +69,15 @@ def from_environment() -> Settings:
     return settings
 
 
-def matching(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback that lets only `pattern` through; `what` ends "is not ..."."""
-
-    def check(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-        if value is not None and not pattern.fullmatch(value):
-            raise click.BadParameter(f"{value!r} is not {what}.")
-        return value
-
-    return check
-
-
-def listed(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback for a comma-separated list; blanks and empty items don't matter."""
-    one = matching(pattern, what)
-
-    def split(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-        items = (part.strip() for part in value.split(","))
-        return tuple(dict.fromkeys(one(ctx, param, item) for item in items if item))
-
-    return split
-
-
-def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
-    """Return a click callback for a finite number, more than `above` and at least `least`."""
-
-    def check(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
-        if not math.isfinite(value):
-            raise click.BadParameter(f"{value} is not a usable number of seconds.")
-        if value <= above:
-            raise click.BadParameter(f"{value:g} is too little: more than {above:g} seconds.")
-        if value < least:
-            raise click.BadParameter(f"{value:g} is too little: at least {least:g} seconds.")
-        return value
-
-    return check
-
-
 def parameters() -> list[click.Parameter]:
     """Return new click options for all settings, in the order in which --help shows them."""
-    return [*_cluster_options(), *_rule_options(), *_bundle_options(), *_process_options()]
+    return [
+        *_cluster_options(),
+        *_rule_options(),
+        *_bundle_options(),
+        *_replica_options(),
+        *_process_options(),
+    ]
 
 
 def _cluster_options() -> list[click.Parameter]:
@@ -140,14 +109,20 @@ def _rule_options() -> list[click.Parameter]:
             "--namespace",
             "NAMESPACE",
             "The namespace whose rules are trusted.",
-            callback=matching(_DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+            callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
             default="default",
+        ),
+        _option(
+            "--watch-namespaces",
+            "COPYRATOR_WATCH_NAMESPACES",
+            "Serve these namespaces only, separated by commas; default: all.",
+            callback=listed(DNS_LABEL, "a namespace's name"),
         ),
         _option(
             "--rule-name",
             "RULE_NAME",
             "Run only the rule of this name; default: every rule.",
-            callback=matching(_DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
+            callback=matching(DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
         ),
         _option(
             "--tenant-rules/--no-tenant-rules",
@@ -159,7 +134,7 @@ def _rule_options() -> list[click.Parameter]:
             "--kinds",
             "COPYRATOR_KINDS",
             "Kinds that rules may copy or render, separated by commas.",
-            callback=listed(_KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
+            callback=listed(KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
             default=",".join(DEFAULT_KINDS),
         ),
     ]
@@ -178,7 +153,7 @@ def _bundle_options() -> list[click.Parameter]:
             "--werf-tag",
             "WERF_OPERATOR_TAG",
             "Tag of the werf image, where a Bundle names none.",
-            callback=matching(_TAG, "an image tag"),
+            callback=matching(TAG, "an image tag"),
             default="latest",
         ),
         _option(
@@ -201,15 +176,51 @@ def _bundle_options() -> list[click.Parameter]:
             "--allowed-service-accounts",
             "COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
             "Service accounts that Bundles' Jobs may run as, separated by commas.",
-            callback=listed(_DNS_SUBDOMAIN, "a service account's name"),
+            callback=listed(DNS_SUBDOMAIN, "a service account's name"),
             default="werf",
         ),
         _option(
             "--allowed-images",
             "COPYRATOR_ALLOWED_IMAGES",
             "Image repositories that Bundles' Jobs may run, separated by commas.",
-            callback=listed(_IMAGE, "an image repository without tag or digest"),
+            callback=listed(IMAGE, "an image repository without tag or digest"),
             default=OFFICIAL_WERF_IMAGE,
+        ),
+        _option(
+            "--allowed-secrets",
+            "COPYRATOR_ALLOWED_SECRETS",
+            "Secrets that Bundles may name, separated by commas; * any, - none.",
+            callback=secret_names,
+            default="*",
+        ),
+    ]
+
+
+def _replica_options() -> list[click.Parameter]:
+    return [
+        _option(
+            "--leader-election/--no-leader-election",
+            "COPYRATOR_LEADER_ELECTION",
+            "Work only while this replica holds the Lease, of however many there are.",
+            default=True,
+        ),
+        _option(
+            "--lease-name",
+            "COPYRATOR_LEASE_NAME",
+            "Name of the Lease: the same for all replicas of an installation, and only for these.",
+            callback=matching(DNS_SUBDOMAIN, "a Lease's name (lower case, digits, '-', '.')"),
+            default="copyrator",
+        ),
+        _option(
+            "--lease-namespace",
+            "POD_NAMESPACE",
+            "Namespace of the Lease; default: --namespace.",
+            callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+        ),
+        _option(
+            "--identity",
+            "POD_NAME",
+            "This replica's name in the Lease; default: the pod's, or one of this process alone.",
         ),
     ]
 
@@ -251,6 +262,11 @@ def _process_options() -> list[click.Parameter]:
             "COPYRATOR_WEBHOOK_PORT",
             "Port of POST /hooks/registry, on the same address; default: none, 0 picks a free one.",
             type=click.IntRange(min=0, max=65535),
+        ),
+        _option(
+            "--webhook-host",
+            "POD_IP",
+            "Host by which other replicas reach this one's webhook; default: where it listens.",
         ),
         _option(
             "--webhook-secret-file",

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import urllib.request
 from datetime import UTC, datetime
 
 from copyrator.api.keys import Key
+from copyrator.bundles.proxies import variables_for_jobs, with_password
 from copyrator.config import Settings
 from copyrator.engine.limits import AdaptiveLimit
 from copyrator.engine.queue import WorkQueue
 from copyrator.engine.scheduler import DueScheduler
 from copyrator.kube.client import KubeClient
 from copyrator.kube.connection import Connection
+from copyrator.kube.elector import Elector
 from copyrator.kube.events import EventRecorder
+from copyrator.kube.lease import default_identity
 from copyrator.kube.resources import Discovery
+from copyrator.kube.rights import MissingRights
+from copyrator.kube.scopedpool import ScopedPool
 from copyrator.kube.watchpool import WatchPool
 from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
@@ -32,6 +38,9 @@ class Parts:
     """Everything that lives from start to stop. To be built inside the running loop."""
 
     client: KubeClient
+    rights: MissingRights
+    elector: Elector | None
+    """None where this process works in any case."""
     pool: WatchPool
     recorder: EventRecorder
     oci: RegistryClient
@@ -56,9 +65,19 @@ class Parts:
 def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Parts:
     """Build all parts; nothing is started and nobody is asked yet."""
     limit = AdaptiveLimit()
-    client = KubeClient(connection, limit=limit, metrics=metrics)
+    rights = MissingRights()
+    elector = _elector(settings, connection, metrics, rights)
+    client = KubeClient(
+        connection,
+        limit=limit,
+        fence=(lambda: elector.leads) if elector else None,
+        metrics=metrics,
+        on_refused=rights.refused,
+    )
     pool = WatchPool(client, metrics=metrics)
-    recorder = EventRecorder(client, metrics=metrics)
+    if settings.watch_namespaces:
+        pool = ScopedPool(client, settings.watch_namespaces, metrics=metrics)
+    recorder = EventRecorder(client, metrics=metrics, speaks_in=settings.serves)
     queue: WorkQueue[Key] = WorkQueue()
     scheduler: DueScheduler[Key] = DueScheduler(queue.add)
     oci = RegistryClient(metrics=metrics)
@@ -86,9 +105,12 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         settings=settings,
         metrics=metrics,
         clock=_now,
+        proxies=_proxies(),
     )
     return Parts(
         client=client,
+        rights=rights,
+        elector=elector,
         pool=pool,
         recorder=recorder,
         oci=oci,
@@ -97,6 +119,31 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         limit=limit,
         copying=copying,
         deploying=deploying,
+    )
+
+
+def _proxies() -> dict[str, str]:
+    """What the operator's environment says of proxies, as far as Jobs may know it."""
+    found = urllib.request.getproxies_environment()
+    for name in with_password(found):
+        log.warning(
+            "%s holds a password, so Jobs don't get it; where werf needs it, set it in spec.env "
+            "of the Bundles",
+            name,
+        )
+    return variables_for_jobs(found)
+
+
+def _elector(
+    settings: Settings, connection: Connection, metrics: Metrics, rights: MissingRights
+) -> Elector | None:
+    if not settings.leader_election:
+        return None
+    return Elector(
+        KubeClient(connection, metrics=metrics, on_refused=rights.refused, alone=True),
+        namespace=settings.lease_namespace or settings.namespace,
+        name=settings.lease_name,
+        identity=settings.identity or default_identity(),
     )
 
 

@@ -1,4 +1,4 @@
-"""What has to be there before the operator can work: an API server that answers, and both CRDs.
+"""What the operator needs before it can work: an API server, both CRDs, and the lead.
 
 While something is missing the process lives, waits and says what it waits for: in /readyz, and in
 the log once per change. A CRD that is there under refused names would be waited for in vain for
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.lease import Lease
 from copyrator.kube.resources import BUNDLES, CRDS, RULES, Resource
 
 log = logging.getLogger(__name__)
@@ -34,6 +35,24 @@ class Reader(Protocol):
 
     async def request(self, method: str, path: str) -> Any:
         """Anything else."""
+        ...
+
+
+class Candidate(Protocol):
+    """The part of Elector that waiting for the lead needs."""
+
+    @property
+    def lease(self) -> Lease:
+        """What was last seen of the Lease."""
+        ...
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next attempt is worth while."""
+        ...
+
+    async def attempt(self) -> bool:
+        """Take it if it is free."""
         ...
 
 
@@ -68,16 +87,44 @@ async def patiently(
         delay = min(delay * 2, LONGEST_DELAY)
 
 
+async def win(
+    elector: Candidate,
+    waiting: Waiting,
+    warm_up: Callable[[], Awaitable[object]],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
+    """Return when this replica leads; `warm_up` is done once, where it has to wait for another.
+
+    Then it is ready: it could take over at once.
+    """
+    what = f"the Lease {elector.lease} can't be had"
+    warm = False
+    while not await patiently(elector.attempt, waiting, what, sleep):
+        if not warm:
+            await warm_up()
+        warm = True
+        waiting(None)
+        await sleep(elector.pause)
+
+
 async def wait_for_crds(
     reader: Reader,
     waiting: Waiting,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    *,
+    readable: bool = True,
 ) -> None:
-    """Return when both CRDs are established; `waiting` tells meanwhile what is missing."""
+    """Return when both CRDs are established; `waiting` tells meanwhile what is missing.
+
+    Where they aren't `readable`, as no Role gives that right, only discovery is asked.
+    """
     delay = FIRST_DELAY
     while True:
         missing = await patiently(
-            lambda: missing_crds(reader), waiting, "no answer from the API server", sleep
+            lambda: missing_crds(reader, readable=readable),
+            waiting,
+            "no answer from the API server",
+            sleep,
         )
         if not missing:
             return
@@ -86,34 +133,42 @@ async def wait_for_crds(
         delay = min(delay * 1.5, LONGEST_DELAY)
 
 
-async def missing_crds(reader: Reader) -> list[str]:
+async def missing_crds(reader: Reader, *, readable: bool = True) -> list[str]:
     """Return a sentence for each CRD that can't be used, with what to do about it.
 
     Raises:
         ApiError: the API server can't tell.
     """
-    sentences = [await _missing(reader, resource) for resource in (RULES, BUNDLES)]
+    look = _missing if readable else _unserved
+    groups = await reader.request("GET", "/apis")
+    listed = {group.get("name") for group in groups.get("groups") or ()}
+    sentences = [await look(reader, resource, listed) for resource in (RULES, BUNDLES)]
     return [sentence for sentence in sentences if sentence]
 
 
-async def _missing(reader: Reader, resource: Resource) -> str | None:
+async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
     name = f"{resource.plural}.{resource.group}"
     try:
         crd = await reader.get(CRDS, None, name)
     except NotFound:
         return f"the CRD {name} is missing: install the chart, or kubectl apply --server-side crds/"
     except Forbidden:
-        if await _served(reader, resource):
-            return None
-        return (
-            f"{name} isn't served, and why can't be read: "
-            "grant get on customresourcedefinitions, and see whether the CRD is there"
-        )
+        return await _unserved(reader, resource, listed)
     if sentence := _not_established(crd):
         return sentence
-    if not await _served(reader, resource):
+    if not await _served(reader, resource, listed):
         return f"the CRD {name} is established, but the API server doesn't serve it yet"
     return None
+
+
+async def _unserved(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
+    """The same for whom the CRDs' own words are out of reach."""
+    if await _served(reader, resource, listed):
+        return None
+    return (
+        f"{resource.plural}.{resource.group} isn't served, and why can't be read: "
+        "grant get on customresourcedefinitions, and see whether the CRD is there"
+    )
 
 
 def _not_established(crd: Mapping[str, Any]) -> str | None:
@@ -132,14 +187,13 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
     return f"the CRD {name} is not established yet"
 
 
-async def _served(reader: Reader, resource: Resource) -> bool:
-    """Whether discovery shows the kind, in the list of groups and in the group's own.
+async def _served(reader: Reader, resource: Resource, listed: set[str]) -> bool:
+    """Whether discovery shows the kind, among the groups that are `listed` and in the group's own.
 
     It lags some seconds behind an established CRD, and kopf looks once: what it doesn't find, it
     never watches. Everybody may read discovery.
     """
-    groups = await reader.request("GET", "/apis")
-    if not any(group.get("name") == resource.group for group in groups.get("groups") or ()):
+    if resource.group not in listed:
         return False
     try:
         served = await reader.request("GET", f"/apis/{resource.group}/{resource.version}")

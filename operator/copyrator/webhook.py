@@ -2,13 +2,13 @@
 
 Off unless it has a port of its own and a secret. A call only brings polls forward: what is
 deployed is still what the registry answers to the operator's own question, so whoever forges a
-call, or has stolen the secret, can make it ask sooner and nothing else.
+call, or has stolen the secret, can make it ask sooner and nothing else. Every replica listens, and
+one that doesn't lead passes what it hears on (relay.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import logging
 import os
@@ -18,6 +18,7 @@ from typing import Final
 
 from aiohttp import web
 
+from copyrator import relay
 from copyrator.listener import Listener
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
@@ -34,6 +35,9 @@ BODY_SECONDS: Final = 10.0
 
 _UNKNOWN: Final = "unknown"
 
+Pushed = Callable[[Sequence[Push]], int]
+"""Takes what was pushed and returns how many Bundles care."""
+
 
 class WebhookError(Exception):
     """The secret can't be read; the message says why and what to do."""
@@ -49,19 +53,21 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not an error
 
 
 class WebhookServer:
-    """Takes notifications; ``pushed`` is told what they name and returns how many Bundles care."""
+    """Takes notifications, or passes them on to the ``leader``, whose URL may be known."""
 
     def __init__(
         self,
-        pushed: Callable[[Sequence[Push]], int],
         *,
         metrics: Metrics,
         address: str,
         port: int,
         secret_file: Path,
+        leader: Callable[[], str | None] = lambda: None,
     ) -> None:
+        self.pushed: Pushed | None = None
+        """Is told what a call names; None while this replica doesn't work."""
         self._listener = Listener(address=address, port=port, what=PATH, option="--webhook-port")
-        self._pushed = pushed
+        self._leader = leader
         self._metrics = metrics
         self._secret_file = secret_file
         self._calls = 0
@@ -94,7 +100,13 @@ class WebhookServer:
         try:
             if self._calls > MAX_CALLS:
                 raise _Refusal(503, "too many calls at a time; try again")
-            sender, count = self._take(request.headers, await _body(request))
+            body = await _body(request)
+            secret = self._checked(request.headers, body)
+            if self.pushed is None and relay.HOPPED not in request.headers:
+                # What becomes of it is counted where it is taken.
+                status, text = await relay.pass_on(self._leader(), body, secret)
+                return web.Response(status=status, text=text)
+            sender, count = self._take(body)
             status, text = 202, f"{count} Bundles are looked at now"
         except _Refusal as refusal:
             status, text = refusal.status, refusal.text
@@ -103,8 +115,8 @@ class WebhookServer:
         self._metrics.webhook_calls.labels(sender, str(status)).inc()
         return web.Response(status=status, text=f"{text}\n")
 
-    def _take(self, headers: Mapping[str, str], body: bytes) -> tuple[str, int]:
-        """Pass on what an honest caller says; returns who speaks, and how many Bundles care."""
+    def _checked(self, headers: Mapping[str, str], body: bytes) -> bytes:
+        """The secret, which the caller was found to know."""
         try:
             secret = self._secret()
         except WebhookError as error:
@@ -114,11 +126,17 @@ class WebhookServer:
             raise _Refusal(
                 401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed"
             )
+        return secret
+
+    def _take(self, body: bytes) -> tuple[str, int]:
+        """Pass on what an honest caller says; returns who speaks, and how many Bundles care."""
+        if self.pushed is None:
+            raise _Refusal(503, "this replica doesn't lead (any more); try again")
         try:
             notification = parse_notification(body)
         except UnreadableNotificationError as error:
             raise _Refusal(400, str(error)) from None
-        count = self._pushed(notification.pushes)
+        count = self.pushed(notification.pushes)
         self._metrics.webhook_polls.inc(count)
         return notification.sender, count
 
@@ -157,8 +175,7 @@ def is_authentic(headers: Mapping[str, str], body: bytes, secret: bytes) -> bool
     """
     signature = headers.get("X-Hub-Signature-256")
     if signature is not None:
-        expected = "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
-        return hmac.compare_digest(_bytes(signature), expected.encode())
+        return hmac.compare_digest(_bytes(signature), relay.sign(body, secret).encode())
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(token.strip()), secret)
 

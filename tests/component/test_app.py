@@ -16,6 +16,7 @@ from copyrator.app import App
 from copyrator.config import Settings
 from copyrator.engine.outcome import Done, Outcome
 from copyrator.engine.queue import WorkQueue
+from copyrator.handlers import resync
 from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.errors import Unreachable
 from copyrator.kube.pages import Page
@@ -50,7 +51,14 @@ class Server:
         self.faults = 0
         self.lists = 0
 
-    async def list_pages(self, res: Resource) -> AsyncIterator[Page]:
+    async def list_pages(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str | None = None,
+        limit: int,
+    ) -> AsyncIterator[Page]:
         self.lists += 1
         if self.faults:
             self.faults -= 1
@@ -64,7 +72,7 @@ class Server:
 
 @pytest.fixture
 async def app() -> App:
-    app = App(Settings(), Connection(Endpoint(host="https://nowhere")))
+    app = App(Settings(), Connection(Endpoint(host="https://nowhere")), step_down=lambda: None)
     parts = SimpleNamespace(
         client=Server(), queue=WorkQueue[Key](), copying=Half(), deploying=Half()
     )
@@ -106,14 +114,16 @@ async def test_a_key_is_reconciled_by_its_half_under_its_name_in_the_log(
 async def test_the_resync_looks_at_everything_again_and_outlives_a_fault(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application, "RESYNC_SECONDS", 0.005)
+    monkeypatch.setattr(resync, "RESYNC_SECONDS", 0.005)
     parts = parts_of(app)
     parts.client.faults = 2
-    resync = asyncio.create_task(app._resync_for_ever(parts))
+    net = asyncio.create_task(
+        resync.resync_for_ever(parts.client, app._rules, app._bundles, parts.queue)
+    )
     async with asyncio.timeout(10):
         keys = {await parts.queue.get(), await parts.queue.get()}
-    resync.cancel()
-    await asyncio.gather(resync, return_exceptions=True)
+    net.cancel()
+    await asyncio.gather(net, return_exceptions=True)
     assert keys == {RuleKey("default", "main"), BundleKey("default", "shop")}
     assert parts.client.lists >= 4
     assert parts.copying.events == [("main", False)]

@@ -15,8 +15,8 @@ from copyrator.kube.pages import Page
 from copyrator.kube.resources import BUNDLES, Resource
 
 
-def body(name: str, version: int) -> dict[str, Any]:
-    return {"metadata": {"namespace": "shop", "name": name, "resourceVersion": str(version)}}
+def body(name: str, version: int, namespace: str = "shop") -> dict[str, Any]:
+    return {"metadata": {"namespace": namespace, "name": name, "resourceVersion": str(version)}}
 
 
 class Told:
@@ -34,7 +34,7 @@ class Told:
 
 
 class Cluster:
-    """Answers lists and gets; `meanwhile` runs between the list and what follows it."""
+    """Answers lists; `meanwhile` runs between the first one and what follows it."""
 
     def __init__(self, *bodies: dict[str, Any]) -> None:
         self.objects = {one["metadata"]["name"]: one for one in bodies}
@@ -42,19 +42,27 @@ class Cluster:
         self.kind_is_gone = False
         self.meanwhile = lambda: None
 
-    async def list_pages(self, res: Resource) -> AsyncIterator[Page]:
+    async def list_pages(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str | None = None,
+        limit: int,
+    ) -> AsyncIterator[Page]:
         assert res is BUNDLES
-        yield Page(list(self.objects.values()), "9")
+        if field_selector:
+            assert namespace == "shop"
+            if self.kind_is_gone:
+                raise NotFound("404 page not found")
+            name = field_selector.removeprefix("metadata.name=")
+            yield Page([self.objects[name]] if name in self.objects else [], "10")
+            return
+        found = self.objects.values()
+        yield Page([one for one in found if namespace in (None, one["metadata"]["namespace"])], "9")
         if self.breaks:
             raise self.breaks
         self.meanwhile()
-
-    async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
-        if self.kind_is_gone:
-            raise NotFound("404 page not found")
-        if name not in self.objects:
-            raise NotFound("no such object", details={"name": name})
-        return self.objects[name]
 
 
 @pytest.fixture
@@ -121,14 +129,26 @@ def test_a_resync_finds_what_vanished_unseen(told: Told) -> None:
     assert told.intake.names() == [ObjectName("shop", "b")]
 
 
-@pytest.mark.parametrize("fault", [Forbidden("no"), Unreachable("away")])
-def test_a_list_that_breaks_makes_nothing_vanish(told: Told, fault: Exception) -> None:
+def test_a_list_that_breaks_makes_nothing_vanish(told: Told) -> None:
     told.intake.event(None, body("a", 1))
     cluster = Cluster()
-    cluster.breaks = fault
-    with pytest.raises(type(fault)):
+    cluster.breaks = Unreachable("away")
+    with pytest.raises(Unreachable):
         resync(told, cluster)
     assert told.news == [("a", "1")]
+
+
+def test_a_list_that_is_refused_makes_nothing_vanish_and_holds_nobody_up(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    cluster = Cluster()
+    cluster.breaks = Forbidden("no")
+    resync(told, cluster)
+    assert told.news == [("a", "1")]
+    assert not told.intake.knows("shop")
+    cluster.breaks = None
+    resync(told, cluster)
+    assert told.news == [("a", "1"), ("a", "gone")]
+    assert told.intake.knows("shop")
 
 
 def test_a_kind_that_vanished_makes_no_object_vanish(told: Told) -> None:
@@ -153,3 +173,38 @@ def test_an_object_made_anew_after_the_list_does_not_vanish(told: Told) -> None:
     cluster.meanwhile = lambda: cluster.objects.update(a=body("a", 11))
     resync(told, cluster)
     assert told.news == [("a", "1"), ("a", "11")]
+
+
+def test_what_a_list_of_kopfs_misses_is_looked_for_and_then_gone(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    told.intake.event(None, body("b", 2))
+    told.intake.event(None, body("c", 3))
+    cluster = Cluster(body("b", 2), body("c", 3))
+    assert told.intake.listed(None, {ObjectName("shop", "c")})
+    assert told.news[3:] == [], "a list alone proves nothing"
+    asyncio.run(told.intake.confirm(cluster))
+    assert told.news[3:] == [("a", "gone")]
+    assert not told.intake.listed(None, set(told.intake.names()))
+
+
+def test_what_can_not_be_told_is_asked_again(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    cluster = Cluster()
+    cluster.kind_is_gone = True
+    told.intake.listed(None, set())
+    with pytest.raises(NotFound):
+        asyncio.run(told.intake.confirm(cluster))
+    cluster.kind_is_gone = False
+    asyncio.run(told.intake.confirm(cluster))
+    assert told.news[1:] == [("a", "gone")]
+
+
+def test_a_list_of_one_namespace_says_nothing_of_others(told: Told) -> None:
+    told.intake.event(None, body("a", 1))
+    assert not told.intake.listed("bar", set())
+
+
+def test_only_the_namespaces_that_are_watched_are_listed(told: Told) -> None:
+    told.intake = Intake(BUNDLES, told._take, namespaces=("shop", "bar"))
+    resync(told, Cluster(body("a", 1), body("b", 2, "bar"), body("c", 3, "foreign")))
+    assert told.news == [("a", "1"), ("b", "2")]

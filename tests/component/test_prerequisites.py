@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, TooManyRequests, Unreachable
+from copyrator.kube.lease import DEFAULT_TERMS, Lease
 from copyrator.kube.resources import BUNDLES, RULES, Resource
-from copyrator.prerequisites import Waiting, missing_crds, patiently, wait_for_crds
+from copyrator.prerequisites import Waiting, missing_crds, patiently, wait_for_crds, win
 
 CRDS = {"copyrators.flant.com": RULES, "bundles.operator.werf.dev": BUNDLES}
 
@@ -141,6 +142,67 @@ async def test_a_server_that_does_not_answer_is_told_once_per_cause(
         "Waiting: no answer from the API server: refused"
     ]
     assert len(pauses) == 2  # 403 on a CRD isn't the API server's absence: discovery decides
+
+
+class Candidate:
+    """An elector whose attempts go as they are told, and then succeed."""
+
+    def __init__(self, *answers: bool | ApiError) -> None:
+        self.answers = list(answers)
+        self.lease = Lease("ops", "copyrator", "me", DEFAULT_TERMS)
+        self.pause = 0.25
+
+    async def attempt(self) -> bool:
+        answer = self.answers.pop(0) if self.answers else True
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+class Standby:
+    """Notes what a replica does while it waits for the lead."""
+
+    def __init__(self, *answers: bool | ApiError) -> None:
+        self.waiting = Waiting("starting")
+        self.candidate = Candidate(*answers)
+        self.notes: list[str] = []
+
+    async def win(self) -> list[str]:
+        await win(self.candidate, self.waiting, self._warm_up, self._sleep)
+        return self.notes
+
+    async def _warm_up(self) -> None:
+        self.notes.append("warm up")
+
+    async def _sleep(self, seconds: float) -> None:
+        slept = "pause" if seconds == self.candidate.pause else "back off"
+        self.notes.append(f"{slept}, {'not ready' if self.waiting.reason else 'ready'}")
+
+
+async def test_who_leads_at_once_warms_nothing_up() -> None:
+    assert await Standby().win() == []
+
+
+async def test_a_standby_warms_up_once_and_is_ready_while_it_waits() -> None:
+    assert await Standby(False, False, False).win() == ["warm up", *["pause, ready"] * 3]
+
+
+async def test_a_standby_that_cannot_read_the_lease_is_not_ready_until_it_can(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    standby = Standby(Forbidden("no get"), False, *[Unreachable("away")] * 2, False)
+    assert await standby.win() == [
+        "back off, not ready",
+        "warm up",
+        "pause, ready",
+        "back off, not ready",
+        "back off, not ready",
+        "pause, ready",
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Waiting: the Lease ops/copyrator can't be had: Forbidden (403): no get",
+        "Waiting: the Lease ops/copyrator can't be had: away",
+    ]
 
 
 async def test_pauses_grow_and_obey_the_server() -> None:

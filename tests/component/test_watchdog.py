@@ -7,11 +7,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from copyrator.handlers.lifecycle import EndlessBackoff, KopfWatch
-from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unreachable
+from copyrator.handlers.lifecycle import KopfWatch, _complain
+from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
 from copyrator.kube.watchpool import WatchSpec, WatchStatus
-from copyrator.watchdog import Background, failing_watches, stale_queue, stuck_worker
+from copyrator.watchdog import (
+    Background,
+    dead_watches,
+    failing_watches,
+    feel_pulse,
+    outage,
+    stale_queue,
+    stuck_worker,
+)
 
 
 class Queue:
@@ -25,7 +33,9 @@ class Queue:
         return self._working
 
 
-def status(failure: ApiError | None, seconds: float, namespace: str | None = None) -> WatchStatus:
+def status(
+    failure: ApiError | None, seconds: float, namespace: str | None = None, unheard: float = 0.0
+) -> WatchStatus:
     return WatchStatus(
         spec=WatchSpec(SECRETS, namespace),
         synced=failure is None,
@@ -33,6 +43,7 @@ def status(failure: ApiError | None, seconds: float, namespace: str | None = Non
         subscribers=1,
         failure=failure,
         failing_for=seconds,
+        unheard_for=unheard,
     )
 
 
@@ -40,10 +51,10 @@ def status(failure: ApiError | None, seconds: float, namespace: str | None = Non
     ("queue", "ready", "live"),
     [
         (Queue(), None, None),
-        (Queue(age=59), None, None),
-        (Queue(age=61), "a key has waited for 61 s", None),
-        (Queue(working=("rule/a/b", 59)), None, None),
-        (Queue(working=("rule/a/b", 61)), "rule/a/b has been worked on for 61 s", None),
+        (Queue(age=49), None, None),
+        (Queue(age=51), "a key has waited for 51 s", None),
+        (Queue(working=("rule/a/b", 49)), None, None),
+        (Queue(working=("rule/a/b", 51)), "rule/a/b has been worked on for 51 s", None),
         (Queue(working=("rule/a/b", 901)), "rule/a/b has been", "rule/a/b has hung for 901 s"),
     ],
 )
@@ -59,6 +70,12 @@ def test_a_queue_that_stands_still(queue: Queue, ready: str | None, live: str | 
         ([status(None, 0)], None),
         ([status(Unreachable("away"), 5)], None),
         ([status(NotFound("no kind"), 500)], None),
+        ([status(None, 0, unheard=56)], None),
+        ([status(None, 0, unheard=58)], "no watch of secrets for 58 s (nothing is heard)"),
+        (
+            [status(Unreachable("away"), 5, unheard=58)],
+            "no watch of secrets for 58 s (nothing is heard)",
+        ),
         ([status(Unreachable("away"), 11)], "no watch of secrets for 11 s (away)"),
         (
             [status(Forbidden("no right"), 99, "team"), status(None, 0)],
@@ -74,6 +91,87 @@ def test_of_many_failing_watches_three_are_named() -> None:
     says = failing_watches([status(Unreachable("away"), 20)] * 50)
     assert says is not None
     assert says.endswith(", and 47 more")
+
+
+class Server:
+    """Counts what it is asked, and answers or doesn't."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.answered = 0.0
+        self.asked: list[float] = []
+        self.error: ApiError | None = None
+        self.outage: tuple[ApiError, float] | None = None
+
+    @property
+    def unheard_for(self) -> float:
+        return self.now - self.answered
+
+    async def request(self, method: str, path: str, *, timeout: float) -> None:
+        assert (method, path) == ("GET", "/version")
+        self.asked.append(self.now)
+        if self.error:
+            raise self.error
+        self.answered = self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        await asyncio.sleep(0)
+
+
+async def feel(server: Server, until: float) -> None:
+    pulse = asyncio.create_task(feel_pulse(server, server.sleep))
+    while server.now < until:
+        await asyncio.sleep(0)
+        assert not pulse.done()
+    pulse.cancel()
+    await asyncio.gather(pulse, return_exceptions=True)
+
+
+async def test_an_idle_operator_asks_now_and_then_and_often_while_it_gets_no_answer() -> None:
+    server = Server()
+    await feel(server, until=100)
+    assert 4 <= len(server.asked) <= 5
+    server.error = Unreachable("away")
+    server.asked.clear()
+    await feel(server, until=200)
+    assert len(server.asked) >= 30  # so that an outage is sure within seconds
+
+
+async def test_a_busy_operator_asks_for_nothing_else() -> None:
+    server = Server()
+
+    async def sleep(seconds: float) -> None:
+        await server.sleep(seconds)
+        server.answered = server.now - 1.0
+
+    pulse = asyncio.create_task(feel_pulse(server, sleep))
+    while server.now < 200:
+        await asyncio.sleep(0)
+    pulse.cancel()
+    await asyncio.gather(pulse, return_exceptions=True)
+    assert server.asked == []
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (None, None),
+        ((Unauthorized("who?"), 9.0), None),
+        ((Unauthorized("who?"), 11.0), "all requests fail for 11 s (Unauthorized (401): who?)"),
+    ],
+)
+def test_an_outage_is_named_with_its_reason(
+    found: tuple[ApiError, float] | None, says: str | None
+) -> None:
+    server = Server()
+    server.outage = found
+    assert outage(server) == says
+
+
+def test_a_watch_that_ended_by_itself_is_named() -> None:
+    assert dead_watches([]) is None
+    assert dead_watches([WatchSpec(SECRETS)]) == "ended by itself: the watch of secrets"
 
 
 async def test_an_endless_task_that_ends_is_named() -> None:
@@ -135,10 +233,18 @@ async def test_a_kopf_with_other_names_is_no_fault() -> None:
     assert KopfWatch(RULES, BUNDLES).fault() is None
 
 
-def test_delays_never_end_and_stay_bounded() -> None:
-    delays = iter(EndlessBackoff())
-    seen = [next(delays) for _ in range(1000)]
-    assert seen[0] <= 1.0
-    assert max(seen) <= 30.0
-    assert min(seen[10:]) >= 15.0
-    assert not hasattr(EndlessBackoff(), "__len__")  # by which kopf would count its tries
+async def test_only_a_watch_of_kopfs_that_cant_be_closed_is_passed_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def infinite_watch() -> AsyncIterator[None]:
+        yield
+
+    async def ours() -> AsyncIterator[None]:
+        yield
+
+    loop = asyncio.get_running_loop()
+    for generator in (infinite_watch(), ours()):
+        _complain(loop, {"message": f"{generator} can't be closed", "asyncgen": generator})
+        await generator.aclose()  # type: ignore[attr-defined]
+    _complain(loop, {"message": "nobody caught this"})
+    assert ["ours" in caplog.messages[0], *caplog.messages[1:]] == [True, "nobody caught this"]

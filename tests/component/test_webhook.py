@@ -14,9 +14,14 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import generate_latest
+from tests.junk import JSON, LIVING, TEXTS, complaints, mangled
 
-from copyrator import webhook
+from copyrator import relay, webhook
 from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
@@ -40,13 +45,13 @@ class Hook:
         self.told.extend(pushes)
         return len(pushes)
 
-    def make(self, port: int = 0) -> WebhookServer:
+    def make(self, port: int = 0, leader: str | None = None) -> WebhookServer:
         return WebhookServer(
-            self.pushed,
             metrics=self.metrics,
             address="127.0.0.1",
             port=port,
             secret_file=self.secret_file,
+            leader=lambda: leader,
         )
 
     @property
@@ -76,9 +81,20 @@ async def hook(tmp_path: Path) -> AsyncIterator[Hook]:
     secret_file.write_text(f"{SECRET}\n")
     hook = Hook(secret_file)
     hook.server = hook.make()
+    hook.server.pushed = hook.pushed
     await hook.server.start()
     yield hook
     await hook.server.stop()
+
+
+@pytest.fixture
+async def standby(hook: Hook) -> AsyncIterator[Hook]:
+    """Another replica, which knows the leader's address."""
+    standby = Hook(hook.secret_file)
+    standby.server = standby.make(leader=hook.url)
+    await standby.server.start()
+    yield standby
+    await standby.server.stop()
 
 
 def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
@@ -204,6 +220,74 @@ async def test_it_does_not_start_without_a_secret(tmp_path: Path, text: str | No
         await Hook(secret_file).make().start()
 
 
+@pytest.mark.parametrize("headers", [BEARER, signed(BODY)])
+async def test_what_reaches_a_standby_is_heard_by_the_leader(
+    hook: Hook, standby: Hook, headers: dict[str, str]
+) -> None:
+    assert await standby.call(headers=headers) == (202, "1 Bundles are looked at now\n")
+    assert hook.told == [Push("shop/app", "r.example.com", "1")]
+    assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
+    assert not standby.metric("copyrator_webhook_calls_total{"), "it is counted once"
+
+
+async def test_a_standby_passes_on_what_the_leader_answers(standby: Hook) -> None:
+    status, text = await standby.call(b"{", BEARER)
+    assert (status, "JSON" in text) == (400, True)
+
+
+async def test_a_standby_passes_on_nobody_who_does_not_know_the_secret(
+    hook: Hook, standby: Hook
+) -> None:
+    assert (await standby.call(headers={"Authorization": "Bearer wrong"}))[0] == 401
+    assert hook.metric("copyrator_webhook_calls_total{") is False
+
+
+async def test_the_secret_itself_is_never_passed_on(hook: Hook) -> None:
+    """The address comes out of the Lease: whoever wrote another there learns nothing."""
+    heard: list[str] = []
+
+    async def thief(request: web.Request) -> web.Response:
+        heard.append(f"{request.headers} {await request.read()!r}")
+        return web.Response(status=302, headers={"Location": "/elsewhere"})
+
+    app = web.Application()
+    app.router.add_post("/{path:.*}", thief)
+    async with TestServer(app) as server:
+        standby = hook.make(leader=str(server.make_url("/")))
+        await standby.start()
+        hook.server, leader = standby, hook.server
+        assert (await hook.call(headers=BEARER))[0] == 302
+        hook.server = leader
+        await standby.stop()
+    assert len(heard) == 1, "no redirect is followed"
+    assert SECRET not in heard[0]
+
+
+@pytest.mark.parametrize("address", [None, "http://127.0.0.1:1/hooks/registry", "nonsense"])
+async def test_without_a_leader_that_can_be_reached_the_caller_shall_try_again(
+    hook: Hook, address: str | None
+) -> None:
+    leader, hook.server = hook.server, hook.make(leader=address)
+    await hook.server.start()
+    status, text = await hook.call(headers=BEARER)
+    await hook.server.stop()
+    hook.server = leader
+    assert (status, "try again" in text) == (503, True)
+
+
+async def test_what_was_passed_on_once_is_not_passed_on_again(hook: Hook, standby: Hook) -> None:
+    """Two replicas that each take the other for the leader."""
+    assert hook.server is not None
+    hook.server.pushed = None
+    status, text = await standby.call(headers=BEARER)
+    assert (status, "doesn't lead" in text) == (503, True)
+
+
+def test_an_address_of_ipv6_is_put_in_brackets() -> None:
+    assert relay.url_of("fd00::1", 80, PATH) == "http://[fd00::1]:80/hooks/registry"
+    assert relay.url_of("10.0.0.1", 80, PATH) == "http://10.0.0.1:80/hooks/registry"
+
+
 async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -211,3 +295,42 @@ async def test_a_port_that_is_taken_is_said(hook: Hook) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ListenError, match=rf"127.0.0.1:{port}.*--webhook-port"):
             await hook.make(port).start()
+
+
+HEADERS = st.dictionaries(
+    st.sampled_from(["Authorization", "X-Hub-Signature-256", "X-GitHub-Event", "Content-Type"]),
+    (TEXTS | st.sampled_from([f"Bearer {SECRET}", "Bearer", "sha256=", "application/json"])).filter(
+        lambda text: text.isprintable() and text.isascii()
+    ),
+)
+PAYLOAD = {
+    "type": "PUSH_ARTIFACT",
+    "events": [{"action": "push", "target": {"repository": "shop/app", "tag": "1"}}],
+    "event_data": {
+        "resources": [{"resource_url": "r.example.com/shop/app:1", "tag": "1"}],
+        "repository": {"name": "app", "namespace": "shop", "repo_full_name": "shop/app"},
+    },
+    "registry": "r.example.com",
+    "repository": {"repo_name": "shop/app", "name": "app", "namespace": "shop"},
+    "push_data": {"tag": "1"},
+    "registry_package": {"name": "app", "package_type": "container", "namespace": "shop"},
+}
+
+
+@LIVING
+@given(
+    body=st.binary(max_size=64)
+    | (mangled(PAYLOAD) | JSON).map(lambda one: json.dumps(one).encode()),
+    headers=HEADERS,
+    knows=st.booleans(),
+)
+async def test_whatever_is_sent_is_answered_and_the_next_call_heard(
+    hook: Hook, caplog: pytest.LogCaptureFixture, body: bytes, headers: dict[str, str], knows: bool
+) -> None:
+    status, _ = await hook.call(body, headers | BEARER if knows else headers)
+    assert status in (202, 400, 401)
+    hook.told.clear()
+
+    assert await hook.call(BODY, BEARER) == (202, "1 Bundles are looked at now\n")
+    assert hook.told == [Push("shop/app", "r.example.com", "1")]
+    assert complaints(caplog) == []

@@ -9,7 +9,9 @@ COPYRATOR_E2E_CLUSTER=<state directory> uses a cluster that runs already and lea
 
 import os
 import secrets
+from collections import Counter
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ from localcluster.pins import CLUSTER_PROGRAMS
 from localcluster.sharing import reap, shared_cluster
 
 _PREFIX = "e2e-"
+_OPERATORS = "system:serviceaccount:*:copyrator"
+"""The users that operators are under the chart's rights."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -46,6 +50,36 @@ def cluster() -> Iterator[Cluster]:
     reap(state_root(), _PREFIX)
     with shared_cluster(directory) as shared:
         yield shared
+
+
+@pytest.fixture(scope="module", autouse=True)
+def refusals(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The chart's rights suffice: no operator of the module asked for what it may not have.
+
+    A test that takes rights away says what it expects, as patterns of verb and resource:
+    `@pytest.mark.refused("create configmaps", "patch */status")`.
+    """
+    module = request.node
+    tests = [item for item in request.session.items if module in item.listchain()]
+    if not any("cluster" in getattr(test, "fixturenames", ()) for test in tests):
+        yield
+        return
+    requests = request.getfixturevalue("cluster").requests()
+    yield
+    expected = {
+        pattern for test in tests for mark in test.iter_markers("refused") for pattern in mark.args
+    }
+    found = Counter(
+        f"{event.verb} {event.resource}" + (f"/{event.subresource}" if event.subresource else "")
+        for event in requests.all(denied=True)
+        if fnmatch(event.user, _OPERATORS)
+    )
+    unexpected = {
+        asked: times
+        for asked, times in found.items()
+        if not any(fnmatch(asked, pattern) for pattern in expected)
+    }
+    assert not unexpected, f"the operator lacks rights: {unexpected}"
 
 
 @pytest.fixture(scope="session")

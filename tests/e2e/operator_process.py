@@ -20,13 +20,22 @@ import yaml
 
 from demo.chart import ROOT, render
 from localcluster import Cluster
+from localcluster.api import ApiStatusError
 
 RUN = ("-m", "copyrator", "run")
 KOPF_RUN = ("-m", "kopf", "run", "-A", "-m", "copyrator.kopf_main")
 
+HOME = "copyrator"
+"""Where the chart is installed, so where the Lease is."""
+
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
+
+
+def on_this_machine(seconds: float) -> float:
+    """What a promise in seconds, made for a machine that has time, comes to here and now."""
+    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
@@ -61,6 +70,9 @@ class OperatorProcess:
             "PYTHONPATH": str(ROOT / "operator"),
             "KUBECONFIG": str(kubeconfig),
             "COPYRATOR_HEALTH_PORT": "0",
+            # As in one pod of the chart: whoever starts next gets the Lease back at once.
+            "POD_NAMESPACE": (settings or {}).get("NAMESPACE", HOME),
+            "POD_NAME": "copyrator-0",
             **(settings or {}),
         }
         with log.open("wb") as output:
@@ -87,9 +99,20 @@ class OperatorProcess:
         return self._process.poll()
 
     @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    @property
     def log(self) -> str:
         """All it has written so far, stdout and stderr."""
         return self._log.read_text(errors="replace")
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory that it holds (RSS)."""
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
 
     def get(self, path: str) -> tuple[int, str]:
         """Ask the health server; status 0 when nothing answers."""
@@ -146,7 +169,7 @@ class OperatorProcess:
         self._process.wait()
 
 
-def install(cluster: Cluster, namespace: str = "copyrator") -> Path:
+def install(cluster: Cluster, namespace: str = HOME) -> Path:
     """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
     chart = render(cluster.helm, namespace=namespace)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
@@ -155,4 +178,25 @@ def install(cluster: Cluster, namespace: str = "copyrator") -> Path:
             *("apply", "--server-side", "--force-conflicts", "-f", "-"),
             input=yaml.safe_dump_all(documents),
         )
+    until(lambda: _serves(cluster), "the API server serves rules and Bundles")
     return cluster.kubeconfig_for_service_account(namespace, chart.service_account)
+
+
+def _serves(cluster: Cluster) -> bool:
+    """Right after its CRD is made, a resource may be answered with 404 or 429."""
+    try:
+        for path in ("flant.com/v1/copyrators", "operator.werf.dev/v1/bundles"):
+            cluster.api().get(f"/apis/{path}")
+    except ApiStatusError:
+        return False
+    return True
+
+
+def uninstall(cluster: Cluster, namespace: str) -> None:
+    """Take away what `install` made, but for the CRDs, and let go of what the operator held."""
+    api, rules = cluster.api(), f"/apis/flant.com/v1/namespaces/{namespace}/copyrators"
+    for rule in api.get(rules)["items"]:
+        api.patch(f"{rules}/{rule['metadata']['name']}", {"metadata": {"finalizers": None}})
+    rights = "clusterrole,clusterrolebinding"
+    cluster.kubectl("delete", rights, f"{namespace}:copyrator", "--ignore-not-found")
+    cluster.kubectl("delete", "namespace", namespace, "--wait=false")

@@ -13,9 +13,12 @@ import yaml
 import copyrator
 from copyrator.cli.run import run
 from demo.chart import CHART, ROOT, render
+from generate import chart_readme
+from localcluster.sources import prometheus_operator_crds
 
 MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},
+    "one replica": {"replicas": 1},
     "one rule of another namespace": {"rules.namespace": "default", "rules.name": "main-rule"},
     "rules of tenants": {"rules.tenantRules": True},
     "more kinds": {
@@ -23,6 +26,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "rules.bindClusterRoles": ["edit"],
     },
     "werf in two namespaces": {"werf.namespaces": ["default", "kube-public"]},
+    "some namespaces": {"watchNamespaces": ["default", "kube-public"]},
     "webhook": {
         "webhook.enabled": True,
         "webhook.secretName": "hook",
@@ -30,6 +34,30 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "no CRDs": {"crds.enabled": False},
     "image by digest": {"image.digest": "sha256:" + "0" * 64, "imagePullSecrets": [{"name": "x"}]},
+    "monitoring": {
+        "metrics.serviceMonitor.enabled": True,
+        "metrics.prometheusRule.enabled": True,
+        "metrics.dashboard.enabled": True,
+        "metrics.serviceMonitor.labels": {"release": "prometheus"},
+        "metrics.dashboard.annotations": {"grafana_folder": "Operators"},
+    },
+    "network policy": {
+        "networkPolicy.enabled": True,
+        "networkPolicy.metricsFrom": [{"namespaceSelector": {}}],
+        "networkPolicy.webhookFrom": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+        "webhook.enabled": True,
+        "webhook.secretName": "hook",
+    },
+    "proxy and CA": {
+        "proxy.https": "http://proxy:3128",
+        "proxy.noProxy": "10.0.0.1,.svc",
+        "ca.configMapName": "authorities",
+    },
+    "without what is there by default": {
+        "metrics.service": False,
+        "podDisruptionBudget.enabled": False,
+        "crds.keep": False,
+    },
     "everything on the pod": {
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
@@ -37,15 +65,34 @@ MATRIX: dict[str, dict[str, Any]] = {
         "tolerations": [{"operator": "Exists"}],
         "affinity": {"nodeAffinity": {}},
         "priorityClassName": "system-cluster-critical",
-        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ],
+        "extraEnv": [{"name": "TZ", "value": "UTC"}],
         "resources": {},
         "serviceAccount.annotations": {"e": "f"},
     },
 }
 
 
+@pytest.fixture(scope="module")
+def monitoring_kinds(cluster):
+    """The cluster has the Prometheus operator's CRDs, as upstream ships them."""
+    files = prometheus_operator_crds("servicemonitors", "prometheusrules")
+    named = [part for path in files for part in ("-f", str(path))]
+    cluster.kubectl("apply", "--server-side", *named)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", *named)
+    yield
+    cluster.kubectl("delete", "--ignore-not-found", *named)
+
+
 def manifests_of(rendered):
     return [*rendered.crds, *rendered.rights, rendered.deployment]
+
+
+def rendered_kind(cluster, kind, values):
+    rendered = render(cluster.helm, namespace="ops", values=values)
+    return [one for one in rendered.rights if one["kind"] == kind]
 
 
 def test_helm_lint_finds_nothing(cluster):
@@ -63,6 +110,7 @@ def test_helm_lint_finds_nothing(cluster):
         ("rules.kinds", []),
         ("rules.kinds", ["secrets"]),
         ("rules.namespace", "Not A Namespace"),
+        ("watchNamespaces", ["Not A Namespace"]),
         ("bundles.jobsTTL", -1),
         ("bundles.jobsTTL", "120"),
         ("bundles.timerInterval", 0),
@@ -72,7 +120,18 @@ def test_helm_lint_finds_nothing(cluster):
         ("bundles.allowedServiceAccounts", []),
         ("werf.namespaces", "default"),
         ("log.level", "trace"),
-        ("replicas", 2),
+        ("proxy.https", "proxy:3128"),
+        ("ca.configMapName", "Not A Name"),
+        ("metrics.serviceMonitor.interval", "soon"),
+        ("metrics.prometheusRule.pollLateSeconds", 0),
+        ("metrics.dashbord.enabled", True),
+        ("networkPolicy.metricsFrom", [{}]),
+        ("networkPolicy.metricsFrom", [{"selector": {}}]),
+        ("podAnnotations", {"a": 1}),
+        ("uninstall.hook", "yes"),
+        ("topologySpreadConstraints", [{"maxSkew": 1}]),
+        ("replicas", -1),
+        ("replicas", "2"),
     ],
 )
 def test_the_schema_refuses(cluster, path, value):
@@ -81,6 +140,7 @@ def test_the_schema_refuses(cluster, path, value):
 
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX.keys())
+@pytest.mark.usefixtures("monitoring_kinds")
 def test_every_object_is_accepted_by_the_api_server(cluster, values):
     rendered = render(cluster.helm, namespace="default", values=values)
     text = yaml.safe_dump_all(manifests_of(rendered))
@@ -134,18 +194,21 @@ def test_chart_and_package_have_one_version():
     assert chart["version"] == chart["appVersion"] == copyrator.__version__
 
 
-def test_the_readme_names_every_value():
-    text = (CHART / "README.md").read_text()
-    documented = re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE)
-    assert documented == list(_paths(yaml.safe_load((CHART / "values.yaml").read_text())))
+def test_the_readmes_table_is_made_of_the_comments_in_the_values():
+    values, readme = ((CHART / name).read_text() for name in ("values.yaml", "README.md"))
+    assert chart_readme.rewritten(readme, values) == readme
+    with pytest.raises(ValueError, match=r"log\.level has no comment"):
+        chart_readme.table(values.replace("  # `debug`, `info`, `warning` or `error`\n", ""))
 
 
-def _paths(values: dict[str, Any], prefix: str = ""):
-    for name, value in values.items():
-        if isinstance(value, dict) and value and prefix == "" and name != "resources":
-            yield from _paths(value, f"{name}.")
-        else:
-            yield prefix + name
+def test_the_schema_describes_every_value():
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = (CHART / "values.yaml").read_text()
+    for path in re.findall(r"^\| `([^`]+)` \|", chart_readme.table(values), re.MULTILINE):
+        at = schema
+        for name in path.split("."):
+            at = at["properties"][name]
+        assert at["description"], path
 
 
 def test_the_variables_of_the_deployment_are_ones_that_the_operator_reads(cluster):
@@ -154,8 +217,19 @@ def test_the_variables_of_the_deployment_are_ones_that_the_operator_reads(cluste
     container = render(cluster.helm, namespace="x", values=values).container
     names = [variable["name"] for variable in container["env"]]
     assert len(names) == len(set(names))
-    assert set(names) - known == {"POD_NAME", "POD_NAMESPACE"}
+    assert set(names) <= known
     assert container["args"] == ["run"]
+
+
+def test_two_replicas_share_a_lease_of_their_releases_name_and_have_names_of_their_own(cluster):
+    for name in ("copyrator", "second"):
+        rendered = render(cluster.helm, namespace="ops", values={"fullnameOverride": name})
+        assert rendered.deployment["spec"]["replicas"] == 2
+        variables = {one["name"]: one for one in rendered.container["env"]}
+        assert variables["COPYRATOR_LEASE_NAME"]["value"] == name
+        for variable, path in (("POD_NAME", "name"), ("POD_NAMESPACE", "namespace")):
+            field = variables[variable]["valueFrom"]["fieldRef"]["fieldPath"]
+            assert field == f"metadata.{path}"
 
 
 def test_the_rules_are_those_of_the_releases_namespace_by_default(cluster):
@@ -209,3 +283,91 @@ def test_kinds_whose_plural_is_guessed_get_the_right_resource(cluster):
         for plural in rule["resources"]
     }
     assert granted >= set(found.values())
+
+
+def test_one_replica_may_be_evicted_at_a_time_but_a_single_one_has_no_budget(cluster):
+    (budget,) = rendered_kind(cluster, "PodDisruptionBudget", {})
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert rendered_kind(cluster, "PodDisruptionBudget", {"replicas": 1}) == []
+
+
+def test_prometheus_finds_the_metrics_of_every_replica(cluster):
+    values = {"metrics.serviceMonitor.enabled": True, "metrics.serviceMonitor.labels": {"a": "b"}}
+    (monitor,) = rendered_kind(cluster, "ServiceMonitor", values)
+    (service,) = rendered_kind(cluster, "Service", values)
+    wanted = monitor["spec"]["selector"]["matchLabels"]
+    assert wanted.items() <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+    assert service["spec"]["clusterIP"] == "None"
+    pod = render(cluster.helm, namespace="ops").deployment["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    with pytest.raises(Exception, match=r"serviceMonitor\.enabled needs metrics\.service"):
+        render(cluster.helm, namespace="ops", values=values | {"metrics.service": False})
+
+
+def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
+    values = {
+        "metrics.prometheusRule.enabled": True,
+        "metrics.prometheusRule.pollLateSeconds": 7200,
+    }
+    (rule,) = rendered_kind(cluster, "PrometheusRule", values)
+    alerts = {one["alert"]: one["expr"] for one in rule["spec"]["groups"][0]["rules"]}
+    assert alerts["CopyratorPollLate"].endswith("> 7200")
+    assert len(alerts) == 8
+
+
+def test_grafanas_sidecar_gets_the_dashboard_as_json(cluster):
+    (board,) = rendered_kind(cluster, "ConfigMap", {"metrics.dashboard.enabled": True})
+    assert json.loads(board["data"]["copyrator.json"])["title"] == "Copyrator"
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_a_network_policy_lets_in_who_is_named_and_the_other_replica(cluster):
+    values = MATRIX["network policy"]
+    (policy,) = rendered_kind(cluster, "NetworkPolicy", values)
+    ports = [rule["ports"][0]["port"] for rule in policy["spec"]["ingress"]]
+    assert ports == ["http", "webhook", "webhook"]
+    sources = [rule["from"] for rule in policy["spec"]["ingress"]]
+    assert sources[:2] == [values["networkPolicy.metricsFrom"], values["networkPolicy.webhookFrom"]]
+    assert policy["spec"]["policyTypes"] == ["Ingress"]
+
+
+def test_proxy_and_authorities_reach_the_container(cluster):
+    container = render(cluster.helm, namespace="x", values=MATRIX["proxy and CA"]).container
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["HTTPS_PROXY"] == "http://proxy:3128"
+    assert variables["NO_PROXY"] == "10.0.0.1,.svc"
+    assert "HTTP_PROXY" not in variables
+    (mount,) = [one for one in container["volumeMounts"] if one["name"] == "ca"]
+    assert variables["SSL_CERT_FILE"] == f"{mount['mountPath']}/ca.crt"
+
+
+def hooks(cluster, *settings):
+    only = ("--show-only", "templates/uninstall.yaml", *settings)
+    printed = cluster.helm("template", "copyrator", str(CHART), "--namespace", "default", *only)
+    return {one["kind"]: one for one in yaml.safe_load_all(printed)}
+
+
+def test_the_job_before_an_uninstall_may_run_and_stops_this_release_only(cluster, namespace):
+    found = hooks(cluster, "--set", "fullnameOverride=second,imagePullSecrets[0].name=x")
+    for manifest in found.values():
+        assert manifest["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    (patch, look) = found["Role"]["rules"]
+    assert (patch["resourceNames"], patch["verbs"]) == (["second"], ["patch"])
+    assert look["verbs"] == ["list"]
+    pod = found["Job"]["spec"]["template"]
+    assert "--stop=second" in pod["spec"]["containers"][0]["args"]
+    operator = render(cluster.helm, namespace="default").deployment["spec"]
+    selected = operator["selector"]["matchLabels"].items()
+    assert not selected <= pod["metadata"]["labels"].items(), "it would wait for itself"
+    home = namespace("hook", labels={"pod-security.kubernetes.io/enforce": "restricted"})
+    pod["spec"].pop("serviceAccountName")
+    body = {"apiVersion": "v1", "kind": "Pod", **pod}
+    body["metadata"] |= {"name": "uninstall", "namespace": home}
+    create = ("create", "--dry-run=server", "--validate=strict", "-f", "-")
+    assert "created" in cluster.kubectl(*create, input=json.dumps(body))
+
+
+def test_it_can_be_left_out(cluster):
+    with pytest.raises(Exception, match="could not find template"):
+        hooks(cluster, "--set", "uninstall.hook=false")

@@ -1,11 +1,12 @@
 """The rights that the chart gives, asked of a real API server: what is needed, and nothing else."""
 
+import re
 from typing import Any
 
 import pytest
 import yaml
 
-from demo.chart import render
+from demo.chart import ROOT, render
 
 OPERATOR_MAY = [
     ("list", "flant.com", "copyrators", ""),
@@ -24,8 +25,8 @@ OPERATOR_MAY = [
     ("update", "networking.k8s.io", "networkpolicies", ""),
     ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
     ("create", "rbac.authorization.k8s.io", "roles", ""),
-    *((verb, "batch", "jobs", "") for verb in ("create", "delete", "patch", "watch")),
-    ("watch", "", "pods", ""),
+    *((verb, "batch", "jobs", "") for verb in ("create", "patch", "watch")),
+    ("list", "", "pods", ""),
     ("get", "", "pods", "log"),
     ("create", "", "events", ""),
     ("get", "", "events", ""),
@@ -36,6 +37,8 @@ OPERATOR_MAY_NOT = [
     ("update", "flant.com", "copyrators", ""),
     ("delete", "flant.com", "copyrators", ""),
     ("delete", "operator.werf.dev", "bundles", ""),
+    ("delete", "batch", "jobs", ""),
+    ("watch", "", "pods", ""),
     ("create", "", "namespaces", ""),
     ("delete", "", "namespaces", ""),
     ("patch", "", "namespaces", ""),
@@ -69,6 +72,45 @@ WERF_MAY_NOT = [
     ("delete", "", "namespaces", ""),
     ("patch", "operator.werf.dev", "bundles", "status"),
 ]
+
+
+FULL = {
+    "rules.kinds": ["ConfigMap"],
+    "rules.bindClusterRoles": ["edit"],
+    "bundles.allowedSecrets": ["registry-creds"],
+}
+"""Every switch on, few kinds: each right of the chart that docs/security.md has to explain."""
+
+
+def test_every_right_is_explained_and_none_that_isnt_given(cluster):
+    rendered = render(cluster.helm, namespace="copyrator", values=FULL)
+    given = {
+        f"{verb} {resource}" + (f".{group}" if group else "")
+        for role in rendered.rights
+        if role["kind"] in ("ClusterRole", "Role")
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    text = (ROOT / "docs" / "security.md").read_text()
+    explained = {
+        f"{verb} {resource}"
+        for verbs, resource in re.findall(r"^\| ([a-z, ]+) `([a-z./0-9]+)`", text, re.MULTILINE)
+        for verb in verbs.split(", ")
+    }
+    explained |= {f"{verb} configmaps" for verb in of_rule_kinds(text)}
+    assert explained == {_as_written(one) for one in given}
+
+
+def of_rule_kinds(text: str) -> list[str]:
+    lines = re.findall(r"^\| ([a-z, ]+) each of the rule kinds", text, re.MULTILINE)
+    return [verb for line in lines for verb in line.split(", ")]
+
+
+def _as_written(right: str) -> str:
+    """`patch bundles/status.operator.werf.dev` is `patch bundles.operator.werf.dev/status`."""
+    return re.sub(r"/status\.(.+)$", r".\1/status", right)
 
 
 class Rights:
@@ -111,7 +153,8 @@ def rights(cluster, home):
 
     yield apply
     for kind in ("clusterrole", "clusterrolebinding"):
-        cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")
+        for name in ("copyrator", "second"):
+            cluster.kubectl("delete", kind, f"{home}:{name}", "--ignore-not-found")
 
 
 def test_the_operator_may_do_both_jobs_everywhere_and_nothing_else(rights):
@@ -138,6 +181,16 @@ def test_kinds_give_exactly_their_rights(rights):
     assert not chart.may(("update", "", "secrets", ""))
 
 
+def test_bundles_may_name_the_secrets_that_are_allowed_and_the_operator_reads_no_others(rights):
+    kinds = ["ConfigMap"]
+    reading = [(verb, "", "secrets", "") for verb in ("get", "list", "watch")]
+    named = rights(rules__kinds=kinds, bundles__allowedSecrets=["registry-creds"])
+    assert all(named.may(one, name="registry-creds") for one in reading)
+    assert not any(named.may(one, name="other") or named.may(one) for one in reading)
+    none = rights(rules__kinds=kinds, bundles__allowedSecrets=[])
+    assert not any(none.may(one, name="registry-creds") for one in reading)
+
+
 def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, home):
     chart = rights(rules__kinds=["ConfigMap"])
     assert chart.may(("create", "", "secrets", ""), namespace=home)
@@ -162,12 +215,40 @@ def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights
     assert chart.may(("create", "rbac.authorization.k8s.io", "rolebindings", ""))
 
 
+def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights, home, namespace):
+    one, two = namespace("one"), namespace("two")
+    chart = rights(watchNamespaces=[one, two], rules__bindClusterRoles=["edit"])
+    clusterwide = {"namespaces"}
+    here = [right for right in OPERATOR_MAY if right[2] not in clusterwide]
+    for place in (one, two):
+        assert [right for right in here if not chart.may(right, namespace=place)] == []
+        assert chart.may(("get", "", "namespaces", ""), namespace=place, name=place)
+        bind = ("bind", "rbac.authorization.k8s.io", "clusterroles", "")
+        assert chart.may(bind, namespace=place, name="edit")
+    for place in ("", "default"):
+        assert [right for right in OPERATOR_MAY if chart.may(right, namespace=place)] == []
+    create = ("create", "", "secrets", "")
+    assert [right for right in OPERATOR_MAY if chart.may(right, namespace=home)] == [create], (
+        "only its hash key, beside the rules that it trusts"
+    )
+    crds = ("get", "apiextensions.k8s.io", "customresourcedefinitions", "")
+    assert not chart.may(crds, name="copyrators.flant.com")
+
+
 def test_the_lease_is_its_own(rights, home):
     chart = rights()
-    update = ("update", "coordination.k8s.io", "leases", "")
-    assert chart.may(update, namespace=home, name="copyrator")
-    assert not chart.may(update, namespace=home, name="another")
-    assert not chart.may(update, namespace="kube-system", name="copyrator")
+    for verb in ("get", "update"):
+        right = (verb, "coordination.k8s.io", "leases", "")
+        assert chart.may(right, namespace=home, name="copyrator")
+        assert not chart.may(right, namespace=home, name="another")
+        assert not chart.may(right, namespace="kube-system", name="copyrator")
+
+
+def test_a_second_release_in_a_namespace_has_a_lease_of_its_own(rights, home):
+    chart = rights(fullnameOverride="second")
+    get = ("get", "coordination.k8s.io", "leases", "")
+    assert chart.may(get, namespace=home, name="second")
+    assert not chart.may(get, namespace=home, name="copyrator")
 
 
 def test_werf_may_deploy_in_its_namespace_only(rights, home):

@@ -3,11 +3,14 @@
 import re
 import signal
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
+from tests.e2e.faults.proxy import FaultProxy, holds, only
 from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, install, until
 
 from demo.chart import ROOT
@@ -218,6 +221,7 @@ def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfi
         own.kill("kube-apiserver")
         try:
             process.wait_says("namespaces")
+            process.wait_says("lead: the Lease copyrator/copyrator wasn't renewed for 7 s")
             assert process.get("/healthz") == (200, "ok\n")
             # Each watch may say it: that it broke, and that it then was refused.
             said = len(complaints(process))
@@ -225,6 +229,7 @@ def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfi
         finally:
             own.restart("kube-apiserver")
         process.wait_ready()
+        assert process.log.count("Started:") == 1, "it went on where it was"
         assert "Traceback" not in process.log
         assert process.stop() == 0
 
@@ -238,11 +243,25 @@ def watches(process: OperatorProcess) -> float:
 
 
 @pytest.mark.usefixtures("crds_come_back")
-def test_it_starts_again_in_the_same_process_when_its_crd_is_deleted(own, kubeconfig, log):
-    with OperatorProcess(kubeconfig, log) as process:
+@pytest.mark.parametrize("held", ["nothing", "the other watch"])
+def test_it_starts_again_in_the_same_process_when_its_crd_is_deleted(
+    own, kubeconfig, log, tmp_path, held
+):
+    # Where kopf waits for an answer it takes the end for a pause, and once went on for ever.
+    answer = threading.Event()
+    with (
+        FaultProxy(own) as proxy,
+        OperatorProcess(proxy.kubeconfig(kubeconfig, tmp_path / "proxied"), log) as process,
+        ExitStack() as stack,
+    ):
         process.wait_ready()
+        if held == "the other watch":
+            stack.callback(answer.set)
+            stack.enter_context(proxy.fault(holds(answer), only("watch", of=("copyrators",))))
+            until(lambda: proxy.met(0), "the watch of rules is to be opened again")
         own.kubectl("delete", "crd", "bundles.operator.werf.dev")
         process.wait_says("bundles.operator.werf.dev is missing")
+        answer.set()
         own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
         process.wait_ready()
         assert process.code is None

@@ -78,10 +78,10 @@ def test_the_commands_work_one_after_the_other_on_a_fresh_cluster(document, tmp_
 class Reader:
     """Follows a document with the files of the repository around it.
 
-    Two things differ from a reader's cluster. The operator's image can't run here, so once the
+    Three things differ from a reader's cluster. The operator's image can't run here, so once the
     chart is installed its process is started under the chart's service account. And the registry
     of the examples is replaced by the local one, which holds the example's bundle: what the
-    documents ask of the reader.
+    documents ask of the reader. Nor can the image run before Helm uninstalls; tests/node sees it.
     """
 
     def __init__(self, cluster: Cluster, directory: Path) -> None:
@@ -102,6 +102,8 @@ class Reader:
             assert self.operator.stop() == 0, self.operator.tail()
 
     def types(self, command: str) -> None:
+        if command.startswith("helm uninstall "):
+            command += " --no-hooks"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", command],
             cwd=self._home,
@@ -114,10 +116,10 @@ class Reader:
         log = self.operator.tail(40) if self.operator else ""
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}\n{log}"
         if command.startswith("helm install "):
-            self._start_operator()
+            self._start_operator(dict(re.findall(r"--set (rules\S+)=(\S+)", command)))
 
-    def _start_operator(self) -> None:
-        chart: Rendered = render(self.cluster.helm, namespace="copyrator")
+    def _start_operator(self, values: dict[str, str]) -> None:
+        chart: Rendered = render(self.cluster.helm, namespace="copyrator", values=values)
         kubeconfig = self.cluster.kubeconfig_for_service_account("copyrator", chart.service_account)
         self.operator = OperatorProcess(chart, "copyrator", kubeconfig, self.cluster.state_dir)
         self.operator.wait_ready(60)

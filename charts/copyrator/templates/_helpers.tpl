@@ -51,6 +51,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* Both pass the restricted Pod Security profile. */}}
+{{- define "copyrator.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "copyrator.containerSecurityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
 {{/*
 RBAC rules that give .verbs on each of .kinds ("Secret", "RoleBinding.rbac.authorization.k8s.io"),
 one rule for each API group, in a fixed order so that an upgrade shows no false differences.

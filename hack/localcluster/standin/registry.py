@@ -85,11 +85,23 @@ def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, 
     if f"sha256:{hashlib.sha256(blob).hexdigest()}" != layers[0]["digest"]:
         raise WerfError(f"pull bundle: {name}: blob {layers[0]['digest']} is damaged")
     with tarfile.open(fileobj=io.BytesIO(blob), mode="r:gz") as archive:
-        archive.extractall(into, filter="data")
+        _unpack(archive, into)
     charts = sorted(into.glob("*/Chart.yaml"))
     if not charts:
         raise WerfError(f"pull bundle: {name}: Chart.yaml file is missing")
     return digest, charts[0].parent
+
+
+def _unpack(archive: tarfile.TarFile, into: Path) -> None:
+    """Unpack regular files; by hand, because Debian 12's Python (3.11.2) has no `filter`."""
+    root = into.resolve()
+    for member in archive:
+        path = (root / member.name).resolve()
+        if content := archive.extractfile(member):
+            if not path.is_relative_to(root):
+                raise WerfError(f"pull bundle: {member.name} is outside of the chart")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content.read())
 
 
 def log_in(login: Login) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from functools import lru_cache
 from typing import Any, Final
 
@@ -96,7 +97,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
     return BundleSpec(
         namespace=namespace,
         name=name,
-        registry=spec.required_text("registry", _registry),
+        registry=sys.intern(spec.required_text("registry", _registry)),
         repo=spec.required_text("repo", _repo),
         version=spec.text("version", _version) or DEFAULT_VERSION,
         auth=spec.text("auth", syntax.object_name),
@@ -104,6 +105,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         values_from=_read_values(spec),
         env=env,
         ignored_env=ignored,
+        proxies=defaults.proxies,
         interval=_duration(spec, "interval", defaults.interval, least=MIN_INTERVAL),
         suspend=spec.flag("suspend"),
         service_account=spec.text("serviceAccountName", syntax.object_name)
@@ -243,7 +245,7 @@ def _werf_image(werf: Fields, defaults: BundleDefaults) -> str:
         if version is not None:
             werf.fail("version", "must be removed: spec.werf.image names a tag or digest already")
         return image
-    return f"{image or defaults.werf_image}:{version or defaults.werf_version}"
+    return sys.intern(f"{image or defaults.werf_image}:{version or defaults.werf_version}")
 
 
 def _image(value: str) -> str | None:

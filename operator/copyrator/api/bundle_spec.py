@@ -41,6 +41,8 @@ class BundleDefaults:
     jobs_ttl: int = 120
     retry_limit: int = DEFAULT_RETRY_LIMIT
     retry_backoff: float = DEFAULT_RETRY_BACKOFF
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """Proxy variables of the operator's own, for Jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,8 @@ class BundleSpec:
     """Without the variables that the operator sets itself."""
     ignored_env: tuple[str, ...] = ()
     """Names in ``spec.env`` that the operator sets itself; to be named in the condition."""
+    proxies: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Variables that werf gets where ``env`` doesn't set them."""
     interval: float = 600.0
     suspend: bool = False
     service_account: str = "werf"

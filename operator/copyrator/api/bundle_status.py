@@ -36,6 +36,8 @@ class BundleReason(StrEnum):
     TAG_NOT_FOUND = "TagNotFound"
     NO_MATCHING_VERSION = "NoMatchingVersion"
     WOULD_DOWNGRADE = "WouldDowngrade"
+    FORBIDDEN = "Forbidden"
+    """The operator lacks a right."""
     VALUES_MISSING = "ValuesMissing"
     SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
     JOB_UNSCHEDULABLE = "JobUnschedulable"
@@ -113,6 +115,8 @@ class Attempted(Record):
     version: str | None = None
     digest: str | None = None
     reference: str | None = None
+    namespace: str | None = None
+    """Where the release goes, whatever the spec says by now."""
     job: str | None = None
     attempt: int | None = None
     """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
@@ -174,9 +178,10 @@ class BundleStatus(Record):
     next_poll_at: str | None = None
     last_error: LastError = LastError()
     last_handled_request: str | None = None
-    """The value of the requestedAt annotation that was acted on last."""
+    """The value of the requestedAt annotation that was handled last: the registry has answered,
+    and what follows is in the status."""
     last_handled_force: str | None = None
-    """The value of the forceAt annotation that was acted on last."""
+    """The value of the forceAt annotation that was handled last."""
 
     @property
     def forced(self) -> bool:

@@ -117,6 +117,11 @@ def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:
     }
 
 
+def foreign_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The conditions that somebody else put beside ours (a newer version, another tool)."""
+    return [item for item in conditions if item.get("type") not in set(ConditionType)]
+
+
 def is_true(conditions: Any, kind: ConditionType) -> bool:
     """Tell whether a condition stands there with status True."""
     return conditions_by_type(conditions).get(kind, {}).get("status") == _TRUE

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 E = TypeVar("E", bound=StrEnum)
 Check = Callable[[str], str | None]
 """Takes a value, returns what is wrong with it and what to do, or None."""
+
+NOT_WHOLE: Final = "nestedTooDeeply"
+"""In the metadata of an object of which a part was too deep to be read (kube/depth.py)."""
 
 _JSON_NAMES: dict[type, str] = {
     dict: "a map",

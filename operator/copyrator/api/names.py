@@ -41,6 +41,12 @@ ANN_ALLOW_FROM: Final = "copyrator.flant.com/allow-from"
 ANN_ALLOW_TO: Final = "copyrator.flant.com/allow-to"
 """On a source: comma-separated globs of namespaces that it may be copied to."""
 
+ANN_WEBHOOK: Final = "copyrator.flant.com/webhook"
+"""On the Lease: where its holder's webhook is reached by the other replicas."""
+
+ANN_RULE_REQUESTED_AT: Final = "copyrator.flant.com/requestedAt"
+"""On a rule, any new value: look at it now and try again what failed."""
+
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 
 # Bundles ----------------------------------------------------------------------------------------
@@ -73,6 +79,8 @@ ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
 """On a Job: the uid of its Bundle; an uninstall Job has no owner reference to tell it."""
 ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
 """On a Job: the number of the attempt that it runs."""
+ANN_GENERATION: Final = "operator.werf.dev/generation"
+"""On an uninstall Job: the generation of the Bundle that it was made for."""
 ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
 """On a Job that couldn't start when the spec that it was made for was edited."""
 ANN_DIGEST: Final = "operator.werf.dev/digest"

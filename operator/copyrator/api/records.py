@@ -7,9 +7,8 @@ A status may have been written by an older or newer operator, by the original, o
 
 from __future__ import annotations
 
-import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Final, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -29,7 +28,7 @@ class Record:
     @classmethod
     def parse(cls: type[R], raw: Any) -> R:
         """Read a map; anything else is read as an empty one."""
-        if not isinstance(raw, Mapping):
+        if not isinstance(raw, dict):
             return cls()
         known = _plan(cls)
         found: dict[str, Any] = {}
@@ -37,15 +36,15 @@ class Record:
         for name, value in raw.items():
             if (slot := known.get(name)) is None:
                 extra[name] = value
-            elif (decoded := _decode(slot[1], value)) is not None:
-                found[slot[0]] = decoded
+            elif (decoded := slot.decode(value)) is not None:
+                found[slot.attribute] = decoded
         return cls(**found, extra=extra or _NOTHING)
 
     def to_dict(self) -> dict[str, Any]:
         """The map for the status; fields that aren't there are left out."""
         encoded: dict[str, Any] = dict(self.extra)
-        for name, (attribute, _) in _plan(type(self)).items():
-            value = getattr(self, attribute)
+        for name, slot in _plan(type(self)).items():
+            value = getattr(self, slot.attribute)
             if value is None or value == ():
                 continue
             if isinstance(value, Record):
@@ -66,27 +65,37 @@ def json_name(attribute: str) -> str:
 
 def json_fields(record: type[Record]) -> dict[str, Any]:
     """JSON names of a record's fields, each with its type: a Record, ``tuple``, or a scalar."""
-    return {name: wanted for name, (_, wanted) in _plan(record).items()}
+    return {name: slot.wanted for name, slot in _plan(record).items()}
 
 
-def _plan(record: type[Record]) -> dict[str, tuple[str, Any]]:
-    """JSON name to attribute and type; worked out once for each class."""
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A field: its attribute and type, and what reads a value as that type, or None when junk."""
+
+    attribute: str
+    wanted: Any
+    decode: Callable[[Any], Any]
+
+
+def _plan(record: type[Record]) -> dict[str, _Slot]:
+    """JSON name to field; worked out once for each class: a visit to a Bundle reads a status."""
     if (known := _plans.get(record)) is None:
         known = _plans[record] = _make_plan(record)
     return known
 
 
-_plans: dict[type[Record], dict[str, tuple[str, Any]]] = {}
+_plans: dict[type[Record], dict[str, _Slot]] = {}
 
 
-def _make_plan(record: type[Record]) -> dict[str, tuple[str, Any]]:
+def _make_plan(record: type[Record]) -> dict[str, _Slot]:
     hints = get_type_hints(record)
-    plan: dict[str, tuple[str, Any]] = {}
+    plan: dict[str, _Slot] = {}
     for slot in fields(record):
         if slot.name == "extra":
             continue
         assert slot.default is not MISSING or slot.default_factory is not MISSING, slot.name
-        plan[json_name(slot.name)] = (slot.name, _strip_optional(hints[slot.name]))
+        wanted = _strip_optional(hints[slot.name])
+        plan[json_name(slot.name)] = _Slot(slot.name, wanted, _decoder(wanted))
     return plan
 
 
@@ -96,31 +105,22 @@ def _strip_optional(hint: Any) -> Any:
     return hint
 
 
-def _decode(wanted: Any, value: Any) -> Any:
-    """The value as ``wanted``, or None when it is junk."""
+def _decoder(wanted: Any) -> Callable[[Any], Any]:
     if get_origin(wanted) is tuple:
-        item = get_args(wanted)[0]
-        if not isinstance(value, list):
-            return None
-        decoded = (_decode(item, entry) for entry in value)
-        return tuple(entry for entry in decoded if entry is not None)
+        return _list_decoder(_decoder(get_args(wanted)[0]))
     if is_dataclass(wanted):
         record = cast("type[Record]", wanted)
-        return record.parse(value) if isinstance(value, Mapping) else None
+        return lambda value: record.parse(value) if isinstance(value, dict) else None
     if get_origin(wanted) is dict:
-        return _shared(value) if isinstance(value, Mapping) else None
-    return _scalar(wanted, value)
+        return lambda value: dict(value) if isinstance(value, dict) else None
+    # A bool is no int here, and JSON knows no other subclasses.
+    return lambda value: value if type(value) is wanted else None
 
 
-def _scalar(wanted: Any, value: Any) -> Any:
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        return None
-    return sys.intern(value) if type(value) is str else value  # digests stand there many times
+def _list_decoder(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def decode_list(value: Any) -> Any:
+        if not isinstance(value, list):
+            return None
+        return tuple(item for item in map(decode, value) if item is not None)
 
-
-def _shared(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The map with one string for all equal ones: each JSON decoding makes its own."""
-    return {
-        sys.intern(str(key)): sys.intern(item) if isinstance(item, str) else item
-        for key, item in value.items()
-    }
+    return decode_list

@@ -71,6 +71,12 @@ class Source:
     name: str | None = None
     selector: LabelSelector | None = None
 
+    def means(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> bool:
+        """Tell whether an object of this kind is copied."""
+        if namespace not in self.namespaces:
+            return False
+        return self.name == name if self.name else (self.selector or ANY_LABELS).matches(labels)
+
 
 @dataclass(frozen=True, slots=True)
 class Template:

@@ -28,6 +28,8 @@ class RuleReason(StrEnum):
     NOT_TRUSTED = "NotTrusted"
     SOURCE_NOT_FOUND = "SourceNotFound"
     KIND_UNAVAILABLE = "KindUnavailable"
+    FORBIDDEN = "Forbidden"
+    """The operator lacks a right."""
     PARTIAL_FAILURE = "PartialFailure"
 
 
@@ -111,6 +113,8 @@ class RuleFacts:
     plan: PlanCounts | None = None
     synced: bool = False
     """Everything wanted stands there as of now."""
+    request: str | None = None
+    """The request that this is the answer to."""
 
 
 def build_rule_status(
@@ -134,6 +138,9 @@ def build_rule_status(
     }
     if facts.plan is not None:
         status["plan"] = facts.plan.to_dict()
+    request = facts.request or before.get("lastHandledRequest")
+    if isinstance(request, str):
+        status["lastHandledRequest"] = request
     last = before.get("lastSyncTime")
     if facts.synced and (not isinstance(last, str) or not _same(before, status)):
         last = format_time(now)

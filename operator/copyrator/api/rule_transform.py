@@ -102,6 +102,10 @@ def read_template(template: Fields) -> Template:
             metadata.fail(field, f"must be removed: {hint}")
     if metadata.has("namespace") and metadata.get("namespace") != "{{ namespace.name }}":
         metadata.fail("namespace", "must be removed: the operator fills in each target namespace")
+    for field in ("labels", "annotations"):
+        metadata.text_map(field)
+    if kind == "Secret":
+        template.sub("data"), template.sub("stringData")
     if template.has("status"):
         template.fail("status", "must be removed: an object's own controller writes it")
     for path, text in _texts(template.raw, template.path):

@@ -16,6 +16,11 @@ def format_time(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def format_micro_time(moment: datetime) -> str:
+    """The same with microseconds, as ``metav1.MicroTime``: ``2026-01-31T12:00:00.000000Z``."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def parse_time(text: object) -> datetime | None:
     """The moment that an RFC 3339 string names, or None for anything else."""
     if not isinstance(text, str):

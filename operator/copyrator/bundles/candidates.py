@@ -55,6 +55,8 @@ class Choice:
     """The highest tags that were passed over, highest first."""
     counts: Mapping[Rejection, int] = field(default_factory=dict)
     """How many tags were passed over, by reason."""
+    keeps: bool = False
+    """The deployed tag is one that the spec takes, whether or not it is still in the list."""
 
 
 @dataclass(slots=True)
@@ -149,6 +151,7 @@ class TagSelection:
             best=best.tag if best else None,
             rejected=tuple(Rejected(version=one.tag, reason=why) for one, why in rejected),
             counts=dict(counts),
+            keeps=floor is not None,
         )
 
     def _objection(self, candidate: Candidate) -> Rejection | None:

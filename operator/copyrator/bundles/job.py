@@ -25,8 +25,14 @@ set -eu
 version="$(werf version)"
 case "${version#v}" in
 [12] | [12].*)
-  exec werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
-    --wait --timeout 5m --ignore-not-found
+  code=0
+  said="$(werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
+    --wait --timeout 5m 2>&1)" || code=$?
+  printf '%s\\n' "$said"
+  case "$code $said" in
+  "0 "* | *"release: not found"*) ;;
+  *) exit "$code" ;;
+  esac
   ;;
 [3-9] | [3-9].* | [1-9][0-9]*)
   exec werf dismiss --namespace "$WERF_NAMESPACE" --release "$WERF_RELEASE"
@@ -37,7 +43,10 @@ case "${version#v}" in
   ;;
 esac
 """
-"""werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't tell which werf it is."""
+"""werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't tell which werf it is.
+
+``--ignore-not-found`` isn't used: Helm 3 takes a lack of rights to read releases for "not found".
+"""
 
 
 class JobKind(StrEnum):
@@ -131,7 +140,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     return job
 
 
-def build_uninstall_job(spec: BundleSpec, uid: str, attempt: int) -> dict[str, Any]:
+def build_uninstall_job(
+    spec: BundleSpec, uid: str, generation: int, attempt: int
+) -> dict[str, Any]:
     """The Job that uninstalls. It has no owner: a foreground deletion would take it along."""
     env = pod.variables(_merged(spec, pod.common(spec) | pod.release(spec)))
     pod_spec = pod.pod_spec(spec, ())
@@ -139,7 +150,10 @@ def build_uninstall_job(spec: BundleSpec, uid: str, attempt: int) -> dict[str, A
     pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]
     name = job_name(spec.name, JobKind.UNINSTALL, uid, attempt)
     job = _job(spec, JobKind.UNINSTALL, name, uid, pod_spec)
-    job["metadata"]["annotations"][names.ANN_ATTEMPT] = str(attempt)
+    job["metadata"]["annotations"] |= {
+        names.ANN_ATTEMPT: str(attempt),
+        names.ANN_GENERATION: str(generation),
+    }
     job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
     return job
 
@@ -183,7 +197,7 @@ def _job(
 
 def _login(spec: BundleSpec) -> dict[str, Any]:
     secret = {"WERF_USERNAME": "username", "WERF_PASSWORD": "password"}
-    merged = _merged(spec, pod.common(spec))
+    merged = _merged(spec, pod.common(spec), spec.proxies)
     env = pod.variables({name: value for name, value in merged.items() if name not in secret})
     for variable, key in secret.items():
         reference = {"secretKeyRef": {"name": spec.auth, "key": key}}
@@ -220,6 +234,7 @@ def _deploy_env(order: DeployOrder) -> dict[str, str]:
         "WERF_LOG_COLOR_MODE": "off",
         "WERF_LOG_PRETTY": "0",
         "WERF_TIMEOUT": str(pod.whole_seconds(spec.timeout)),
+        **spec.proxies,
     }
     return _merged(spec, ours, defaults)
 

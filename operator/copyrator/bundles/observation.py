@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.times import parse_time
 from copyrator.bundles.job import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
-from copyrator.bundles.report import last_error_line, parse_report
+from copyrator.bundles.obstacles import blocked_by
+from copyrator.bundles.report import cause, last_error_line, parse_report
 
 _REGISTRY_TROUBLE: Final = re.compile(
     r"dial tcp|connection (?:refused|reset)|i/o timeout|no such host|TLS handshake|x509:"
@@ -57,6 +58,8 @@ class JobRecord:
     deleting: bool = False
     given_up: bool = False
     """It couldn't start, and we ended it because the spec had changed."""
+    generation: int = 0
+    """Of the Bundle, on an uninstall Job; else 0."""
     resource_version: str = ""
 
     @property
@@ -83,7 +86,6 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
     failed = conditions.get("Failed")
     complete = conditions.get("Complete")
     ended = failed or complete or {}
-    attempt = annotations.get(names.ANN_ATTEMPT, "")
     return JobRecord(
         namespace=metadata.get("namespace", ""),
         name=metadata.get("name", ""),
@@ -91,7 +93,8 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         bundle=labels.get(names.LABEL_BUNDLE, ""),
         bundle_uid=annotations.get(names.ANN_BUNDLE_UID, ""),
         kind=kind,
-        attempt=int(attempt) if attempt.isascii() and attempt.isdigit() else 0,
+        attempt=_number(annotations.get(names.ANN_ATTEMPT, "")),
+        generation=_number(annotations.get(names.ANN_GENERATION, "")),
         created=parse_time(metadata.get("creationTimestamp")),
         finished=parse_time(status.get("completionTime") or ended.get("lastTransitionTime")),
         complete=complete is not None,
@@ -104,6 +107,10 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
     )
 
 
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How an attempt ended, in the words of the status."""
@@ -113,14 +120,6 @@ class Ending:
     message: str
     revision: int | None = None
     exit_code: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """Why a running Job doesn't get on."""
-
-    reason: BundleReason
-    message: str
 
 
 def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
@@ -138,6 +137,14 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     if why := _disrupted(status):
         return _interrupted(BundleReason.JOB_LOST, f"the pod was ended: {why}")
     return ending
+
+
+def with_cause(ending: Ending, log: str) -> Ending:
+    """A failure that the report tells of names operations; the log says why."""
+    why = cause(log)
+    if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
+        return ending
+    return replace(ending, message=f"{ending.message}: {why}")
 
 
 def _ending_without_werf(
@@ -164,30 +171,6 @@ def _ending_without_werf(
     status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
     why = _disrupted(status) or job.message or job.failed or "its pod is gone"
     return _interrupted(BundleReason.JOB_LOST, f"the Job ended without werf's verdict: {why}")
-
-
-def blocked_by(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
-    """Tell why the newest pod of an unfinished Job doesn't start, if it doesn't."""
-    if not pods:
-        return None
-    status = pods[-1].get("status") or {}
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            text = condition.get("message") or condition.get("reason") or "no node takes it"
-            return Blocked(BundleReason.JOB_UNSCHEDULABLE, f"the pod can't be scheduled: {text}")
-    for container in _statuses(status):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        reason, text = waiting.get("reason") or "", waiting.get("message") or ""
-        if reason in ("ErrImagePull", "ImagePullBackOff", "InvalidImageName"):
-            return Blocked(
-                BundleReason.IMAGE_PULL_FAILED,
-                f"the image {container.get('image')} can't be pulled: {text or reason}",
-            )
-        if reason in ("CreateContainerConfigError", "CreateContainerError", "RunContainerError"):
-            return Blocked(
-                BundleReason.JOB_UNSCHEDULABLE, f"a container can't start: {text or reason}"
-            )
-    return None
 
 
 def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
@@ -230,13 +213,6 @@ def _succeeded(terminated: Mapping[str, Any]) -> Ending:
 
 def _interrupted(reason: BundleReason, message: str, code: int | None = None) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, message, None, code)
-
-
-def _statuses(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
 
 
 def _terminated(statuses: Any, name: str) -> Mapping[str, Any] | None:

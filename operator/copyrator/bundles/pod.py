@@ -20,6 +20,8 @@ DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
 CA_DIR: Final = "/run/copyrator/ca"
 CA_KEY: Final = "ca.crt"
 VALUES_DIR: Final = "/run/copyrator/values"
+VALUES_VOLUME: Final = "values-"
+"""What the names of the volumes with values begin with."""
 _USER: Final = 1000
 """The user ``build`` of the werf image."""
 
@@ -131,14 +133,14 @@ def values_volumes(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
             origin = {"secret": {"secretName": source.name}}
         else:
             origin = {"configMap": {"name": source.name}}
-        found.append({"name": f"values-{i:03}", **origin})
+        found.append({"name": f"{VALUES_VOLUME}{i:03}", **origin})
     return found
 
 
 def values_mounts(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
     """Where the values' volumes are in the container."""
     return [
-        {"name": f"values-{i:03}", "mountPath": f"{VALUES_DIR}/{i:03}", "readOnly": True}
+        {"name": f"{VALUES_VOLUME}{i:03}", "mountPath": f"{VALUES_DIR}/{i:03}", "readOnly": True}
         for i, _ in enumerate(values)
     ]
 

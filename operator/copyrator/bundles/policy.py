@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, ValuesKind
 from copyrator.api.fields import InvalidSpec
 
 
@@ -15,8 +15,15 @@ def image_repository(image: str) -> str:
     return head + slash + last.split(":", 1)[0]
 
 
+ANY = "*"
+"""Among the allowed Secrets: every one."""
+
+
 def refusal(
-    spec: BundleSpec, service_accounts: Collection[str], images: Collection[str]
+    spec: BundleSpec,
+    service_accounts: Collection[str],
+    images: Collection[str],
+    secrets: Collection[str],
 ) -> InvalidSpec | None:
     """Tell what in a valid spec the operator's settings forbid, or None."""
     if spec.service_account not in service_accounts:
@@ -32,7 +39,28 @@ def refusal(
             f"{repository} isn't allowed; use one of {_listed(images)}, or let an administrator "
             "add it to bundles.allowedImages of the chart",
         )
+    if ANY in secrets:
+        return None
+    for path, name in _secrets(spec):
+        if name not in secrets:
+            return InvalidSpec(
+                path,
+                f"the Secret {name} isn't one that Bundles may name; use one of "
+                f"{_listed(secrets)}, or let an administrator add it to bundles.allowedSecrets of "
+                "the chart",
+            )
     return None
+
+
+def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
+    """The Secrets that the operator would read, and the fields that name them."""
+    if spec.auth:
+        yield "spec.auth", spec.auth
+    if spec.ca_secret:
+        yield "spec.caSecret", spec.ca_secret
+    for source in spec.values_from:
+        if source.kind is ValuesKind.SECRET:
+            yield "spec.valuesFrom", source.name
 
 
 def _listed(items: Collection[str]) -> str:

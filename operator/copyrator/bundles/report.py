@@ -7,18 +7,23 @@ end of the log instead when werf failed before it wrote one. So everything here 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
+from copyrator.api.json_text import read_json
 
 _DIGEST_LINE: Final = re.compile(r"^\W*digest:\s+(?:sha256:)?([0-9a-f]{64})\s*$", re.MULTILINE)
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
 _SHOWN_OPERATIONS: Final = 5
+_NO_REVISION: Final = 2**63
+"""The API server takes no such number into a status."""
+_CAUSE: Final = 400
+"""Characters of an error that go into a condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,7 @@ class DeployReport:
             return "werf says that the release failed"
         named = ", ".join(self.failed[:_SHOWN_OPERATIONS])
         more = len(self.failed) - _SHOWN_OPERATIONS
-        return f"failed: {named}" + (f" and {more} more" if more > 0 else "")
+        return named + (f" and {more} more failed" if more > 0 else " failed")
 
 
 def parse_report(message: str | None) -> DeployReport | None:
@@ -53,7 +58,7 @@ def parse_report(message: str | None) -> DeployReport | None:
     if not text.startswith("{"):
         return None
     try:
-        return _from_map(json.loads(text))
+        return _from_map(read_json(text))
     except ValueError:
         return _from_fragment(text)
 
@@ -64,7 +69,7 @@ def _from_map(found: Any) -> DeployReport | None:
     revision = found.get("revision")
     return DeployReport(
         status=found["status"],
-        revision=revision if isinstance(revision, int) else None,
+        revision=revision if type(revision) is int and 0 < revision < _NO_REVISION else None,
         completed=_texts(found.get("completedOperations")),
         failed=_texts(found.get("failedOperations")),
     )
@@ -79,7 +84,8 @@ def _from_fragment(text: str) -> DeployReport | None:
     found: dict[str, Any] = {}
     for name in ("status", "revision"):
         if match := re.search(_FIELD.format(name), text):
-            found[name] = json.loads(match[1])
+            with suppress(ValueError):  # no JSON after all: a line break in it, or 5,000 digits
+                found[name] = read_json(match[1])
     return _from_map(found)
 
 
@@ -96,6 +102,15 @@ def log_tail(log: str) -> str:
     tail = text[-MAX_LOG_TAIL:]
     _, newline, rest = tail.partition("\n")
     return rest if newline and rest else tail
+
+
+def cause(log: str) -> str:
+    """The end of werf's ``Error: …``, which is where the cause stands; empty where it says none."""
+    line = last_error_line(log)
+    if not line.startswith("Error:"):
+        return ""
+    text = line.removeprefix("Error:").strip()
+    return text if len(text) <= _CAUSE else "…" + text[-_CAUSE:]
 
 
 def last_error_line(log: str) -> str:

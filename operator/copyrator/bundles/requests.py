@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleStatus, Outcome
 
 FORCE_UPDATE: Final = "forceUpdate"
+_RESET: Final = "forceUpdate=0"
+"""Stands in its place in the record of an attempt, once it is set back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,15 @@ def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Req
     return found if found.token else None
 
 
+def acknowledged(status: BundleStatus, request: Request) -> BundleStatus:
+    """The status with the echo of a request that has had its answer."""
+    if request.requested_at is not None:
+        status = replace(status, last_handled_request=request.requested_at)
+    if request.force_at is not None:
+        status = replace(status, last_handled_force=request.force_at)
+    return status
+
+
 def awaits_reset(status: BundleStatus) -> bool:
     """Tell whether ``forceUpdate`` has done its work and has to be set back to 0."""
     attempted = status.attempted
@@ -56,3 +67,21 @@ def awaits_reset(status: BundleStatus) -> bool:
         and attempted.outcome == Outcome.RUNNING
         and FORCE_UPDATE in (attempted.request or "").split()
     )
+
+
+def reset_patch(status: BundleStatus) -> list[dict[str, object]]:
+    """The JSON Patch of a status that sets ``forceUpdate`` back, unless it isn't 1 any more.
+
+    The attempt that it made says so from the same moment on. So a second force during the attempt
+    is known for what it is, also by a process that starts after this one has died.
+    """
+    patch: list[dict[str, object]] = [
+        {"op": "test", "path": f"/status/{FORCE_UPDATE}", "value": 1},
+        {"op": "replace", "path": f"/status/{FORCE_UPDATE}", "value": 0},
+    ]
+    if awaits_reset(status):
+        path, asked = "/status/attempted/request", status.attempted.request or ""
+        done = " ".join(_RESET if part == FORCE_UPDATE else part for part in asked.split())
+        patch.append({"op": "test", "path": path, "value": asked})
+        patch.append({"op": "replace", "path": path, "value": done})
+    return patch

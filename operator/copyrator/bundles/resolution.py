@@ -38,6 +38,8 @@ def is_answered(status: BundleStatus, wish: Wish) -> bool:
     at once.
     """
     last = status.attempted if status.attempted.attempt else status.deployed
+    if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:
+        return False  # it was deployed again because the registry had nothing for it: does it now?
     settled = {
         BundleReason.DEPLOYED,
         BundleReason.QUARANTINED,
@@ -74,7 +76,7 @@ def resolved(
 def unresolved(
     status: BundleStatus, rejected: tuple[Rejected, ...], next_poll: datetime, now: datetime
 ) -> BundleStatus:
-    """The status where a whole tag list has nothing for the Bundle; its target stays."""
+    """The status where the registry has nothing for the Bundle; its target stays."""
     return replace(
         status,
         ready=1,

@@ -1,69 +1,58 @@
 """When a registry is asked next, and when a failed deploy is tried again. Pure.
 
-Polls are locked to slots: a Bundle's repository and tag give it an offset within its interval.
-So first polls after a restart are spread over the interval without anything being remembered,
-Bundles that share a tag come due together and share one request, and a ``nextPollAt`` that was
-written long ago stays true: that moment plus a whole number of intervals.
+Polls are locked to slots (slots.py), one for each question: Bundles that share a tag come due
+together and share one request, and a ``nextPollAt`` that was written long ago stays true: that
+moment plus a whole number of intervals.
 """
 
 from __future__ import annotations
 
-import hashlib
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.version_range import ExactTag, parse_version
+from copyrator.bundles.slots import Slot
 
 MAX_RETRY_DELAY: Final = 900.0
 FIRST_POLL_RETRY: Final = 15.0
 
 
-def slot_offset(spec: BundleSpec) -> float:
-    """Where in its interval a Bundle polls, in seconds, the same for ever.
+def question_of(spec: BundleSpec) -> str:
+    """What is asked of the registry, as far as it has a slot of its own.
 
     All ranges of a repository come due together: one tag list answers them all.
     """
-    text = spec.reference
     if isinstance(version := parse_version(spec.version), ExactTag):
-        text += f":{version.tag}"
-    fraction = int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") / 2**32
-    return fraction * _interval(spec)
+        return f"{spec.reference}:{version.tag}"
+    return spec.reference
 
 
-def next_slot(spec: BundleSpec, now: datetime) -> datetime:
-    """The first slot after ``now``, in whole seconds (as a status holds it)."""
-    interval, offset = _interval(spec), slot_offset(spec)
-    number = (now.timestamp() - offset) // interval
-    while True:
-        moment = datetime.fromtimestamp(int(number * interval + offset), UTC)
-        if moment > now:
-            return moment
-        number += 1
-
-
-def _interval(spec: BundleSpec) -> float:
-    """Seconds; dates are whole seconds, so slots can't be closer than that."""
+def interval_of(spec: BundleSpec) -> float:
+    """Seconds between two polls; a status holds whole seconds, so they can't be closer."""
     return max(spec.interval, 1.0)
 
 
 def poll_retry(
-    spec: BundleSpec, failures: int, now: datetime, retry_after: float | None = None
+    slot: Slot, failures: int, now: datetime, retry_after: float | None = None
 ) -> datetime:
-    """When to ask again after ``failures`` failed polls in a row: soon, then at the slots."""
-    slot = next_slot(spec, now)
+    """When to ask again after ``failures`` failed polls in a row: soon, then at the slots.
+
+    Whom a registry has told to wait come back one after the other, not all at once.
+    """
     delay = FIRST_POLL_RETRY * 2 ** min(max(failures, 1) - 1, 20)
-    again = now + timedelta(seconds=delay)
+    again = min(now + timedelta(seconds=delay), slot.after(now))
     if retry_after is not None:
-        return max(now + timedelta(seconds=retry_after), min(again, slot))
-    return min(again, slot)
+        jitter = slot.phase / slot.interval * min(slot.interval, retry_after / 2)
+        return max(now + timedelta(seconds=retry_after + jitter), again)
+    return again
 
 
 def same_rhythm(spec: BundleSpec, before: datetime, after: datetime) -> bool:
     """Tell whether ``after`` is what anybody expects who reads ``before`` in the status."""
     gap = (after - before).total_seconds()
-    rest = gap % _interval(spec)
-    return gap >= 0 and min(rest, _interval(spec) - rest) <= 1.0
+    rest = gap % interval_of(spec)
+    return gap >= 0 and min(rest, interval_of(spec) - rest) <= 1.0
 
 
 def retry_delay(backoff: float, count: int) -> float:

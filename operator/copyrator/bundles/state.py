@@ -23,7 +23,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.observation import Ending
-from copyrator.bundles.requests import Request
+from copyrator.bundles.requests import Request, acknowledged
 from copyrator.bundles.schedule import retry_delay
 
 
@@ -58,7 +58,8 @@ class Wanted:
     spec_hash: str
     generation: int
     reference: str | None = None
-    """The repository; spec_hash covers it, so it isn't compared."""
+    """The repository; spec_hash covers it, so it isn't compared. Likewise ``namespace``."""
+    namespace: str | None = None
     request: Request | None = None
 
     def matches(self, other: Deployed | Attempted) -> bool:
@@ -113,7 +114,7 @@ def _is_failed_try(attempted: Attempted, wanted: Wanted) -> bool:
 
 
 def _difference(deployed: Deployed, wanted: Wanted) -> Need:
-    if deployed.digest is None:
+    if deployed.version is None:
         return Need.FIRST
     if (deployed.digest, deployed.version) != (wanted.digest, wanted.version):
         return Need.VERSION
@@ -129,6 +130,7 @@ def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
         version=wanted.version,
         digest=wanted.digest,
         reference=wanted.reference,
+        namespace=wanted.namespace,
         attempt=(before.attempt or 0) + 1,
         failures=(before.failures or 0) if goes_on else 0,
         interruptions=(before.interruptions or 0) if goes_on else 0,
@@ -140,18 +142,13 @@ def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
         started_at=format_time(now),
     )
     changed = replace(status, attempted=attempted)
-    if request is not None and request.requested_at is not None:
-        changed = replace(changed, last_handled_request=request.requested_at)
-    if request is not None and request.force_at is not None:
-        changed = replace(changed, last_handled_force=request.force_at)
-    return changed
+    return acknowledged(changed, request) if request else changed
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What goes with an ending: where the release is, and what its log said."""
+    """What goes with an ending: what its log said."""
 
-    namespace: str
     printed_digests: tuple[str, ...] = ()
     log_tail: str = ""
 
@@ -195,7 +192,7 @@ def _succeeded(
         digest=attempted.digest,
         reference=attempted.reference,
         revision=ending.revision or status.deployed.revision,
-        namespace=evidence.namespace,
+        namespace=attempted.namespace,
         values_hash=attempted.values_hash,
         spec_hash=attempted.spec_hash,
         generation=attempted.generation,

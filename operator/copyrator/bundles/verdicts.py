@@ -9,13 +9,18 @@ from __future__ import annotations
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import Health, Verdict
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
-from copyrator.bundles.observation import Blocked
+from copyrator.bundles.obstacles import Blocked
 from copyrator.bundles.state import Need
 
 
 def short(digest: str | None) -> str:
     """A digest as people read it: ``sha256:0123456789ab``."""
     return (digest or "")[:19]
+
+
+def times(count: int) -> str:
+    """How often, as people say it."""
+    return "once" if count == 1 else f"{count} times"
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> Verdict:
@@ -31,6 +36,17 @@ def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> Verdict
 def polling(reference: str, version: str) -> Verdict:
     """The registry has been asked and hasn't answered yet."""
     text = f"Asking the registry for {reference}:{version}"
+    return Verdict(Health.PROGRESSING, BundleReason.POLLING, text)
+
+
+def taken_over(status: BundleStatus) -> Verdict:
+    """What the original operator deployed is on record now; the registry is asked next."""
+    there = status.deployed
+    text = f"The original operator deployed {there.version}"
+    if there.digest:
+        text += f"; taken over as it stands, as {short(there.digest)}, unverified"
+    else:
+        text += ", which the registry no longer has in that form; nothing is known of its content"
     return Verdict(Health.PROGRESSING, BundleReason.POLLING, text)
 
 
@@ -57,7 +73,7 @@ def will_retry(status: BundleStatus) -> Verdict:
     """The last attempt failed, and is tried again."""
     attempted = status.attempted
     text = (
-        f"{attempted.version} ({short(attempted.digest)}): {attempted.message}. "
+        f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
         f"Next try at {attempted.next_retry_at}"
     )
     if attempted.outcome != Outcome.FAILED:
@@ -71,9 +87,9 @@ def quarantined(status: BundleStatus) -> Verdict:
     """The last attempt failed once too often."""
     attempted = status.attempted
     text = (
-        f"{attempted.version} ({short(attempted.digest)}) failed {attempted.failures} times: "
-        f"{attempted.message}. It isn't tried again until the tag, the spec or the values change, "
-        "or somebody sets the annotation operator.werf.dev/requestedAt"
+        f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
+        f"{_open(attempted.message)}. It isn't tried again until the tag, the spec or the values "
+        "change, or somebody sets the annotation operator.werf.dev/requestedAt"
     )
     return Verdict(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
 
@@ -87,9 +103,9 @@ def autoupdate_disabled(status: BundleStatus) -> Verdict:
 def suspended(status: BundleStatus) -> Verdict:
     """``spec.suspend``; the registry goes on being asked."""
     text = "Nothing is deployed while spec.suspend is true"
-    target = status.target
-    if target.digest and target.digest != status.deployed.digest:
-        text += f"; {target.version} ({short(target.digest)}) is available"
+    offer = status.available
+    if offer.digest and offer.digest != status.deployed.digest:
+        text += f"; {offer.version} ({short(offer.digest)}) is available"
     return _paused(status, BundleReason.SUSPENDED, text)
 
 
@@ -101,6 +117,11 @@ def _paused(status: BundleStatus, reason: BundleReason, text: str) -> Verdict:
 def unusable(reason: str, message: str, status: BundleStatus) -> Verdict:
     """Something outside is missing or refuses; it is tried again."""
     return Verdict(Health.RETRYING, reason, message + _kept(status))
+
+
+def forbidden(message: str, status: BundleStatus) -> Verdict:
+    """The operator lacks a right; the API server's words say which."""
+    return unusable(BundleReason.FORBIDDEN, message, status)
 
 
 def refused(reason: BundleReason, message: str) -> Verdict:
@@ -116,12 +137,23 @@ def uninstalling(message: str) -> Verdict:
 def uninstall_failed(message: str) -> Verdict:
     """The Bundle is being deleted and hangs; it says why."""
     text = (
-        f"{message}. To delete the Bundle without uninstalling, set the annotation "
+        f"{_open(message)}. To delete the Bundle without uninstalling, set the annotation "
         'operator.werf.dev/force-delete: "true"'
     )
     return Verdict(Health.RETRYING, BundleReason.UNINSTALL_FAILED, text)
 
 
+def _open(message: str | None) -> str:
+    """A message that another sentence follows."""
+    return (message or "").rstrip(". ")
+
+
 def _kept(status: BundleStatus) -> str:
+    """What is deployed. After a failed attempt part of that may be in place."""
     there = status.deployed
-    return f". {there.version} ({short(there.digest)}) stays deployed" if there.digest else ""
+    if not there.digest:
+        return ""
+    what = f"{there.version} ({short(there.digest)})"
+    if status.attempted.outcome in (None, Outcome.SUCCEEDED):
+        return f". {what} stays deployed"
+    return f". The last good deploy is {what}"

@@ -1,7 +1,7 @@
 """The command line: `copyrator`, and `kubectl copyrator` under its other name.
 
-Commands live in a module per group and are imported when they are called, so that `--help` and the
-quick commands don't wait for the Kubernetes client.
+Commands live in modules of their own and are imported when they are called, so that `--help`, the
+quick commands and the operator don't wait for what they don't need, or hold it in memory.
 """
 
 from __future__ import annotations
@@ -9,15 +9,33 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import PurePath
+from typing import Any
 
 import click
 
 from copyrator import __version__
 
 _COMMANDS = {
-    "run": "copyrator.cli.run:run",
+    "completion": ("Print a script that completes commands and names.", "completion:completion"),
+    "describe": ("Everything about a rule or Bundle, its Events included.", "describe:describe"),
+    "doctor": ("Check the installation: CRDs, Lease, rights, registries.", "doctor:doctor"),
+    "get": ("List rules, bundles or copies.", "get:get"),
+    "history": ("The last deploys of a Bundle.", "history:history"),
+    "install": ("Print the manifests, for those without Helm.", "install:install"),
+    "logs": ("What werf said in a Bundle's last Job.", "logs:logs"),
+    "migrate": ("Print rules equal to other tools' annotations.", "migrate:migrate"),
+    "plan": ("What a rule would do, tried by a server-side dry run.", "plan:plan"),
+    "reconcile": ("Look at a rule or Bundle now, and wait for it.", "act:reconcile"),
+    "resolve": ("Which tag a version would choose, and why.", "resolve:resolve"),
+    "resume": ("Let a suspended rule or Bundle go on.", "act:resume"),
+    "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
+    "suspend": ("Pause a rule or Bundle.", "act:suspend"),
+    "uninstall": ("Let go of everything, before the operator is removed.", "uninstall:uninstall"),
+    "validate": ("Check manifests offline, with line numbers.", "validate:validate"),
+    "version": ("This program's version, and the operator's.", "version:version"),
+    "why": ("Why an object is there, or isn't; why a Bundle runs a version.", "why:why"),
 }
-"""Command to `module:function`. Their short helps come from the functions' docstrings."""
+"""Command to its short help and `module:function` below this package."""
 
 
 class _LazyGroup(click.Group):
@@ -27,26 +45,64 @@ class _LazyGroup(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        target = _COMMANDS.get(cmd_name)
-        if target is None:
+        if cmd_name not in _COMMANDS:
             return None
-        module, _, function = target.partition(":")
-        command = getattr(importlib.import_module(module), function)
+        module, _, function = _COMMANDS[cmd_name][1].partition(":")
+        command = getattr(importlib.import_module(f"{__name__}.{module}"), function)
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing one of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (text, _) in sorted(_COMMANDS.items())])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if close := _closest(args[0]):
+                raise click.UsageError(f"{error.message} Did you mean {close}?", ctx) from None
+            raise
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Turn what goes wrong into one line that says what to do."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as error:
+            if ctx.invoked_subcommand == "run":
+                raise
+            from copyrator.cli.faults import fault_of  # noqa: PLC0415 - not for `run`
+
+            raise fault_of(error) from None
+
+
+def _closest(word: str) -> str | None:
+    import difflib  # noqa: PLC0415
+
+    return next(iter(difflib.get_close_matches(word, _COMMANDS, n=1)), None)
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Copies objects between namespaces by rule and deploys werf bundles from OCI registries."""
+    """Copies objects between namespaces by rule and deploys werf bundles from OCI registries.
+
+    Exit codes: 0 done; 1 a fault, which is named; 2 wrong usage, or (plan) there are changes.
+    """
 
 
 def main() -> None:
     """Entry point of `copyrator`, `kubectl-copyrator` and `python -m copyrator`."""
     name = PurePath(sys.argv[0]).name
+    complete_var = None
     if name.startswith("kubectl-"):
         name = name.replace("kubectl-", "kubectl ", 1)  # how the user typed it
+        complete_var = "_COPYRATOR_COMPLETE"
     elif name == "__main__.py":
         name = "copyrator"
-    cli(prog_name=name)
+    cli(prog_name=name, complete_var=complete_var)

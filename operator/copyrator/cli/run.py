@@ -16,6 +16,6 @@ def run(**values: Any) -> None:
 
     Each option also has an environment variable; an option beats its variable.
     """
-    from copyrator import app  # noqa: PLC0415 - so that --help doesn't wait for kopf
+    from copyrator import supervisor  # noqa: PLC0415 - so that --help doesn't wait for kopf
 
-    raise SystemExit(app.run(options.from_options(values)))
+    raise SystemExit(supervisor.run(options.from_options(values)))

@@ -34,7 +34,8 @@ NOISE_SECONDS = 0.02
 
 FORGIVENESS = 1.2
 """What counts as normal grows by this in each window that was too slow: a server that has become
-slower for good is accepted in the end (ten times slower: after nine windows)."""
+slower for good is accepted in the end (ten times slower: after nine windows). Where the least is in
+flight, it isn't we who make it slow, and how it is now counts as normal at once."""
 
 LONGEST_PAUSE = 60.0
 
@@ -145,10 +146,14 @@ class AdaptiveLimit:
             return  # the limit held nobody back, so nothing is to be learnt about it
         typical = median(latencies)
         if self._normal is not None and typical >= max(2 * self._normal, NOISE_SECONDS):
-            self._normal *= FORGIVENESS
-            self._cut(now)
-            return
-        self._normal = typical if self._normal is None else min(typical, self._normal)
+            if self.limit > self._least:
+                self._normal *= FORGIVENESS
+                self._cut(now)
+                return
+            self._normal = typical
+        # Halfway only: one lucky window in a busy time says little.
+        elif self._normal is None or typical < self._normal:
+            self._normal = (typical + (self._normal or typical)) / 2
         if now - self._cut_at >= WINDOW_SECONDS:
             self.limit = min(self.limit + 1, self._most)
 

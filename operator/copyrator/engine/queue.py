@@ -60,6 +60,8 @@ class WorkQueue(Generic[K]):
         self._closed = False
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._served_since = clock()
+        self._held = False
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -92,7 +94,7 @@ class WorkQueue(Generic[K]):
         self._release_due()
         now = self._clock() if now is None else now
         heads = [self._head(lane) for lane in Lane]
-        return max((now - head[0] for head in heads if head), default=0.0)
+        return max((now - max(head[0], self._served_since) for head in heads if head), default=0.0)
 
     def longest_working(self, now: float | None = None) -> tuple[K, float] | None:
         """The key that has been in work longest, and for how many seconds."""
@@ -100,6 +102,16 @@ class WorkQueue(Generic[K]):
             return None
         key = next(iter(self._working))  # dicts keep the order in which keys were handed out
         return key, (self._clock() if now is None else now) - self._working[key]
+
+    def hold(self) -> None:
+        """Hand out nothing until `serve`; what comes is kept."""
+        self._held = True
+
+    def serve(self) -> None:
+        """Somebody works (again): hand out what there is, and count waiting from now on."""
+        self._held = False
+        self._served_since = self._clock()
+        self._wake()
 
     # --- in --------------------------------------------------------------------------------------
 
@@ -131,6 +143,11 @@ class WorkQueue(Generic[K]):
             self._delay(key, self._clock() + delay, lane)
         return delay
 
+    def hurry(self) -> None:
+        """Make everything due that waits after a failure: what failed everybody is over."""
+        for key in self._failures.keys() & self._due.keys():
+            self.add(key, self._due[key][1])
+
     def forget(self, key: K) -> None:
         """Forget the key's failures: it has succeeded, or is no concern any more."""
         self._failures.pop(key, None)
@@ -139,7 +156,7 @@ class WorkQueue(Generic[K]):
 
     def poll(self) -> K | None:
         """Hand out the next key that is due, if there is one; `done` has to follow."""
-        if self._closed:
+        if self._closed or self._held:
             return None
         self._release_due()
         lane = self._next_lane()
@@ -257,6 +274,6 @@ class WorkQueue(Generic[K]):
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self._delayed and self._getters:
+        if self._delayed and self._getters and not self._held:
             delay = max(self._delayed[0][0] - self._clock(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)

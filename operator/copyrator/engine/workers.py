@@ -77,6 +77,7 @@ class Workers(Generic[K]):
 
     def start(self) -> None:
         """Start the workers, inside the running loop."""
+        self._queue.serve()
         for number in range(self._count):
             task = asyncio.create_task(self._supervise(), name=f"worker {number}")
             self._tasks.add(task)

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import random
 import signal
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import kopf
 
 from copyrator.api.names import RULE_PREFIX
+from copyrator.kube.kopf_guard import WATCH_SECONDS
 from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)
 
 PREFIX = RULE_PREFIX.rstrip("/")
+
+WATCHER = "watcher for "
+"""How kopf 1.45 begins the name of a watch's task."""
+
+WATCH_ENDS_SECONDS = 3.0
+"""kopf gives the work on events two seconds at the end."""
 
 
 class StartError(Exception):
@@ -26,6 +31,10 @@ class StartError(Exception):
 
 class Lifecycle(Protocol):
     """What starts and stops with kopf."""
+
+    def register(self, registry: kopf.OperatorRegistry) -> None:
+        """Tell kopf what to call."""
+        ...
 
     async def start(self) -> None:
         """Return when kopf may begin to watch.
@@ -56,19 +65,60 @@ def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:
 
     @kopf.on.cleanup(registry=registry, id="stop")
     async def stop(**_: Any) -> None:
+        await _end_watches()
         await lifecycle.stop()
 
 
+async def _end_watches() -> None:
+    """Cancel the watches that kopf has left, again and again until none is left.
+
+    When one watch fails, kopf forgets the others, cancels them together with what tells them of a
+    pause, and waits: one that is being opened takes that for the pause, and would go on for ever.
+    """
+    while watches := [t for t in asyncio.all_tasks() if t.get_name().startswith(WATCHER)]:
+        for watch in watches:
+            watch.cancel()
+        await asyncio.wait(watches, timeout=WATCH_ENDS_SECONDS)
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell what nobody catches, but for a watch of kopf's that is stopped within an event.
+
+    Its generator is closed only when the loop ends, too late for it to be closed well.
+    """
+    if getattr(context.get("asyncgen"), "__name__", "") != "infinite_watch":
+        loop.default_exception_handler(context)
+
+
+def join_kopf_run(lifecycle: Lifecycle) -> None:
+    """Have `kopf run` start and stop it."""
+    lifecycle.register(kopf.get_default_registry())
+
+
 async def run_kopf(
-    registry: kopf.OperatorRegistry, lifecycle: Lifecycle, signalled: asyncio.Event
+    lifecycle: Lifecycle,
+    signalled: asyncio.Event,
+    stop: asyncio.Event,
+    namespaces: tuple[str, ...] = (),
 ) -> None:
-    """Run kopf until it fails, or SIGTERM or SIGINT has set `signalled`."""
+    """Run kopf, in some namespaces or in all, until it fails or `stop` is set.
+
+    SIGTERM and SIGINT set both events.
+    """
     others = asyncio.all_tasks()
-    stop = asyncio.Event()
+    asyncio.get_running_loop().set_exception_handler(_complain)
+    registry = kopf.OperatorRegistry()
+    lifecycle.register(registry)
     settings = kopf.OperatorSettings()
     configure(settings)
     tasks = await kopf.spawn_tasks(
-        registry=registry, settings=settings, clusterwide=True, stop_flag=stop
+        registry=registry,
+        settings=settings,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        stop_flag=stop,
+        # Unused without peering, but kopf would look the user up, and an arbitrary id has no name.
+        identity="copyrator",  # type: ignore[arg-type]
     )
     for task in tasks:
         # Whatever ends, all ends, and nobody goes on waiting for a signal (kopf would, for 5 s).
@@ -111,14 +161,16 @@ def configure(settings: kopf.OperatorSettings) -> None:
     # We wait for our CRDs before kopf looks; observing all CRDs would need a right we have no use
     # for. A CRD that is deleted later ends the process, which starts again and waits.
     settings.scanning.disabled = True
-    settings.watching.chunk_size = 500
-    settings.watching.server_timeout = 290
+    # kopf keeps a page's objects as long as its watch, and each body while a task of that object's
+    # is idle: a thousand Bundles with all their history were 30 MB at every start.
+    settings.watching.chunk_size = 50
+    # What goes wrong on the way, and how long anything may take, is kube.kopf_guard's business.
+    settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.connect_timeout = 5
     settings.watching.reconnect_backoff = 1.0
     settings.networking.connect_timeout = 5
-    settings.networking.request_timeout = 60
-    settings.networking.error_backoffs = EndlessBackoff()
-    settings.queueing.idle_timeout = 0.5  # an idle object holds a task of kopf's for so long
+    settings.networking.request_timeout = None
+    settings.queueing.idle_timeout = 0.1
     settings.process.ultimate_exiting_timeout = 30
 
 
@@ -130,10 +182,11 @@ class KopfWatch:
     serves missed a kind: that is never watched. Names that another kopf may have are no fault.
     """
 
-    def __init__(self, *resources: Resource) -> None:
+    def __init__(self, *resources: Resource, namespaces: tuple[str | None, ...] = (None,)) -> None:
         self._expected = {
-            f"watcher for {resource.plural}.{resource.version}.{resource.group}@None": resource
+            f"{WATCHER}{resource.plural}.{resource.version}.{resource.group}@{name}": resource
             for resource in resources
+            for name in namespaces
         }
         self._keeper: asyncio.Task[Any] | None = None
 
@@ -144,23 +197,6 @@ class KopfWatch:
         if self._keeper is not None and self._keeper.done():
             return "kopf keeps no credentials any more, so rules and Bundles aren't watched"
         missing = [res.key for name, res in self._expected.items() if name not in tasks]
-        if missing and any(name.startswith("watcher for ") for name in tasks):
+        if missing and any(name.startswith(WATCHER) for name in tasks):
             return f"kopf doesn't watch {' and '.join(missing)}"
         return None
-
-
-class EndlessBackoff:
-    """1 s doubling to 30 s, with jitter, for ever: kopf's own gives up after a minute and exits.
-
-    Without a length, which is how kopf sees that there is no last try.
-    """
-
-    def __init__(self, first: float = 1.0, longest: float = 30.0) -> None:
-        self._first = first
-        self._longest = longest
-
-    def __iter__(self) -> Iterator[float]:
-        delay = self._first
-        while True:
-            yield delay * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
-            delay = min(delay * 2, self._longest)

@@ -1,4 +1,4 @@
-"""Makes the typed error that an HTTP answer of the API server means."""
+"""Makes the typed error that an HTTP answer of the API server means, or the lack of one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+import aiohttp
+
 from copyrator.kube.errors import (
     AdmissionDenied,
     AlreadyExists,
     ApiError,
     BadRequest,
+    BrokenAnswer,
     ConflictError,
     Forbidden,
     Gone,
@@ -23,6 +26,7 @@ from copyrator.kube.errors import (
     TooLarge,
     TooManyRequests,
     Unauthorized,
+    Unreachable,
 )
 
 RETRY_AFTER_CAP = 300.0
@@ -68,6 +72,19 @@ def from_answer(
     if kind.default_reason not in (reason, "InternalError") and status not in (409, 410):
         reason = kind.default_reason
     return kind(message, status=status, reason=reason, details=details, retry_after=wait)
+
+
+def no_answer(host: str, error: Exception) -> Unreachable:
+    """Build the error for a request to `host` that ended in an exception of aiohttp's."""
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return BrokenAnswer(f"the answer of {host} was cut off")
+    if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
+        return Unreachable(f"{host} doesn't answer in time", reason="Timeout")
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
+        text = error.os_error.strerror  # its own text shows the repr of an SSLContext
+    else:
+        text = " ".join(str(error).split()) or type(error).__name__
+    return Unreachable(f"{host} can't be reached: {text}")
 
 
 def _classify(status: int, reason: str, message: str, details: Mapping[str, Any]) -> type[ApiError]:

@@ -9,38 +9,37 @@ and so is kopf, which a command such as ``copyrator plan`` doesn't need.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import hashlib
 import logging
 import os
-import random
 import ssl
-import time
-import urllib.request
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import aiohttp
 import yaml
 
 from copyrator.kube.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
+from copyrator.proxies import Proxies, ProxyError
 
 if TYPE_CHECKING:
     import kopf
 
-__all__ = ["Connection", "KubeconfigError", "load_connection", "register_login"]
+    from copyrator.kube.kopf_guard import KopfGuard
+
+__all__ = [
+    "Connection",
+    "KubeconfigError",
+    "default_namespace",
+    "load_connection",
+    "register_login",
+]
 
 log = logging.getLogger(__name__)
 
-LOGIN_CALM = 60.0
-"""Seconds after which a login counts as the first of its kind again."""
-
-LOGIN_DELAY_CAP = 30.0
-"""Seconds that repeated logins wait at most."""
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 async def load_connection(
@@ -66,6 +65,21 @@ async def load_connection(
 
     origin = f"kubeconfig {paths}" + (f", context {context}" if context else "")
     return Connection(await loader(), origin=origin, loader=loader)
+
+
+def default_namespace(
+    kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
+) -> str:
+    """The namespace that the context (or the pod) is in; "default" where none is named.
+
+    Raises:
+        KubeconfigError: as `load_connection` does.
+    """
+    paths = os.fspath(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
+    if not paths and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return _POD_NAMESPACE.read_text().strip() if _POD_NAMESPACE.is_file() else "default"
+    chosen, _users = _context_of(paths or _default_kubeconfig(), context)
+    return str(chosen.get("namespace") or "default")
 
 
 def _default_kubeconfig() -> str:
@@ -119,7 +133,15 @@ async def _load_kubeconfig(paths: str, context: str | None) -> Endpoint:
 
 
 def _user_of(paths: str, context: str | None) -> dict[str, Any]:
-    """The user entry of the context, checked with messages that say what to do."""
+    """The user entry of the context."""
+    chosen, users = _context_of(paths, context)
+    return users.get(str(chosen.get("user")), {})
+
+
+def _context_of(
+    paths: str, context: str | None
+) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The context's entry and all users', checked with messages that say what to do."""
     files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
     present = [path for path in files if path.is_file()]  # as kubectl: some of several may lack
     if not present:
@@ -151,7 +173,7 @@ def _user_of(paths: str, context: str | None) -> dict[str, Any]:
         raise KubeconfigError(
             f"the kubeconfig {paths} has no context {wanted!r}; it has: {known}; check --context"
         )
-    return users.get(str(contexts[wanted].get("user")), {})
+    return contexts[wanted], users
 
 
 def _validity(user: dict[str, Any], loader: Any) -> float | None:
@@ -202,67 +224,17 @@ def _ssl_context(
 
 
 def _environment_proxy(host: str) -> str | None:
-    """HTTPS_PROXY and NO_PROXY, asked once: aiohttp's trust_env asks at every request."""
-    parts = urlsplit(host)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)
+    """What the environment says, asked once: aiohttp's trust_env asks at every request."""
+    try:
+        return Proxies(os.environ).proxy_for(host)
+    except ProxyError as error:
+        raise KubeconfigError(str(error)) from None
 
 
-class _Login:
-    """Answers kopf's request for credentials, slowly when it comes again and again.
-
-    kopf logs in anew after each 401: with credentials that stay wrong about 42 times a second. And
-    it refuses credentials that equal ones which failed, so that a server that answered 401 only for
-    a while would end the process; a priority of its own makes each login's differ.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
-        self._connection = connection
-        self._clock = clock
-        self._sleep = sleep
-        self._count = 0
-        self._delay = 0.0
-        self._last = float("-inf")
-
-    async def __call__(self, **_kwargs: Any) -> kopf.ConnectionInfo:
-        import kopf
-
-        if self._clock() - self._last > LOGIN_CALM + self._delay:
-            self._delay = 0.0
-        else:
-            self._delay = min(max(1.0, self._delay * 2), LOGIN_DELAY_CAP)
-            await self._sleep(self._delay * random.uniform(0.8, 1.0))  # noqa: S311 - not for secrets
-            await self._connection.renew(self._connection.generation)
-        self._last = self._clock()
-        self._count += 1
-        endpoint = self._connection.endpoint
-        scheme, _, token = (endpoint.authorization or "").partition(" ")
-        return kopf.ConnectionInfo(
-            server=endpoint.host,
-            ca_path=endpoint.ca_file,
-            insecure=not endpoint.verify,
-            scheme=scheme or None,
-            token=token or None,
-            certificate_path=endpoint.cert_file,
-            private_key_path=endpoint.key_file,
-            proxy_url=endpoint.proxy,
-            priority=self._count,
-        )
-
-
-def register_login(registry: kopf.OperatorRegistry, connection: Connection) -> None:
-    """Make kopf use the same server and credentials as our own client."""
+def register_login(registry: kopf.OperatorRegistry, guard: KopfGuard) -> None:
+    """Make kopf use the same server and credentials as our own client, through `guard`."""
     import kopf
 
-    login = _Login(connection)
-
-    # A function, because kopf takes an object with an async __call__ for a synchronous handler.
     @kopf.on.login(registry=registry, id="copyrator")
-    async def answer(**kwargs: Any) -> kopf.ConnectionInfo:
-        return await login(**kwargs)
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=guard.connection.host, aiohttp_session=guard.session())

@@ -22,6 +22,8 @@ JSON = "application/json"
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 """RBAC's words for the methods that write."""
 
+REVIEWS = "/apis/authorization.k8s.io/"
+
 WRITES = frozenset({"create", "update", "patch", "delete"})
 
 
@@ -39,6 +41,11 @@ class Call:
     timeout: aiohttp.ClientTimeout = field(
         default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
     )
+
+    @property
+    def writes(self) -> bool:
+        """Whether it is to change anything; a review of rights is sent by POST and doesn't."""
+        return self.verb in WRITES and not self.path.startswith(REVIEWS)
 
 
 def write(

@@ -18,10 +18,12 @@ from copyrator.api.names import FIELD_MANAGER
 from copyrator.kube import calls, pages
 from copyrator.kube.calls import CONNECT_TIMEOUT, JSON, REQUEST_TIMEOUT, WRITES, Call
 from copyrator.kube.connection import Connection
+from copyrator.kube.depth import read
 from copyrator.kube.errors import ApiError, BrokenAnswer
 from copyrator.kube.pages import Page, WatchEvent
+from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
-from copyrator.kube.transport import WATCH_CONNECTIONS, Transport, WriteLimit
+from copyrator.kube.transport import WATCH_CONNECTIONS, Fence, OnRefused, Transport, WriteLimit
 from copyrator.metrics import Metrics
 
 __all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]
@@ -42,6 +44,8 @@ class KubeClient:
     """Requests, lists and watches; to be made inside the running loop, and closed.
 
     Every method raises subclasses of ApiError. All writes carry our field manager.
+    `fence` is asked before each write is sent; False makes it fail with NotLeading. `alone` is for
+    requests with a deadline of their own: no outage that others met holds them up.
     """
 
     def __init__(
@@ -49,12 +53,22 @@ class KubeClient:
         connection: Connection,
         *,
         limit: WriteLimit | None = None,
+        fence: Fence | None = None,
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
+        on_refused: OnRefused | None = None,
+        alone: bool = False,
     ) -> None:
         self.connection = connection
+        self._on_refused = on_refused
         self._http = Transport(
-            connection, limit=limit, metrics=metrics, watch_connections=watch_connections
+            connection,
+            limit=limit,
+            fence=fence,
+            metrics=metrics,
+            watch_connections=watch_connections,
+            on_refused=on_refused,
+            alone=alone,
         )
 
     async def __aenter__(self) -> KubeClient:
@@ -71,6 +85,16 @@ class KubeClient:
     def outage(self) -> tuple[ApiError, float] | None:
         """What all requests fail with, and for how many seconds; None while they succeed."""
         return self._http.outage
+
+    def lacks(self, refusal: Refusal) -> None:
+        """Note a right that is missing although no answer says so in these words."""
+        if self._on_refused:
+            self._on_refused(refusal)
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds since the server last answered a request; what watches show doesn't count."""
+        return self._http.unheard_for
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
         """Read one object."""
@@ -182,19 +206,19 @@ class KubeClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
-        limit: int = 500,
+        limit: int = 1000,
         resource_version: str | None = None,
     ) -> AsyncGenerator[Page, None]:
         """List page by page; complete only when the iteration ends without an error.
 
         Without `resource_version` the list is consistent: it shows every write that was answered
-        before. Whole objects are asked for in pages of about 4 MB.
+        before. The first page is small; the others have about 4 MB, and at most `limit` objects.
         """
         params = calls.selectors(label_selector, field_selector)
         if resource_version is not None:
             params["resourceVersion"] = resource_version
         headers = {"Accept": pages.METADATA_LIST if metadata_only else JSON}
-        size = limit if metadata_only else min(limit, 100)
+        size = min(limit, 500 if metadata_only else 100)
         while True:
             params["limit"] = str(size)
             call = Call(
@@ -211,8 +235,7 @@ class KubeClient:
                 return
             params["continue"] = page.continue_token
             params.pop("resourceVersion", None)  # the token carries it; both together are refused
-            if not metadata_only:
-                size = min(limit, page.next_limit())
+            size = min(limit, page.next_limit())
             del page  # not two pages at a time
 
     async def watch(
@@ -266,7 +289,7 @@ class KubeClient:
 
 def _decode(raw: bytes) -> Any:
     try:
-        return msgspec.json.decode(raw)
+        return read(raw)
     except msgspec.MsgspecError as error:
         raise BrokenAnswer("the API server's answer is cut off or isn't JSON") from error
 

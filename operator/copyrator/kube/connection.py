@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from copyrator import __version__
+from copyrator.kube.gate import Gate
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ class Connection:
     Attributes:
         origin: for people, where the credentials are from.
         generation: grows with each renewal, so that many requests refused together cause one.
+        requests: where all requests wait while the server fails everybody.
+        watches: where watches wait while none of them stands.
     """
 
     def __init__(
@@ -67,12 +70,16 @@ class Connection:
         self.endpoint = endpoint
         self.origin = origin
         self.generation = 0
+        self.requests = Gate("requests", clock)
+        self.watches = Gate("watches", clock)
         self._loader = loader
         self._clock = clock
         self._lock = asyncio.Lock()
         self._loaded_at = clock()
         self._tried_at = float("-inf")
         self._fault: str | None = None
+        self.impersonate: str | None = None
+        """The user that requests are made as, where the credentials may do that."""
         self._headers = _headers(endpoint)
 
     @property
@@ -85,11 +92,18 @@ class Connection:
         """The context of the current credentials (client certificates can change)."""
         return self.endpoint.ssl
 
+    @property
+    def fails_everybody(self) -> bool:
+        """Whether a gate is closed: it has told so, once for all."""
+        return bool(self.requests.outage or self.watches.outage)
+
     async def headers(self) -> Mapping[str, str]:
         """Headers of a request: who we are, and the token as it is valid now."""
         due = self.endpoint.valid_for
         if due is not None and self._clock() - self._loaded_at >= due:
             await self.renew(self.generation, pause=REREAD_SECONDS / 4)
+        if self.impersonate:
+            return {**self._headers, "Impersonate-User": self.impersonate}
         return self._headers
 
     async def renew(self, seen: int, *, pause: float = RENEW_PAUSE) -> bool:

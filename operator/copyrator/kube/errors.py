@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from copyrator.kube.refusals import Refusal, read_refusal
+
 MESSAGE_LIMIT = 1024
 """Characters of a message that are kept: enough for a person, small enough for a condition."""
 
@@ -72,7 +74,7 @@ class ApiError(Exception):
         """True where the next request, about whatever, can be expected to fail as well."""
         if isinstance(self, ServerError):
             return "webhook" not in self.message  # a broken webhook is its namespaces' trouble
-        return isinstance(self, Unreachable | Unauthorized | TooManyRequests)
+        return isinstance(self, Unreachable | Unauthorized | TooManyRequests | NotLeading)
 
     @property
     def transient(self) -> bool:
@@ -99,6 +101,11 @@ class Forbidden(ApiError):
 
     default_status = 403
     default_reason = "Forbidden"
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What is missing; None where it was no verb on a resource."""
+        return read_refusal(self.message, self.details)
 
 
 class NamespaceTerminating(ApiError):
@@ -204,6 +211,12 @@ class BrokenAnswer(Unreachable):
     """An answer that was cut off or isn't JSON. The outcome is unknown."""
 
     default_reason = "BrokenAnswer"
+
+
+class NotLeading(ApiError):
+    """Not sent: this replica doesn't lead (any more), so what is to be written isn't its to say."""
+
+    default_reason = "NotLeading"
 
 
 class KindUnavailable(ApiError):

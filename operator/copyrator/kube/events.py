@@ -32,8 +32,9 @@ EventType = Literal["Normal", "Warning"]
 REPEAT_SECONDS = 60.0
 """The same news raises its count at most this often; what comes between is added up."""
 
-MEMORY = 1024
-"""Different pieces of news that are remembered."""
+MEMORY = 256
+"""Different pieces of news that are remembered, at 700 bytes each. One that was forgotten and is
+said again is found by its name."""
 
 BURST = 25
 REFILL_SECONDS = 12.0
@@ -113,8 +114,10 @@ class EventRecorder:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         instance: str = "",
         metrics: Metrics | None = None,
+        speaks_in: Callable[[str], bool] = lambda _namespace: True,
     ) -> None:
         self._client = client
+        self._speaks_in = speaks_in
         self._component = component
         self._instance = instance or component
         self._clock = clock
@@ -176,6 +179,8 @@ class EventRecorder:
 
     async def _write(self, news: _News) -> None:
         news.queued = False
+        if not self._speaks_in(news.namespace):
+            return self._drop("out_of_scope")
         if self._clock() < self._terminating.get(news.namespace, float("-inf")):
             return self._drop("namespace_terminating")
         news.wrote_at = self._clock()

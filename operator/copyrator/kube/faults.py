@@ -16,20 +16,20 @@ log = logging.getLogger(__name__)
 class Timing:
     """Seconds. Tests shorten them; nobody else has a reason to."""
 
-    stream: float = 290.0
-    """How long the server is asked to keep a watch open, give or take a tenth."""
-    silence: float = 70.0
-    """Without a byte: the server sends a bookmark about every 60 s, so the stream is dead."""
+    stream: float = 46.0
+    """How long the server is asked to keep a watch open, give or take a tenth. It sends a bookmark
+    every 60 s and 2 s before the end: a longer one could be silent for a minute and be well."""
+    silence: float = 55.0
+    """Without a byte: the stream is dead."""
     doubt: float = 20.0
-    """Length of streams after one was silent, until one has proved to be alive: a server sends a
-    bookmark 2 s before the end."""
+    """Length of streams after one was silent, until one has proved to be alive."""
     doubt_silence: float = 25.0
     settled: float = 1.0
     """A stream that ends earlier was closed at once: a fault."""
-    stable: float = 30.0
+    stable: float = 10.0
     """A stream that lives so long makes the delays start small again."""
-    first_delay: float = 0.2
-    longest_delay: float = 20.0
+    first_delay: float = 0.3
+    longest_delay: float = 10.0
     tolerance: float = 60.0
     """After a fault of this length what is known doesn't count as known any more."""
 
@@ -47,6 +47,7 @@ class Faults:
         self._timing = timing
         self._clock = clock
         self._told: set[tuple[type[ApiError], str]] = set()
+        self._warned = False
         self._delay = 0.0
 
     @property
@@ -54,34 +55,50 @@ class Faults:
         """How long the present fault has lasted; 0 when all is well."""
         return self._clock() - self.since if self.current else 0.0
 
-    def note(self, error: ApiError, known: int, *, everywhere: bool = False) -> None:
-        """Something went wrong; `known` objects are kept.
+    def note(
+        self,
+        error: ApiError,
+        *,
+        kept: str = "",
+        everywhere: bool = False,
+        since: float | None = None,
+    ) -> None:
+        """Something went wrong, now or at the time `since`; `kept` says what is still known.
 
         What happens `everywhere` is told by the gate, once for all. One cut connection that is
         mended at the first try isn't worth a word either.
         """
         hiccup = self.current is None and error.concerns_all
         if self.current is None:
-            self.since = self._clock()
+            self.since = self._clock() if since is None else since
         self.current = error
         kind = type(error), error.reason
         if kind not in self._told and not everywhere and not hiccup:
             self._told.add(kind)
-            log.warning("watch of %s: %s; the %d objects known are kept", self._what, error, known)
+            self._warned = True
+            log.warning("%s: %s%s", self._what, error, kept)
 
     def clear(self) -> None:
         """All is well (again)."""
-        if self._told:
-            log.info("watch of %s: works again after %.0f s", self._what, self.seconds)
+        if self._warned:
+            log.info("%s: works again after %.0f s", self._what, self.seconds)
         self.current = None
-        self._told.clear()
+        self._warned = False
 
     def calm(self) -> None:
-        """All has been well for long: let the delays start small."""
+        """All has been well for long: let the delays start small, and tell what comes then.
+
+        What comes and goes within seconds is told once.
+        """
         self._delay = 0.0
+        if self.current is None:
+            self._told.clear()
 
     def next_delay(self) -> float:
-        """Seconds to wait before the next try: each time twice as long, with jitter."""
+        """Seconds to wait before the next try: each time three times as long, with jitter.
+
+        A dozen watches that all fail are still fewer than ten tries a second.
+        """
         timing = self._timing
-        self._delay = min(max(self._delay * 2, timing.first_delay), timing.longest_delay)
+        self._delay = min(max(self._delay * 3, timing.first_delay), timing.longest_delay)
         return self._delay * random.uniform(0.5, 1.0)  # noqa: S311 - not for secrets

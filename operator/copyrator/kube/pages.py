@@ -13,13 +13,14 @@ from typing import Any, overload
 import msgspec
 
 from copyrator.kube.answers import from_answer
+from copyrator.kube.depth import MOST, flattened, read
 from copyrator.kube.errors import BrokenAnswer, Gone
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_WATCH = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 PAGE_BYTES = 4 * 1024 * 1024
-"""Whole objects are paged so that a page stays near this size."""
+"""A page stays near this size."""
 
 BOOKMARK = "BOOKMARK"
 DELETED = "DELETED"
@@ -64,7 +65,7 @@ class Items(Sequence[dict[str, Any]]):
     def __getitem__(self, index: int | slice) -> dict[str, Any] | Items:
         if isinstance(index, slice):
             return Items(self._raw[index])
-        decoded: dict[str, Any] = msgspec.json.decode(self._raw[index])
+        decoded: dict[str, Any] = read(bytes(self._raw[index]))
         return decoded
 
 
@@ -79,9 +80,9 @@ class Page:
     """Bytes on the wire."""
 
     def next_limit(self) -> int:
-        """How many whole objects the next page should have, judged by this one: 10 to 500."""
+        """How many objects the next page should have, judged by this one: 10 to 1000."""
         each = max(self.size // max(len(self.items), 1), 1)
-        return max(10, min(500, PAGE_BYTES // each))
+        return max(10, min(1000, PAGE_BYTES // each))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ def decode_page(raw: bytes) -> Page:
         BrokenAnswer: it isn't one, or was cut.
     """
     try:
-        answer = _list_decoder.decode(raw)
+        try:
+            answer = _list_decoder.decode(raw)
+        except RecursionError:  # still too deep for one object, so that `read` marks it
+            answer = _list_decoder.decode(flattened(raw, 2 * MOST))
     except msgspec.MsgspecError as error:
         raise BrokenAnswer("the API server's list is cut off or isn't JSON") from error
     if not answer.kind.endswith("List") or not answer.metadata.resource_version:
@@ -120,8 +124,11 @@ def decode_event(line: bytes) -> WatchEvent:
         BrokenAnswer: the line was cut or isn't JSON.
     """
     try:
-        event = _event_decoder.decode(line)
-        body = msgspec.json.decode(event.object)
+        try:
+            event = _event_decoder.decode(line)
+        except RecursionError:
+            event = _event_decoder.decode(flattened(line, 2 * MOST))
+        body = read(bytes(event.object))
     except msgspec.MsgspecError as error:
         raise BrokenAnswer("an event of the watch is cut off or isn't JSON") from error
     if not isinstance(body, dict):

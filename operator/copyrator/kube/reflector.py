@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -17,11 +16,13 @@ from typing import Any, Generic, TypeVar
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client import KubeClient, WatchEvent
-from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Gone, NotFound, Unreachable
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.faults import DEFAULT_TIMING, Faults, Timing
+from copyrator.kube.gate import Turn
 from copyrator.kube.pages import BOOKMARK
 from copyrator.kube.resources import Resource
-from copyrator.kube.store import Change, OutOfOrderError, Store, version_of
+from copyrator.kube.standing import Standing
+from copyrator.kube.store import Change, Store, version_of
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -30,17 +31,15 @@ R = TypeVar("R")
 
 OnChange = Callable[[ObjectName, R | None, R | None], None]
 
-
-RESUMES = 3
-"""Tries to go on with a watch before everything is listed again: after etcd was restored from a
-backup our version lies in its future, and the server answers "too large" for ever."""
+POLL_SECONDS = 45.0
+"""Between two lists while no watch stands."""
 
 
 class Reflector(Generic[R]):
     """Mirrors the objects of one kind that match into `store`.
 
     Attributes:
-        last_contact: `clock` when the server was last heard.
+        last_contact: `clock` when the server was last heard, or else when this began.
         lists: complete lists so far.
     """
 
@@ -61,7 +60,7 @@ class Reflector(Generic[R]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.resource = res
-        self.last_contact: float | None = None
+        self.last_contact = clock()
         self.lists = 0
         self._client = client
         self._filter: dict[str, Any] = {
@@ -77,13 +76,11 @@ class Reflector(Generic[R]):
         self._timing = timing
         self._clock = clock
         self._version: str | None = None
-        self._resumes = 0
-        self._expired = False
-        self._doubt = False
-        self._bookmarks_expected = True
-        self._faults = Faults(str(self), timing, clock)
+        self._standing = Standing(timing)
+        self._faults = Faults(f"watch of {self}", timing, clock)
         self._changed = asyncio.Event()
         self._complete = False
+        self._listed_at = 0.0
         self._unannounced = False
         self._asked = False
         self._scope: asyncio.Timeout | None = None
@@ -106,7 +103,8 @@ class Reflector(Generic[R]):
 
         Only then may the absence of an object be taken for its deletion.
         """
-        return self._complete and self.failing_for < self._timing.tolerance
+        known = self._clock() - max(self._faults.since, self._listed_at)
+        return self._complete and (not self.failure or known < self._timing.tolerance)
 
     @property
     def failure(self) -> ApiError | None:
@@ -117,6 +115,11 @@ class Reflector(Generic[R]):
     def failing_for(self) -> float:
         """Seconds that the present fault has lasted, 0 when all is well."""
         return self._faults.seconds
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds since the server was last heard."""
+        return self._clock() - self.last_contact
 
     async def wait_synced(self) -> None:
         """Return when `synced` is True."""
@@ -135,9 +138,7 @@ class Reflector(Generic[R]):
             try:
                 if self._asked:
                     self._asked, self._version = False, None
-                if self._version is None:
-                    self._version = await self._list()
-                await self._follow(self._version)
+                await self._cycle()
             except ApiError as error:
                 self._fail(error)
                 await asyncio.sleep(self._faults.next_delay())
@@ -148,6 +149,24 @@ class Reflector(Generic[R]):
                 await asyncio.sleep(self._faults.next_delay())
 
     # --- list and watch --------------------------------------------------------------------------
+
+    async def _cycle(self) -> None:
+        """List where that is needed, then watch, when it makes sense to try."""
+        try:
+            turn = await self._client.connection.watches.turn(self, patience=POLL_SECONDS)
+        except ApiError:
+            self._version = await self._list()  # no watch stands, but this shows what happens
+            return
+        try:
+            if self._version is None:
+                self._version = await self._list()
+            await self._follow(self._version, turn)
+        except ApiError as error:
+            if not isinstance(error, Forbidden | NotFound):  # which concern this watch alone
+                turn.failed(error)
+            raise
+        finally:
+            turn.given_up()
 
     async def _list(self) -> str:
         """Read everything; returns the version to watch from."""
@@ -162,30 +181,36 @@ class Reflector(Generic[R]):
         for change in self._store.end_list(version):
             self._notify(change)
         self.lists += 1
-        self._resumes = 0
+        self._listed_at = self._clock()
+        self._standing.listed()
         self._complete = self._unannounced = True
         self._announce()
         return version
 
-    async def _follow(self, version: str) -> None:
+    async def _follow(self, version: str, turn: Turn) -> None:
         """Watch until the stream ends; what ends it too early or in silence is a fault."""
         opened: list[float] = []
         timers: list[asyncio.TimerHandle] = []
 
+        def stands() -> None:
+            turn.succeeded()
+            if not self._standing.doubt:  # else an event or bookmark has to prove that it lives
+                self._recover()
+
         def on_open() -> None:
             self.last_contact = self._clock()
             opened.append(self.last_contact)
-            loop = asyncio.get_running_loop()
-            timers.append(loop.call_later(self._timing.settled, self._recover))
+            timers.append(asyncio.get_running_loop().call_later(self._timing.settled, stands))
 
         try:
             async with asyncio.timeout(None) as self._scope:
-                await self._read(self._stream(version, on_open))
-            self._ended(self._clock() - opened[0])
+                bookmarks = await self._read(self._stream(version, on_open))
+            self._standing.ended(self._clock() - opened[0], bookmarks=bookmarks)
+            self._recover()
         except TimeoutError:
             self._asked = True  # by relist()
-        except (ApiError, OutOfOrderError) as error:
-            self._broken(error, opened=bool(opened))
+        except ApiError as error:
+            self._broke(error, opened=bool(opened))
         finally:
             self._scope = None
             for timer in timers:
@@ -196,11 +221,7 @@ class Reflector(Generic[R]):
     def _stream(
         self, version: str, on_open: Callable[[], None]
     ) -> AsyncGenerator[WatchEvent, None]:
-        timing = self._timing
-        length = timing.doubt if self._doubt else timing.stream * _spread()
-        silence = timing.doubt_silence if self._doubt else timing.silence
-        if not self._bookmarks_expected:
-            silence = length + 5.0
+        length, silence = self._standing.lengths()
         return self._client.watch(
             self.resource,
             **self._filter,
@@ -210,15 +231,17 @@ class Reflector(Generic[R]):
             on_open=on_open,
         )
 
-    async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> None:
+    async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> bool:
+        """Take all events of a stream; whether there were bookmarks among them."""
         bookmarks = False
         async with aclosing(stream) as events:
             async for event in events:
                 self.last_contact = self._clock()
-                self._doubt = False
+                if self._standing.doubt:
+                    self._recover()
                 version = version_of(event.object)
                 if event.type == BOOKMARK:
-                    bookmarks = self._bookmarks_expected = True
+                    bookmarks = True
                     self._store.bookmark(version)
                 else:
                     self._notify(self._store.event(event.type, event.object))
@@ -226,38 +249,16 @@ class Reflector(Generic[R]):
                         labels = self.resource.key, event.type.lower()
                         self._metrics.watch_events.labels(*labels).inc()
                 self._version = version
-        if self._doubt and not bookmarks:
-            self._bookmarks_expected = False  # it ended in order: this server sends none
-        self._doubt = False
-
-    def _ended(self, lived: float) -> None:
-        """The server ended the stream, as it was asked to, or too early."""
-        if lived < self._timing.settled:
-            raise BrokenAnswer("the server closes the watch at once", reason="WatchClosed")
-        self._recover()
+        return bookmarks
 
     # --- faults ----------------------------------------------------------------------------------
 
-    def _broken(self, error: ApiError | OutOfOrderError, *, opened: bool) -> None:
-        """Decide where to go on from after a fault, and raise what is to be reported."""
-        if isinstance(error, OutOfOrderError):
-            self._restart("out_of_order")
-            raise BrokenAnswer("events of the watch come out of order", reason="OutOfOrder")
-        if isinstance(error, Gone):
-            self._restart("expired")
-            if self._expired:  # once is normal; again and again isn't
-                raise error
-            self._expired = True
-            return
-        if opened and error.reason == "Timeout":
-            self._doubt = True
-            self._restart("silent")
-            raise Unreachable("the watch is silent: no event, no bookmark", reason="WatchSilent")
-        if opened or error.status:  # a server that isn't there says nothing about our version
-            self._resumes += 1
-        if self._resumes >= RESUMES:
-            self._restart("lost")
-        raise error
+    def _broke(self, error: ApiError, *, opened: bool) -> None:
+        report, restart = self._standing.broke(error, opened=opened)
+        if restart:
+            self._restart(restart)
+        if report:
+            raise report from None
 
     def _restart(self, reason: str) -> None:
         self._version = None
@@ -265,16 +266,19 @@ class Reflector(Generic[R]):
             self._metrics.watch_restarts.labels(self.resource.key, reason).inc()
 
     def _fail(self, error: ApiError) -> None:
-        everywhere = self._client.outage is not None
-        self._faults.note(error, known=len(self.store), everywhere=everywhere)
+        self._faults.note(
+            error,
+            kept=f"; the {len(self.store)} objects known are kept",
+            everywhere=self._client.connection.fails_everybody,
+            since=self.last_contact if error.reason == "WatchSilent" else None,
+        )
         if isinstance(error, Forbidden | NotFound):
             self._complete = False  # we may not look, or there is nowhere to look
             self._version = None
         self._pulse()
 
     def _recover(self) -> None:
-        self._resumes = 0
-        self._expired = False
+        self._standing.recovered()
         if self.failure:
             self._unannounced |= not self.synced
             self._faults.clear()
@@ -294,7 +298,3 @@ class Reflector(Generic[R]):
     def _pulse(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-def _spread() -> float:
-    return random.uniform(0.9, 1.1)  # noqa: S311 - not for secrets

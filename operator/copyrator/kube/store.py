@@ -19,8 +19,13 @@ Change = tuple[ObjectName, R | None, R | None]
 """Name, what was known before (None: nothing), what is known now (None: it is gone)."""
 
 
-class OutOfOrderError(Exception):
+class OutOfOrderError(BrokenAnswer):
     """An event came late and can't be judged from what is known: list again."""
+
+    default_reason = "OutOfOrder"
+
+    def __init__(self) -> None:
+        super().__init__("events of the watch come out of order")
 
 
 class Store(Generic[R]):

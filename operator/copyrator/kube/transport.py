@@ -24,12 +24,12 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from copyrator.kube.answers import from_answer
-from copyrator.kube.calls import WRITES, Call
+from copyrator.kube.answers import from_answer, no_answer
+from copyrator.kube.calls import Call
 from copyrator.kube.connection import Connection
-from copyrator.kube.errors import ApiError, BrokenAnswer, Unreachable
-from copyrator.kube.gate import Gate
+from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
 from copyrator.kube.redaction import redact
+from copyrator.kube.refusals import Refusal
 from copyrator.metrics import Metrics
 
 T = TypeVar("T")
@@ -46,6 +46,10 @@ WATCH_PATIENCE = 60.0
 """Seconds that a watch waits for a connection before it fails, visibly."""
 
 
+Fence = Callable[[], bool]
+"""Whether writes may be sent at this moment (kube.elector, wired in by parts.py)."""
+
+
 class WriteLimit(Protocol):
     """What bounds writes in flight (engine.limits.AdaptiveLimit, wired in by app.py)."""
 
@@ -60,6 +64,10 @@ class WriteLimit(Protocol):
     def throttled(self, retry_after: float | None) -> None:
         """The server has too much to do; seconds to wait where it named them."""
         ...
+
+
+OnRefused = Callable[[Refusal], None]
+"""Is told of each request that was refused for want of a right."""
 
 
 class NoLimit:
@@ -84,20 +92,25 @@ class Transport:
         connection: Connection,
         *,
         limit: WriteLimit | None = None,
+        fence: Fence | None = None,
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
+        on_refused: OnRefused | None = None,
+        alone: bool = False,
     ) -> None:
         self.connection = connection
+        self._on_refused = on_refused
         self._limit: WriteLimit = limit or NoLimit()
+        self._fence = fence
+        self._alone = alone
         self._metrics = metrics
-        self._gate = Gate()
         self._watch_connections = watch_connections
         self._watch_places = asyncio.Semaphore(watch_connections)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=REQUEST_CONNECTIONS + watch_connections,
                 keepalive_timeout=60.0,
-                socket_factory=_socket,
+                socket_factory=keepalive_socket,
             ),
             auto_decompress=False,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -106,7 +119,12 @@ class Transport:
     @property
     def outage(self) -> tuple[ApiError, float] | None:
         """What all requests fail with, and for how many seconds; None while they succeed."""
-        return self._gate.outage
+        return self.connection.requests.outage
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds since the server last answered a request."""
+        return time.monotonic() - self.connection.requests.answered_at
 
     async def close(self) -> None:
         """Close all connections; requests in flight fail with Unreachable."""
@@ -119,8 +137,9 @@ class Transport:
             ApiError: anything but success.
         """
         await self._limit.pause()
-        slot = self._limit.slot() if call.verb in WRITES else nullcontext()
-        async with slot, self._gate.attempt():
+        slot = self._limit.slot() if call.writes else nullcontext()
+        gate = nullcontext() if self._alone else self.connection.requests.attempt()
+        async with slot, gate:
             started = time.perf_counter()
             code = 0
             try:
@@ -144,7 +163,7 @@ class Transport:
             await stack.enter_async_context(self._watch_place())
             code = 0
             try:
-                async with self._gate.attempt():
+                async with self.connection.requests.attempt():
                     response = await stack.enter_async_context(self._answer(call))
                     code = response.status
             except ApiError as error:
@@ -181,12 +200,14 @@ class Transport:
                     error = await _error(response, call)
                     if error.throttled:
                         self._limit.throttled(error.retry_after)
+                    if self._on_refused and isinstance(error, Forbidden) and error.refusal:
+                        self._on_refused(error.refusal)
                     raise error
                 yield response
             finally:
                 response.release()
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise self._no_answer(error) from error
+            raise no_answer(self.connection.host, error) from error
 
     async def _send(self, call: Call) -> aiohttp.ClientResponse:
         generation = self.connection.generation
@@ -209,6 +230,8 @@ class Transport:
         query = f"?{urlencode(call.params)}" if call.params else ""
         if self._session.closed:
             raise Unreachable("the client is closed")
+        if call.writes and self._fence and not self._fence():  # at the last moment
+            raise NotLeading("this replica doesn't lead, so it writes nothing")
         return await self._session.request(
             call.method,
             URL(f"{endpoint.host}{call.path}{query}", encoded=True),
@@ -220,18 +243,6 @@ class Transport:
             timeout=call.timeout,
             allow_redirects=False,
         )
-
-    def _no_answer(self, error: Exception) -> ApiError:
-        host = self.connection.host
-        if isinstance(error, aiohttp.ClientPayloadError):
-            return BrokenAnswer(f"the answer of {host} was cut off")
-        if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
-            return Unreachable(f"{host} doesn't answer in time", reason="Timeout")
-        if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
-            text = error.os_error.strerror  # its own text shows the repr of an SSLContext
-        else:
-            text = " ".join(str(error).split()) or type(error).__name__
-        return Unreachable(f"{host} can't be reached: {text}")
 
 
 def _encoded(body: Any) -> bytes | io.BytesIO | None:
@@ -263,7 +274,7 @@ def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
     return redact(status, body) if isinstance(status, str) else status
 
 
-def _socket(address: tuple[Any, ...]) -> socket.socket:
+def keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
     """A socket that notices within half a minute that the other side is gone without a word."""
     family, kind, proto, *_ = address
     sock = socket.socket(family=family, type=kind, proto=proto)

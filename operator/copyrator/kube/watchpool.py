@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client import KubeClient
@@ -52,6 +52,26 @@ class WatchStatus:
     failure: ApiError | None
     failing_for: float
     """Seconds; 0 when all is well."""
+    unheard_for: float = 0.0
+    """Seconds since the server was last heard."""
+
+
+class Mirror(Protocol):
+    """What keeps a picture of some objects: a Reflector, or what stands for several."""
+
+    @property
+    def lists(self) -> int:
+        """Complete lists so far."""
+        ...
+
+    @property
+    def failing_for(self) -> float:
+        """Seconds that the present fault has lasted, 0 when all is well."""
+        ...
+
+    def relist(self) -> None:
+        """List everything again, as a second opinion."""
+        ...
 
 
 class Subscription:
@@ -64,13 +84,13 @@ class Subscription:
         self.watch = watch
 
     @property
-    def reflector(self) -> Reflector[Any]:
-        """The watch itself: store, synced, failure, lists, relist()."""
+    def reflector(self) -> Mirror:
+        """The watch itself: lists, failing_for, relist()."""
         return self.watch.reflector
 
     @property
-    def store(self) -> dict[ObjectName, Any]:
-        """Records by name; to be read, not changed."""
+    def store(self) -> Mapping[ObjectName, Any]:
+        """Records by name."""
         return self.watch.reflector.store
 
     @property
@@ -206,6 +226,10 @@ class WatchPool:
         """Every watch as it is now."""
         return [_status(watch) for watch in self._watches.values()]
 
+    def dead(self) -> list[WatchSpec]:
+        """Watches whose task has ended, which no fault of a server's can bring about."""
+        return [spec for spec, watch in self._watches.items() if watch.task.done()]
+
     def publish(self) -> None:
         """Set the gauges; to be called before a scrape."""
         if self.metrics is None:
@@ -233,4 +257,5 @@ def _status(watch: _Watch) -> WatchStatus:
         subscribers=len(watch.subscriptions),
         failure=reflector.failure,
         failing_for=reflector.failing_for,
+        unheard_for=reflector.unheard_for,
     )

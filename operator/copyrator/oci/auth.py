@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from copyrator.api.json_text import read_json
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 
 DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
@@ -92,7 +92,7 @@ def _decode(data: Mapping[str, Any], key: str) -> str:
 
 def _from_docker_config(text: str, registry: str) -> Credential:
     try:
-        auths = json.loads(text)["auths"]
+        auths = read_json(text)["auths"]
         entry = _entry_for(auths, registry)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UnusableSecretError(

@@ -7,11 +7,11 @@ and one HEAD.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
+from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
 from copyrator.oci.reference import DIGEST, Repository
@@ -150,7 +150,7 @@ def _digest(repository: Repository, value: str) -> str:
 
 def _json(answer: Answer, repository: Repository) -> dict[str, Any]:
     try:
-        decoded = json.loads(answer.body)
+        decoded = read_json(answer.body)
     except ValueError:
         decoded = None
     if not isinstance(decoded, dict):

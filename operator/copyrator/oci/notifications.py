@@ -11,12 +11,12 @@ Sources: the distribution project's "Work with notifications" (envelope of event
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.json_text import read_json
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
 
@@ -72,8 +72,8 @@ def parse_notification(body: bytes) -> Notification:
         UnreadableNotificationError: it isn't JSON, or of no form that we know.
     """
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
+        found = read_json(body)
+    except ValueError:
         raise UnreadableNotificationError("the body is no JSON") from None
     if isinstance(found, dict):
         for sender, is_theirs, pushes in _SENDERS:

@@ -7,7 +7,7 @@ Source: distribution's token authentication (GET with scope and service) and its
 from __future__ import annotations
 
 import asyncio
-import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,13 +15,15 @@ from typing import Any, Final, NamedTuple
 
 from yarl import URL
 
+from copyrator.api.json_text import read_json
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
-from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
+from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import Answer, Request, Transport, Trust
 
 DEFAULT_LIFETIME: Final = 60.0
 """Seconds a token lives where its server doesn't say (distribution's specification)."""
+LONGEST_LIFETIME: Final = 24 * 3600.0
 MARGIN: Final = 5.0
 """Seconds before its end from which on a token isn't used: clocks and requests take time."""
 _MAX_TOKEN_ANSWER = 256 * 1024
@@ -68,7 +70,7 @@ class Tokens:
         if grant.header is not None and self._clock() < grant.until:
             return grant.header
         async with grant.lock:
-            if grant.header is None or self._clock() >= grant.until:
+            if grant.challenge is not None and self._clock() >= grant.until:
                 await self._fill(grant, repository, credential)
         return grant.header
 
@@ -98,18 +100,32 @@ class Tokens:
     async def _fill(
         self, grant: _Grant, repository: Repository, credential: Credential | None
     ) -> None:
+        """Answer the challenge, and forget one that leads to nothing.
+
+        Else the registry itself would never be asked again, and nobody would see that it is open
+        by now, or has another token server.
+        """
         grant.header, grant.until = None, 0.0
         assert grant.challenge is not None
-        if grant.challenge.scheme == "basic":
+        try:
+            grant.header, lifetime = await self._answer(grant.challenge, repository, credential)
+        except RegistryError:
+            grant.challenge = None
+            raise
+        grant.until = self._clock() + lifetime
+
+    async def _answer(
+        self, challenge: Challenge, repository: Repository, credential: Credential | None
+    ) -> tuple[str, float]:
+        """The header that a challenge asks for, and the seconds that it is good for."""
+        if challenge.scheme == "basic":
             if credential is None:
                 raise _refused(repository, credential)
-            grant.header, grant.until = credential.basic, float("inf")
-        elif credential is not None and credential.registry_token:
-            grant.header, grant.until = f"Bearer {credential.registry_token}", float("inf")
-        else:
-            token, lifetime = await self._fetch(grant.challenge, repository, credential)
-            grant.header = f"Bearer {token}"
-            grant.until = self._clock() + max(lifetime - MARGIN, 1.0)
+            return credential.basic, math.inf
+        if credential is not None and credential.registry_token:
+            return f"Bearer {credential.registry_token}", math.inf
+        token, lifetime = await self._fetch(challenge, repository, credential)
+        return f"Bearer {token}", max(lifetime - MARGIN, 1.0)
 
     async def _fetch(
         self, challenge: Challenge, repository: Repository, credential: Credential | None
@@ -199,13 +215,24 @@ def _refused(repository: Repository, credential: Credential | None) -> Authentic
 
 def _read_token(body: bytes, host: str) -> tuple[str, float]:
     try:
-        answer: Any = json.loads(body)
+        answer: Any = read_json(body)
         token = answer.get("token") or answer.get("access_token")
-        lifetime = float(answer.get("expires_in") or DEFAULT_LIFETIME)
+        lifetime = _lifetime(answer.get("expires_in"))
     except (ValueError, TypeError, AttributeError):
         raise InvalidResponse(
             f"the token server {host} answers something that isn't JSON"
         ) from None
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
         raise InvalidResponse(f"the token server {host} answers without a token")
-    return token, min(max(lifetime, 0.0), 24 * 3600.0)
+    return token, lifetime
+
+
+def _lifetime(seconds: Any) -> float:
+    """Seconds that a token is used: what its server says, as far as that makes sense."""
+    try:
+        lifetime = float(seconds or DEFAULT_LIFETIME)
+    except OverflowError:
+        lifetime = LONGEST_LIFETIME
+    if math.isnan(lifetime):
+        lifetime = DEFAULT_LIFETIME
+    return min(max(lifetime, 0.0), LONGEST_LIFETIME)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import ssl
 import time
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -21,7 +21,14 @@ from multidict import MultiMapping
 from yarl import URL
 
 from copyrator import __version__
-from copyrator.oci.errors import InvalidResponse, RateLimited, TLSFailed, Unreachable
+from copyrator.oci.errors import (
+    InvalidResponse,
+    RateLimited,
+    RegistryError,
+    TLSFailed,
+    Unreachable,
+)
+from copyrator.proxies import Proxies, ProxyError
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
@@ -117,6 +124,7 @@ class Transport:
         )
         self._session: aiohttp.ClientSession | None = None
         self._hosts: dict[str, _Host] = {}
+        self._proxies = Proxies(os.environ)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -177,7 +185,7 @@ class Transport:
                 headers=request.headers,
                 data=request.form,
                 ssl=request.trust.context,
-                proxy=_proxy_for(url.scheme, url.host or ""),
+                proxy=self._proxies.proxy_for(request.url),
                 allow_redirects=False,
             ) as response:
                 body = await _bounded(response, request.max_body, where)
@@ -188,23 +196,8 @@ class Transport:
                     body=body,
                     url=request.url,
                 )
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise TLSFailed(_untrusted(where, error.certificate_error)) from None
-        except (aiohttp.ClientSSLError, ssl.SSLError):
-            raise TLSFailed(
-                f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure: true"
-            ) from None
-        except TimeoutError:
-            raise Unreachable(f"{where} doesn't answer in time") from None
-        except aiohttp.ClientConnectorDNSError:
-            raise Unreachable(f"{where}: the name can't be resolved") from None
-        except aiohttp.ClientOSError as error:
-            text = error.strerror or type(error).__name__
-            raise Unreachable(f"{where} can't be reached: {text}") from None
-        except aiohttp.ServerDisconnectedError:
-            raise Unreachable(f"{where} closed the connection without an answer") from None
-        except (aiohttp.ClientError, ValueError) as error:
-            raise InvalidResponse(f"{where}: unusable answer ({type(error).__name__})") from None
+        except (aiohttp.ClientError, ssl.SSLError, TimeoutError, ValueError) as error:
+            raise _failure(error, where) from None
 
     def _open(self) -> aiohttp.ClientSession:
         """The session; made on first use, because it belongs to the running loop."""
@@ -272,12 +265,33 @@ def _redirected(request: Request, origin: URL, location: str) -> Request:
     return Request(request.method, str(target), trust, headers, None, request.max_body)
 
 
-@lru_cache(maxsize=4096)
-def _proxy_for(scheme: str, host: str) -> str | None:
-    """The proxy that the environment names (HTTPS_PROXY, HTTP_PROXY, NO_PROXY), as elsewhere."""
-    if urllib.request.proxy_bypass(host):
-        return None
-    return urllib.request.getproxies().get(scheme)
+def _failure(error: Exception, where: str) -> RegistryError:
+    """What a request below HTTP failed of, in words that hold no address of a proxy."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return TLSFailed(_untrusted(where, error.certificate_error))
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            return TLSFailed(
+                f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure "
+                "(spec.insecure: true; --insecure)"
+            )
+        case TimeoutError():
+            text = f"{where} doesn't answer in time"
+        case aiohttp.ClientConnectorDNSError():
+            text = f"{where}: the name can't be resolved"
+        case ProxyError():
+            text = f"{where}: {error}"
+        case aiohttp.ClientHttpProxyError():
+            text = f"{where}: the proxy answers {error.status}"
+        case aiohttp.ClientProxyConnectionError():
+            text = f"{where}: the proxy can't be reached: {error.strerror}"
+        case aiohttp.ServerDisconnectedError():
+            text = f"{where} closed the connection without an answer"
+        case aiohttp.ClientOSError():
+            text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
+        case _:
+            return InvalidResponse(f"{where}: unusable answer ({type(error).__name__})")
+    return Unreachable(text)
 
 
 def _untrusted(where: str, error: Exception) -> str:

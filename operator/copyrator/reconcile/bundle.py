@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,10 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles import verdicts
-from copyrator.bundles.policy import refusal
 from copyrator.engine.outcome import Again, Done, Lane, Outcome
-from copyrator.kube.errors import NotFound
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.reconcile.bundle_context import Clock, Context, Hasher
-from copyrator.reconcile.bundle_deletion import Deletions, is_running
+from copyrator.reconcile.bundle_deletion import Deletions
 from copyrator.reconcile.bundle_deploys import Deploys
 from copyrator.reconcile.bundle_gauges import publish
 from copyrator.reconcile.bundle_jobs import Jobs
@@ -53,7 +53,8 @@ class BundleController:
     Everything is keyword-only. ``bundles`` is an empty store that the controller fills; it is
     passed in so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
-    operator's hash key is read, so ``start`` of the copying half comes first.
+    operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
+    proxy variables that Jobs get.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class BundleController:
         metrics: Metrics,
         clock: Clock,
         monotonic: Callable[[], float] = time.monotonic,
+        proxies: Mapping[str, str] | None = None,
     ) -> None:
         self._context = context = Context(
             client=client,
@@ -85,6 +87,7 @@ class BundleController:
             metrics=metrics,
             clock=clock,
             monotonic=monotonic,
+            proxies=proxies or {},
         )
         self._jobs = Jobs(context)
         self._references = References(context)
@@ -145,6 +148,8 @@ class BundleController:
             self._forget(key)
             return Done()
         if not self._jobs.synced:
+            if forbidden := self._jobs.forbidden:
+                await self._say_forbidden(key, forbidden)
             return Again(1.0, Lane.RESYNC)
         try:
             if entry.deleting:
@@ -153,18 +158,28 @@ class BundleController:
                 await self._visit(entry)
         except StaleError:
             return Again(0.0)
+        except Forbidden as error:
+            await self._say_forbidden(key, error)
+            raise
         except NotFound as error:
             if self._context.bundles.get(key) is not None:
                 raise
             log.debug("%s went away during the visit: %s", key, error)
         return Done()
 
+    async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
+        """Name the right that is missing, unless it's the right to do so."""
+        entry = self._context.bundles.get(key)
+        if entry is not None:
+            verdict = verdicts.forbidden(error.message, entry.status)
+            with suppress(ApiError, StaleError):
+                await self._writer.write(entry, entry.status, verdict)
+
     async def _visit(self, entry: BundleEntry) -> None:
         """A Bundle that lives: refuse it, or see to its Job, or keep it up to date."""
         spec = entry.spec
         if isinstance(spec, BundleSpec):
-            settings = self._context.settings
-            spec = refusal(spec, settings.allowed_service_accounts, settings.allowed_images) or spec
+            spec = self._context.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
             return
@@ -173,9 +188,8 @@ class BundleController:
             return
         entry = await self._writer.hold(entry)
         self._references.follow(entry, spec)
-        if is_running(entry):
-            if not await self._runs.observe(entry, spec):
-                self._context.queue.add(entry.key)
+        if entry.is_running:
+            await self._observe(entry)
             return
         for job in self._jobs.of(entry.key, entry.uid):
             await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
@@ -183,32 +197,42 @@ class BundleController:
 
     async def _visit_deleted(self, entry: BundleEntry) -> None:
         """A deploy that runs is seen to its end first, so that its outcome is known."""
-        runs = False
-        if is_running(entry) and isinstance(entry.spec, BundleSpec):
-            runs = await self._runs.observe(entry, entry.spec)
-            if not runs:
-                self._context.queue.add(entry.key)
-                return
-        await self._deletions.visit(entry, deploy_runs=runs)
+        if entry.is_running and not await self._observe(entry):
+            return
+        await self._deletions.visit(entry, deploy_runs=entry.is_running)
+
+    async def _observe(self, entry: BundleEntry) -> bool:
+        """See how the recorded attempt stands. False: it has ended, and another visit follows."""
+        spec = entry.spec
+        if isinstance(spec, InvalidSpec):
+            spec = self._context.stand_in(entry.key)
+        runs = await self._runs.observe(entry, spec)
+        if not runs:
+            self._context.queue.add(entry.key)
+        return runs
 
     def _conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
-        where = f"{spec.project_namespace}/{spec.release}"
         owner = self._context.bundles.sharing_release(entry)[0]
         if owner.key != entry.key:
+            where = f"{spec.project_namespace}/{spec.release}"
             return BundleReason.RELEASE_CONFLICT, (
                 f"Bundle {owner.key.namespace}/{owner.key.name} already deploys release {where}; "
                 "rename this one, give it another project_namespace, or delete one of the two"
             )
-        deployed = entry.status.deployed
-        if deployed.namespace and deployed.namespace != spec.project_namespace:
+        where_it_is = entry.deployed_namespace
+        if where_it_is and where_it_is != spec.project_namespace:
             return BundleReason.NAMESPACE_CHANGED, (
-                f"the release is deployed in {deployed.namespace}, and project_namespace now says "
+                f"the release is deployed in {where_it_is}, and project_namespace now says "
                 f"{spec.project_namespace}: the old release would be left behind. Set it back, or "
                 "delete the Bundle and make it again"
             )
         return None
 
     async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
+        """Say what keeps the spec from being acted on; a Job of an older one is seen to its end."""
+        if entry.is_running and await self._runs.has_ended(entry):
+            await self._observe(entry)
+            return
         invalid = reason is BundleReason.INVALID_SPEC
         status = replace(entry.status, ready=0 if invalid else entry.status.ready)
         status = replace(status, next_poll_at=None)
@@ -221,5 +245,4 @@ class BundleController:
 
     def _forget(self, key: BundleKey) -> None:
         self._references.forget(key)
-        self._context.memories.pop(key, None)
-        self._context.scheduler.remove(key)
+        self._context.forget(key)

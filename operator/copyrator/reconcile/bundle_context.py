@@ -7,23 +7,31 @@ in the Bundle's status, in the Jobs and in the registry.
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
+from copyrator.api.times import parse_time
+from copyrator.bundles.policy import refusal
 from copyrator.bundles.resolution import Wish
-from copyrator.registry.bundles import BundleRegistry
+from copyrator.bundles.schedule import interval_of, question_of
+from copyrator.bundles.slots import Slot, Slots
+from copyrator.kube.events import ObjectRef
+from copyrator.registry.bundles import BundleEntry, BundleRegistry
 
 if TYPE_CHECKING:
     from copyrator.config import Settings
     from copyrator.engine.queue import WorkQueue
     from copyrator.engine.scheduler import DueScheduler
     from copyrator.kube.client import KubeClient
-    from copyrator.kube.events import EventRecorder
+    from copyrator.kube.events import EventRecorder, EventType
     from copyrator.kube.watchpool import WatchPool
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
@@ -44,7 +52,11 @@ class Memory:
     """Monotonic seconds: an answer must be at least so new; None while nothing is asked."""
     asked_at: datetime | None = None
     """The same by the wall clock."""
+    again: float | None = None
+    """Monotonic seconds: when to ask once more after a push; see bundle_pushes.SETTLED."""
     next_poll: datetime | None = None
+    slot: Slot | None = None
+    """The Bundle's place among all polls; None until its first one is planned."""
     poll_failures: int = 0
     changed_at: datetime | None = None
     """When a person last edited the Bundle."""
@@ -52,8 +64,11 @@ class Memory:
     """The attempt whose Job this process set out to make without knowing yet that it is there."""
     answered_at: float = 0.0
     """Monotonic seconds of the last good poll; at first, when the Bundle was first looked at."""
-    reset_for: int | None = None
-    """The attempt for which forceUpdate was set back."""
+    settled: tuple[object, ...] | None = None
+    """The Bundle's version, the offer and the values' hash that there was nothing to do about: the
+    same again needs no second thought."""
+    let_go: str | None = None
+    """The uid of the Bundle that our finalizer was taken off."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,7 +87,10 @@ class Context:
     metrics: Metrics
     clock: Clock
     monotonic: Callable[[], float] = time.monotonic
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """Proxy variables for Jobs."""
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
+    slots: Slots = field(default_factory=lambda: Slots(random.random()))  # noqa: S311 - no secret
 
     @property
     def defaults(self) -> BundleDefaults:
@@ -81,6 +99,34 @@ class Context:
             interval=self.settings.timer_interval,
             werf_version=self.settings.werf_tag,
             jobs_ttl=self.settings.jobs_ttl,
+            proxies=self.proxies,
+        )
+
+    def record(self, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
+        """Write an Event about a Bundle."""
+        key = entry.key
+        bundle = ObjectRef(
+            names.BUNDLE_API_VERSION, names.BUNDLE_KIND, key.namespace, key.name, entry.uid
+        )
+        self.recorder.record(bundle, kind, reason, message)
+
+    def refusal(self, spec: BundleSpec) -> InvalidSpec | None:
+        """What in a valid spec the settings forbid, or None."""
+        settings = self.settings
+        allowed = settings.allowed_service_accounts, settings.allowed_images
+        return refusal(spec, *allowed, settings.allowed_secrets)
+
+    def stand_in(self, key: BundleKey) -> BundleSpec:
+        """What the settings say alone, in place of a spec that isn't valid."""
+        defaults = self.defaults
+        return BundleSpec(
+            namespace=key.namespace,
+            name=key.name,
+            registry="",
+            repo="",
+            project_namespace=key.namespace,
+            service_account=defaults.service_account,
+            werf_image=f"{defaults.werf_image}:{defaults.werf_version}",
         )
 
     def memory(self, key: BundleKey) -> Memory:
@@ -89,6 +135,33 @@ class Context:
         if memory is None:
             memory = self.memories[key] = Memory(answered_at=self.monotonic())
         return memory
+
+    def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
+        """When the registry is asked for a Bundle: the same for all who ask the same."""
+        memory = self.memory(entry.key)
+        announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
+        memory.slot = self.slots.take(
+            memory.slot,
+            question_of(spec),
+            interval_of(spec),
+            announced=announced,
+            bundles=len(self.bundles),
+        )
+        return memory.slot
+
+    def again_at(self, key: BundleKey) -> datetime | None:
+        """When to ask once more after a push, by the wall clock."""
+        again = self.memory(key).again
+        if again is None:
+            return None
+        return self.clock() + timedelta(seconds=again - self.monotonic())
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle is gone."""
+        memory = self.memories.pop(key, None)
+        if memory is not None and memory.slot is not None:
+            self.slots.give_back(memory.slot)
+        self.scheduler.remove(key)
 
     def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
         """Visit the Bundle again at the earliest of these moments."""

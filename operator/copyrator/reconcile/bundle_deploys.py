@@ -6,7 +6,7 @@ Each visit does what is due and goes away; nothing here waits for a registry or 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
@@ -15,12 +15,11 @@ from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
     LastError,
-    Rejected,
 )
+from copyrator.api.conditions import Verdict
 from copyrator.api.times import format_time
 from copyrator.bundles import state, verdicts
-from copyrator.bundles.candidates import Choice, Verdict, explain
-from copyrator.bundles.requests import pending_request
+from copyrator.bundles.requests import acknowledged
 from copyrator.bundles.resolution import (
     Wish,
     kept_ready,
@@ -28,12 +27,13 @@ from copyrator.bundles.resolution import (
     unresolved,
     with_error,
 )
-from copyrator.bundles.schedule import next_slot, poll_retry
-from copyrator.kube.errors import NotFound
-from copyrator.kube.resources import SERVICEACCOUNTS
+from copyrator.bundles.schedule import poll_retry
+from copyrator.bundles.takeover import Baseline, taken_over
 from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError
 from copyrator.reconcile.bundle_context import Context
-from copyrator.reconcile.bundle_offers import Offer, Offers
+from copyrator.reconcile.bundle_look import Offer
+from copyrator.reconcile.bundle_obstacles import missing_account
+from copyrator.reconcile.bundle_offers import Offers
 from copyrator.reconcile.bundle_polls import Polls
 from copyrator.reconcile.bundle_references import Access, MissingReferenceError, References
 from copyrator.reconcile.bundle_runs import Runs
@@ -69,7 +69,7 @@ class Deploys:
         """
         memory = self._context.memory(entry.key)
         if entry.is_paused:
-            memory.wish = memory.asked_since = None
+            memory.wish = memory.asked_since = memory.again = None
             self._context.wake_at(entry.key)
             status = replace(entry.status, ready=kept_ready(entry.status), next_poll_at=None)
             await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
@@ -84,18 +84,30 @@ class Deploys:
         offer = await self._offers.ask(entry, spec, access, wish)
         if offer is None:
             return
+        if offer.inherited:
+            await self._take_over(entry, spec, offer, values_hash)
+            return
         asked_since = memory.asked_since
-        if offer.error is not None:
+        if memory.settled == (entry.resource_version, offer, values_hash):
+            self._plan_next_poll(entry, spec, offer, self._context.clock())
+            self._context.wake_at(entry.key, memory.next_poll)
+        elif offer.error is not None:
             await self._poll_failed(entry, spec, offer.error)
-        elif offer.choice is not None and offer.choice.tag is None:
-            await self._nothing_chosen(entry, spec, offer.choice)
         elif await self._decide(entry, spec, offer, values_hash):
             wish = replace(wish, request="")
         memory.wish = wish
-        if offer.error is None:
+        if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
-        if memory.asked_since == asked_since:  # else a push was announced meanwhile
-            memory.asked_since = None
+        self._offers.taken(entry, asked_since)
+
+    async def _take_over(
+        self, entry: BundleEntry, spec: BundleSpec, offer: Offer, values_hash: str | None
+    ) -> None:
+        """Put what the original deployed on record; then the Bundle is one like any other."""
+        baseline = Baseline(offer.digest or None, values_hash, entry.spec_hash, entry.generation)
+        status = taken_over(entry.status, baseline, spec, self._context.clock())
+        await self._writer.write(entry, status, verdicts.taken_over(status), decided=False)
+        self._context.queue.add(entry.key)
 
     async def _poll_failed(
         self, entry: BundleEntry, spec: BundleSpec, error: RegistryError
@@ -104,7 +116,7 @@ class Deploys:
         memory = self._context.memory(entry.key)
         failures = memory.poll_failures + 1
         wait = error.retry_after if isinstance(error, RateLimited) else None
-        next_poll = poll_retry(spec, failures, now, wait)
+        next_poll = poll_retry(self._context.slot(entry, spec), failures, now, wait)
         refused = isinstance(error, AuthenticationFailed)
         status = replace(
             with_error(entry.status, error.reason, error.message, now),
@@ -129,63 +141,60 @@ class Deploys:
         await self._writer.write(entry, status, verdicts.unusable(error.reason, str(error), status))
         memory = self._context.memory(entry.key)
         memory.wish = memory.asked_since = None
-        self._context.wake_at(entry.key, next_slot(spec, now))
-
-    async def _nothing_chosen(self, entry: BundleEntry, spec: BundleSpec, choice: Choice) -> None:
-        """A whole list has no tag to go on to: say so and leave what is deployed as it is."""
-        now = self._context.clock()
-        memory = self._context.memory(entry.key)
-        memory.poll_failures, memory.next_poll = 0, next_slot(spec, now)
-        reason = BundleReason.NO_MATCHING_VERSION
-        if choice.verdict is Verdict.WOULD_DOWNGRADE:
-            reason = BundleReason.WOULD_DOWNGRADE
-        text = explain(choice, spec.version, entry.status.deployed.version)
-        status = unresolved(entry.status, choice.rejected, memory.next_poll, now)
-        status = with_error(status, reason, text, now)
-        verdict = verdicts.unusable(reason, text, status)
-        if spec.suspend:
-            verdict = verdicts.suspended(status)
-        await self._writer.write(entry, status, verdict)
-        self._context.wake_at(entry.key, memory.next_poll)
+        self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
         self, entry: BundleEntry, spec: BundleSpec, offer: Offer, values_hash: str | None
     ) -> bool:
-        """Act on the registry's answer. True where a request was acted on."""
+        """Act on the registry's answer. True where a request has had its own with that."""
         now = self._context.clock()
         memory = self._context.memory(entry.key)
-        memory.poll_failures, memory.next_poll = 0, next_slot(spec, now)
+        request = entry.request
         wanted = state.Wanted(
             version=offer.tag,
             digest=offer.digest,
             reference=spec.reference,
+            namespace=spec.project_namespace,
             values_hash=values_hash,
             spec_hash=entry.spec_hash,
             generation=entry.generation,
-            request=pending_request(entry.annotations, entry.status),
+            request=request,
         )
-        decision = state.decide(entry.status, wanted, spec.retry, now)
-        available = Available(
-            version=offer.tag, digest=offer.digest, rejected=_rejected(offer, decision)
-        )
-        status = resolved(entry.status, available, memory.next_poll, now)
+        decision = state.Decision(state.Action.NOTHING)
+        if offer.tag:
+            decision = state.decide(entry.status, wanted, spec.retry, now)
+        self._plan_next_poll(entry, spec, offer, now)
+        status = _noted(entry.status, offer, decision, memory.next_poll or now, now)
         if spec.suspend:
-            await self._writer.write(entry, status, verdicts.suspended(status))
+            written = await self._writer.write(entry, status, verdicts.suspended(status))
+            if written is entry and offer.lack is None:
+                memory.settled = (entry.resource_version, offer, values_hash)
             self._context.wake_at(entry.key, memory.next_poll)
             return False
         if decision.action is state.Action.DEPLOY:
             assert decision.need is not None
             return await self._begin(entry, spec, status, wanted, decision.need)
-        if decision.action is state.Action.WAIT:
-            verdict = verdicts.will_retry(status)
-        elif decision.action is state.Action.QUARANTINE:
-            verdict = verdicts.quarantined(status)
-        else:
-            verdict = verdicts.deployed(status, spec.ignored_env)
-            status = replace(status, last_error=LastError())
-        await self._writer.write(entry, status, verdict)
+        status, verdict = _told(status, spec, offer, decision, now)
+        if request is not None:
+            status = acknowledged(status, request)
+        written = await self._writer.write(entry, status, verdict)
+        if request is not None and request.force_update:
+            await self._writer.reset_force(written)
+        if written is entry and offer.lack is None and decision.until is None:
+            memory.settled = (entry.resource_version, offer, values_hash)
         self._context.wake_at(entry.key, memory.next_poll, decision.until)
-        return False
+        return request is not None
+
+    def _plan_next_poll(
+        self, entry: BundleEntry, spec: BundleSpec, offer: Offer, now: datetime
+    ) -> None:
+        """At the next slot; sooner where the tag may be about to be pushed."""
+        memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
+        if offer.lack is not None and offer.lack.reason is BundleReason.TAG_NOT_FOUND:
+            memory.poll_failures += 1
+            memory.next_poll = poll_retry(slot, memory.poll_failures, now)
+        else:
+            memory.poll_failures, memory.next_poll = 0, slot.after(now)
 
     async def _begin(
         self,
@@ -197,11 +206,7 @@ class Deploys:
     ) -> bool:
         """Record the attempt, then make its Job."""
         now = self._context.clock()
-        if not await self._has_account(spec):
-            text = (
-                f"ServiceAccount {spec.namespace}/{spec.service_account}, under which werf runs, "
-                "doesn't exist; make it and give it the rights that the bundle needs"
-            )
+        if text := await missing_account(self._context.client, spec):
             reason = BundleReason.SERVICE_ACCOUNT_MISSING
             status = with_error(status, reason, text, now)
             await self._writer.write(entry, status, verdicts.unusable(reason, text, status))
@@ -214,29 +219,43 @@ class Deploys:
         await self._runs.make_job(entry, spec)
         return True
 
-    async def _has_account(self, spec: BundleSpec) -> bool:
-        """Without it the Job controller makes no pod, and says so only in an Event."""
-        try:
-            await self._context.client.get(SERVICEACCOUNTS, spec.namespace, spec.service_account)
-        except NotFound:
-            return False
-        return True
-
 
 def _wish(entry: BundleEntry, access: Access, values_hash: str | None) -> Wish:
-    request = pending_request(entry.annotations, entry.status)
     return Wish(
         generation=entry.generation,
         spec_hash=entry.spec_hash,
         values_hash=values_hash,
-        request=request.token if request else "",
+        request=entry.request.token if entry.request else "",
         login=access.credential.fingerprint if access.credential else "",
     )
 
 
-def _rejected(offer: Offer, decision: state.Decision) -> tuple[Rejected, ...]:
-    """What a range passed over; a tag that failed too often is none of it once it is new again."""
-    found = offer.choice.rejected if offer.choice else ()
+def _told(
+    status: BundleStatus, spec: BundleSpec, offer: Offer, decision: state.Decision, now: datetime
+) -> tuple[BundleStatus, Verdict]:
+    """What is said where nothing is deployed now."""
+    if decision.action is state.Action.WAIT:
+        return status, verdicts.will_retry(status)
     if decision.action is state.Action.QUARANTINE:
-        return found
-    return tuple(one for one in found if one.version != offer.tag)
+        return status, verdicts.quarantined(status)
+    if offer.lack is not None:
+        reason, message = offer.lack.reason, offer.lack.message
+        status = with_error(status, reason, message, now)
+        return status, verdicts.unusable(reason, message, status)
+    status = replace(status, last_error=LastError())
+    return status, verdicts.deployed(status, spec.ignored_env)
+
+
+def _noted(
+    status: BundleStatus, offer: Offer, decision: state.Decision, next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status with what the registry has, or that it has nothing.
+
+    A tag that failed too often isn't passed over any more once it is new again.
+    """
+    if offer.lack is not None:
+        return unresolved(status, offer.rejected, next_poll, now)
+    quarantined = decision.action is state.Action.QUARANTINE
+    rejected = tuple(one for one in offer.rejected if quarantined or one.version != offer.tag)
+    available = Available(version=offer.tag, digest=offer.digest, rejected=rejected)
+    return resolved(status, available, next_poll, now)

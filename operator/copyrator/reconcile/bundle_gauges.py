@@ -6,8 +6,7 @@ from collections import Counter
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
-from copyrator.api.conditions import ready_reason
+from copyrator.api.bundle_status import BundleReason
 from copyrator.reconcile.bundle_context import Context
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
@@ -19,9 +18,8 @@ def publish(context: Context) -> None:
     reasons: Counter[str] = Counter()
     quarantined, oldest, now = 0, 0.0, context.monotonic()
     for entry in context.bundles:
-        reason = ready_reason(entry.status.conditions) or ""
-        reasons[reason if reason in _REASONS else "Unknown"] += 1
-        quarantined += _is_quarantined(entry.status)
+        reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
+        quarantined += entry.quarantined
         memory = context.memories.get(entry.key)
         asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
         if memory is not None and asks:
@@ -32,9 +30,3 @@ def publish(context: Context) -> None:
         gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     context.metrics.oldest_poll_seconds.set(oldest)
-
-
-def _is_quarantined(status: BundleStatus) -> bool:
-    """Its newest attempt failed, and isn't tried again by itself."""
-    attempted = status.attempted
-    return attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
@@ -13,7 +14,7 @@ from copyrator.bundles.job import DEPLOY_CONTAINER
 from copyrator.bundles.observation import JobRecord, read_job
 from copyrator.bundles.report import log_tail, printed_digests
 from copyrator.engine.outcome import Lane
-from copyrator.kube.errors import AlreadyExists, ApiError, NotFound
+from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watchpool import Subscription, WatchSpec
 from copyrator.reconcile.bundle_context import Context
@@ -52,6 +53,12 @@ class Jobs:
         """Whether the absence of a Job may be believed (and is then asked for once more)."""
         return self._subscription is not None and self._subscription.synced
 
+    @property
+    def forbidden(self) -> Forbidden | None:
+        """Why no Job is seen, where that is for want of a right."""
+        failure = self._subscription.failure if self._subscription else None
+        return failure if isinstance(failure, Forbidden) else None
+
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
         """The Jobs of a Bundle, not of its namesakes."""
         found = self._by_bundle.get(key, {}).values()
@@ -89,8 +96,11 @@ class Jobs:
         patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
-        except NotFound:
+        except (NotFound, Forbidden):  # for want of the right finished Jobs are kept for longer
             return
+        jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
+        if jobs.get(job.name) == job:  # the watch may be slower than the next visit
+            jobs[job.name] = replace(job, ttl=seconds)
 
     async def give_up(self, job: JobRecord) -> None:
         """Let the Job controller end a Job that can't start, and leave word why."""

@@ -1,26 +1,16 @@
-"""What the registry offers a Bundle, asked for when it is time to.
-
-An exact tag is one question. A range is two: the tag list, from which all Bundles of the
-repository choose, then what the chosen tag names.
-"""
+"""When a registry is asked for a Bundle, and the Bundle's wait for the answer."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.bundles import verdicts
-from copyrator.bundles.candidates import Choice
-from copyrator.bundles.criteria import criteria_of
-from copyrator.bundles.resolution import Wish, is_answered, retry_at
-from copyrator.bundles.schedule import next_slot
-from copyrator.oci.errors import RegistryError
-from copyrator.oci.reference import Repository
+from copyrator.bundles.resolution import Wish, is_answered
 from copyrator.reconcile.bundle_context import Context
-from copyrator.reconcile.bundle_polls import Listing, Polls, Question
+from copyrator.reconcile.bundle_look import Look, Offer
+from copyrator.reconcile.bundle_polls import Polls
 from copyrator.reconcile.bundle_references import Access
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.registry.bundles import BundleEntry
@@ -31,17 +21,6 @@ ERROR_SHARING: Final = 5.0
 """The same after a failed poll: less than the shortest retry."""
 PATIENCE: Final = 3.0
 """Seconds after which a registry that doesn't answer is mentioned in the status."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A tag and its digest, or why there is none: an error, or a choice that names no tag."""
-
-    tag: str = ""
-    digest: str = ""
-    choice: Choice | None = None
-    """Of a range."""
-    error: RegistryError | None = None
 
 
 class Offers:
@@ -58,60 +37,44 @@ class Offers:
         """The registry's offer if one is wanted and there; else make sure to be called again."""
         if not self._is_wanted(entry, spec, wish):
             return None
-        offer = self._look(entry, spec, access)
+        since = self._context.memory(entry.key).asked_since or 0.0
+        offer = Look(entry, spec, access, self._polls, since).offer()
         if offer is None:
             await self._mention_silence(entry, spec)
         return offer
+
+    def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
+        """The answer to what was wanted since then has been acted on."""
+        memory = self._context.memory(entry.key)
+        if memory.asked_since == asked_since:  # else a push was announced meanwhile
+            memory.asked_since = None
+        if memory.again is not None:
+            self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
 
     def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, wish: Wish) -> bool:
         now, monotonic = self._context.clock(), self._context.monotonic()
         memory = self._context.memory(entry.key)
         if memory.wish is None and is_answered(entry.status, wish):
             memory.wish = wish
-            memory.next_poll = next_slot(spec, now)
+            memory.next_poll = self._context.slot(entry, spec).after(now)
         if memory.asked_since is not None:
             return True
-        slot, retry = self._slot(entry), retry_at(entry.status)
+        slot, retry = self._slot(entry), entry.retry_at
         if memory.wish != wish:
             strict = bool(wish.request)
             memory.asked_since = monotonic - (0.0 if strict else SHARING)
+        elif memory.again is not None and monotonic >= memory.again:
+            memory.asked_since, memory.again = memory.again, None
         elif _is_past(slot, now) or _is_past(retry, now):
             age = spec.interval / 2
             memory.asked_since = monotonic - (
                 min(age, ERROR_SHARING) if memory.poll_failures else age
             )
         else:
-            self._context.wake_at(entry.key, slot, retry)
+            self._context.wake_at(entry.key, slot, retry, self._context.again_at(entry.key))
             return False
         memory.asked_at = now
         return True
-
-    def _look(self, entry: BundleEntry, spec: BundleSpec, access: Access) -> Offer | None:
-        """What is known by now; None where the next answer is still on its way."""
-        since = self._context.memory(entry.key).asked_since or 0.0
-        repository = Repository(
-            spec.registry, spec.repo, spec.insecure, not spec.skip_tls_verify, access.ca
-        )
-        choice = None
-        version = parse_version(spec.version)
-        if isinstance(version, ExactTag):
-            tag = version.tag
-        else:
-            criteria = criteria_of(spec, version, entry.status)
-            listing = Listing(repository, access.credential)
-            found = self._polls.choose(entry.key, listing, criteria, since)
-            if found is None:
-                return None
-            if found.error is not None:
-                return Offer(error=found.error)
-            choice = found.choices[criteria]
-            if choice.tag is None:
-                return Offer(choice=choice)
-            tag = choice.tag
-        answer = self._polls.ask(entry.key, Question(repository, tag, access.credential), since)
-        if answer is None:
-            return None
-        return Offer(tag, answer.digest or "", choice, answer.error)
 
     def _slot(self, entry: BundleEntry) -> datetime | None:
         """The next regular poll: its slot, but not while somebody is still editing the Bundle."""
@@ -123,7 +86,7 @@ class Offers:
 
     async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """A registry that takes its time leaves a new spec without a word; say what goes on."""
-        if entry.status.observed_generation == entry.generation:
+        if entry.observed_generation == entry.generation:
             return
         now = self._context.clock()
         asked_at = self._context.memory(entry.key).asked_at or now

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.candidates import Choice, TagSelection
 from copyrator.bundles.criteria import Criteria
+from copyrator.bundles.takeover import config_digest
 from copyrator.bundles.versions import read_tag
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
@@ -30,6 +31,9 @@ KEEP: Final = 3600.0
 GATHER: Final = 0.1
 """Seconds that a tag list waits for other Bundles that want to choose from it."""
 
+_NO_CHOICES: Final[Mapping[Criteria, Choice]] = {}
+"""Of all who ask for a tag; never changed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
@@ -38,6 +42,8 @@ class Question:
     repository: Repository
     tag: str
     credential: Credential | None = None
+    with_config: bool = False
+    """Read the manifest too, for the digest of its config. Docker Hub counts that as a pull."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,8 @@ class Answer:
 
     asked_at: float
     digest: str | None = None
-    choices: Mapping[Criteria, Choice] = field(default_factory=dict)
+    config: str | None = None
+    choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
     error: RegistryError | None = None
 
 
@@ -131,11 +138,16 @@ class Polls:
                 await asyncio.sleep(GATHER)
                 pending.asked_at = self._monotonic()
                 answer = Answer(pending.asked_at, choices=await self._read(question))
+            elif question.with_config:
+                digest, manifest = await self._oci.manifest(
+                    question.repository, question.tag, question.credential
+                )
+                answer = Answer(pending.asked_at, digest, config_digest(manifest))
             else:
                 digest = await self._oci.digest(
                     question.repository, question.tag, question.credential
                 )
-                answer = Answer(pending.asked_at, digest=digest)
+                answer = Answer(pending.asked_at, digest)
         except RegistryError as error:
             answer = Answer(pending.asked_at, error=error)
         except Exception as error:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.hiding import Hider
 from copyrator.bundles.identity import ValuesFiles, values_hash
 from copyrator.bundles.job import Login
 from copyrator.bundles.pod import CA_KEY
 from copyrator.engine.outcome import Lane
-from copyrator.kube.errors import NotFound
+from copyrator.kube.errors import ApiError, NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watchpool import Subscription, WatchSpec
 from copyrator.oci.auth import (
@@ -79,6 +81,9 @@ class Access:
     ca: bytes | None = None
 
 
+_ANONYMOUS: Final = Access()
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What was made of the contents, good for exactly these objects at these versions."""
@@ -96,25 +101,28 @@ class References:
         self._held: dict[BundleKey, dict[Ref, Subscription | None]] = {}
         self._values: dict[BundleKey, _Known] = {}
         self._access: dict[BundleKey, _Known] = {}
-        self._watching = 0
+        self._watching: Counter[Ref] = Counter()  # how many Bundles share each watch
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch exactly what the spec names now."""
         key = entry.key
         wanted = _references(spec)
+        if not wanted and key not in self._held:
+            return
         held = self._held.setdefault(key, {})
         for ref in [ref for ref in held if ref not in wanted]:
-            self._release(held.pop(ref))
+            self._release(ref, held.pop(ref))
         for ref in wanted:
-            if held.get(ref) is None and self._watching < MAX_WATCHES:
+            free = ref in self._watching or len(self._watching) < MAX_WATCHES
+            if held.get(ref) is None and free:
                 held[ref] = self._acquire(key, ref)
             else:
                 held.setdefault(ref, None)
 
     def forget(self, key: BundleKey) -> None:
         """Let go of everything that is held for a Bundle."""
-        for subscription in self._held.pop(key, {}).values():
-            self._release(subscription)
+        for ref, subscription in self._held.pop(key, {}).items():
+            self._release(ref, subscription)
         self._values.pop(key, None)
         self._access.pop(key, None)
 
@@ -130,6 +138,8 @@ class References:
             MissingReferenceError: a source that isn't optional isn't there.
             ApiError: a source can't be read.
         """
+        if not spec.values_from:
+            return None
         known = self._values.get(entry.key)
         if known is not None and self._still(entry.key, known, _values_refs(spec)):
             found: str | None = known.value
@@ -164,6 +174,8 @@ class References:
             MissingReferenceError: a Secret isn't there, or lacks what it should hold.
         """
         refs = _access_refs(spec)
+        if not refs:
+            return _ANONYMOUS
         known = self._access.get(entry.key)
         shape = _shape(spec)
         if known is not None and known.value[0] == shape and self._still(entry.key, known, refs):
@@ -172,24 +184,40 @@ class References:
         versions: list[str] = []
         bodies: dict[str, dict[str, Any]] = {}
         for ref in refs:
-            body = await self._read_optional(ref)
-            if body is None:
+            if (body := await self._read_optional(ref)) is None:
                 field = "spec.auth" if ref.name == spec.auth else "spec.caSecret"
-                raise MissingReferenceError(f"{ref} of {field} doesn't exist")
+                raise MissingReferenceError(
+                    f"{ref} of {field} doesn't exist; make it, or take it out of the spec"
+                )
             bodies[ref.name] = body
             versions.append(_version(body))
         found = _read_access(spec, bodies)
         self._access[entry.key] = _Known(refs, tuple(versions), (shape, found))
         return found
 
-    # --- inside ----------------------------------------------------------------------------------
+    async def hider(self, namespace: str, secrets: Iterable[str]) -> Hider | None:
+        """What takes the values of a Job's Secrets out of its texts.
+
+        Returns:
+            None where one can't be read (any more), so that nobody knows what has to go.
+        """
+        contents: list[bytes] = []
+        for name in secrets:
+            try:
+                body = await self._read_optional(Ref(SECRETS, namespace, name))
+            except ApiError:
+                body = None
+            if body is None:
+                return None
+            contents += [base64.b64decode(text) for text in (body.get("data") or {}).values()]
+        return Hider(contents)
 
     def _acquire(self, key: BundleKey, ref: Ref) -> Subscription:
         def changed(_name: ObjectName, old: Stamp | None, new: Stamp | None) -> None:
             if old != new:
                 self._context.queue.add(key, Lane.URGENT)
 
-        self._watching += 1
+        self._watching[ref] += 1
         spec = WatchSpec(
             resource=ref.resource,
             namespace=ref.namespace,
@@ -199,9 +227,10 @@ class References:
         )
         return self._context.watch_pool.acquire(spec, changed)
 
-    def _release(self, subscription: Subscription | None) -> None:
+    def _release(self, ref: Ref, subscription: Subscription | None) -> None:
         if subscription is not None:
-            self._watching -= 1
+            self._watching[ref] -= 1
+            self._watching += Counter()  # drops zeros
             subscription.release()
 
     def _still(self, key: BundleKey, known: _Known, refs: tuple[Ref, ...]) -> bool:

@@ -15,12 +15,15 @@ from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.bundles import state, verdicts
+from copyrator.bundles.hiding import Hider
 from copyrator.bundles.job import DeployOrder, build_deploy_job
-from copyrator.bundles.observation import Ending, JobRecord, blocked_by, ending_of
+from copyrator.bundles.observation import Ending, JobRecord, ending_of, with_cause
+from copyrator.bundles.obstacles import secrets_of
 from copyrator.bundles.requests import awaits_reset
 from copyrator.kube.errors import ApiError
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_jobs import Jobs
+from copyrator.reconcile.bundle_obstacles import obstacle
 from copyrator.reconcile.bundle_references import MissingReferenceError, References
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.registry.bundles import BundleEntry
@@ -60,20 +63,32 @@ class Runs:
             await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
             return False
         memory.creating = None
-        await self._reset_force(entry)
+        if awaits_reset(entry.status):
+            entry = await self._writer.reset_force(entry)
         if not job.done:
-            await self._look_at_pods(entry, job)
+            await self._look_at_pods(entry, spec, job)
             return True
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
-        evidence = state.Evidence(spec.project_namespace)
+        evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
             printed = await self._jobs.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
             evidence = replace(evidence, log_tail=await self._jobs.log_tail(pods))
+            hide = await self._references.hider(job.namespace, secrets_of(pods))
+            ending, evidence = _without_secrets(ending, evidence, hide)
+            ending = with_cause(ending, evidence.log_tail)
         await self._finish(entry, spec, ending, evidence, job)
         return False
+
+    async def has_ended(self, entry: BundleEntry) -> bool:
+        """Tell whether the recorded attempt's Job has an outcome, or is gone without one."""
+        attempted = entry.status.attempted
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is None:
+            return self._context.memory(entry.key).creating != attempted.attempt
+        return job.done
 
     async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Make the Job of the recorded attempt.
@@ -102,7 +117,8 @@ class Runs:
             await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
             return
         self._context.memory(entry.key).creating = None
-        await self._reset_force(entry)
+        if awaits_reset(entry.status):
+            await self._writer.reset_force(entry)
 
     async def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
@@ -111,23 +127,26 @@ class Runs:
         await self._finish(entry, spec, _interrupted(reason, text))
         self._context.queue.add(entry.key)
 
-    async def _look_at_pods(self, entry: BundleEntry, job: JobRecord) -> None:
+    async def _look_at_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
         """Say why a Job doesn't get on, if it doesn't, and that it does when it does again."""
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         if now < patience:
             self._context.wake_at(entry.key, patience)
             return
-        blocked = blocked_by(await self._jobs.pods(job))
+        self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
+        blocked = await obstacle(self._context.client, self._jobs, job, spec)
         verdict = verdicts.running(entry.status)
         if blocked is not None:
             verdict = verdicts.blocked(entry.status, blocked)
         if blocked is not None and entry.generation != entry.status.attempted.generation:
             # Nothing of it has run, and what it waits for may be what the new spec puts right.
+            # A deletion is a new generation too.
             await self._jobs.give_up(job)
+        if entry.deleting:
+            return
         if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
             await self._writer.write(entry, entry.status, verdict, decided=False)
-        self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
 
     async def _finish(
         self,
@@ -139,27 +158,34 @@ class Runs:
     ) -> None:
         """Put the outcome on record."""
         now = self._context.clock()
-        evidence = evidence or state.Evidence(spec.project_namespace)
-        status = state.finish(entry.status, ending, evidence, spec.retry, now)
-        if ending.outcome is Outcome.SUCCEEDED:
+        status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
+        if entry.deleting:
+            verdict = verdicts.uninstalling(f"The last deploy has ended: {ending.message}")
+        elif ending.outcome is Outcome.SUCCEEDED:
             verdict = verdicts.deployed(status, spec.ignored_env)
         elif status.attempted.next_retry_at is None:
             verdict = verdicts.quarantined(status)
         else:
             verdict = verdicts.will_retry(status)
         await self._writer.write(entry, status, verdict, decided=False)
+        if not status.available.version:
+            self._context.memory(entry.key).wish = None  # the registry had nothing: look again
         metrics = self._context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:
             seconds = ((job.finished or now) - job.created).total_seconds()
             metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
 
-    async def _reset_force(self, entry: BundleEntry) -> None:
-        """Once for each attempt, so that a second force during it isn't swallowed."""
-        memory = self._context.memory(entry.key)
-        if awaits_reset(entry.status) and memory.reset_for != entry.status.attempted.attempt:
-            await self._writer.reset_force(entry)
-            memory.reset_for = entry.status.attempted.attempt
+
+def _without_secrets(
+    ending: Ending, evidence: state.Evidence, hide: Hider | None
+) -> tuple[Ending, state.Evidence]:
+    """What werf printed may quote the Secrets that it was given."""
+    if hide is None:
+        text = "what werf says isn't shown: the Secrets that it may quote can't be read"
+        return replace(ending, message=text), replace(evidence, log_tail="")
+    ending = replace(ending, message=hide(ending.message))
+    return ending, replace(evidence, log_tail=hide(evidence.log_tail))
 
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:

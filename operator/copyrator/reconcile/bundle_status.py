@@ -9,13 +9,20 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
-from copyrator.api.conditions import Health, Verdict, build_conditions, ready_reason
+from copyrator.api.conditions import (
+    Health,
+    Verdict,
+    build_conditions,
+    foreign_conditions,
+    ready_reason,
+)
+from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
-from copyrator.bundles.requests import FORCE_UPDATE
+from copyrator.bundles.requests import FORCE_UPDATE, reset_patch
 from copyrator.bundles.schedule import same_rhythm
 from copyrator.kube.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
-from copyrator.kube.events import NORMAL, WARNING, ObjectRef
+from copyrator.kube.events import NORMAL, WARNING, EventType
 from copyrator.kube.resources import BUNDLES
 from copyrator.reconcile.bundle_context import Context
 from copyrator.registry.bundles import BundleEntry, read_entry
@@ -36,7 +43,7 @@ class StatusWriter:
     async def write(
         self, entry: BundleEntry, status: BundleStatus, verdict: Verdict, *, decided: bool = True
     ) -> BundleEntry:
-        """Apply a status, if it says anything new; returns the Bundle as it is then.
+        """Write a status, if it says anything new; returns the Bundle as it is then.
 
         Args:
             entry: the Bundle that the status was decided on.
@@ -53,22 +60,16 @@ class StatusWriter:
         generation = entry.generation if decided else observed
         conditions = build_conditions(
             entry.status.conditions, verdict, generation=generation or 0, now=now
-        )
+        ) + foreign_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if not _says_something_new(entry, status):
             return entry
-        body = {
-            "apiVersion": names.BUNDLE_API_VERSION,
-            "kind": names.BUNDLE_KIND,
-            "metadata": {
-                "namespace": entry.key.namespace,
-                "name": entry.key.name,
-                "uid": entry.uid,
-                "resourceVersion": entry.resource_version,
-            },
-            "status": status.to_dict(),
-        }
-        written = await self._patch(entry, body, PatchType.APPLY, subresource="status", force=True)
+        # Not server-side apply, which takes nothing away that another manager wrote: after a
+        # restored backup the same news would be written at every poll.
+        there = entry.raw_status
+        there.pop(FORCE_UPDATE, None)  # the user's
+        body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
+        written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
         self._tell(entry, verdict)
         return written
 
@@ -95,14 +96,10 @@ class StatusWriter:
         except NotFound:
             return
 
-    async def reset_force(self, entry: BundleEntry) -> None:
-        """Set ``forceUpdate`` back to 0, unless somebody changed it meanwhile."""
-        path = f"/status/{FORCE_UPDATE}"
-        patch = [
-            {"op": "test", "path": "/metadata/uid", "value": entry.uid},
-            {"op": "test", "path": path, "value": 1},
-            {"op": "replace", "path": path, "value": 0},
-        ]
+    async def reset_force(self, entry: BundleEntry) -> BundleEntry:
+        """Set ``forceUpdate`` back to 0, unless somebody changed it; the Bundle as it is then."""
+        uid = {"op": "test", "path": "/metadata/uid", "value": entry.uid}
+        patch = [uid, *reset_patch(entry.status)]
         try:
             answer = await self._context.client.patch(
                 BUNDLES,
@@ -113,8 +110,8 @@ class StatusWriter:
                 subresource="status",
             )
         except Invalid:
-            return  # a test failed: it isn't 1 any more
-        self._take(answer)
+            return entry  # a test failed: it isn't 1 any more
+        return self._take(answer)
 
     async def refresh(self, entry: BundleEntry) -> None:
         """Read the Bundle anew, past the watch."""
@@ -133,7 +130,6 @@ class StatusWriter:
         kind: PatchType,
         *,
         subresource: str | None = None,
-        force: bool = False,
     ) -> BundleEntry:
         key = entry.key
         try:
@@ -144,7 +140,6 @@ class StatusWriter:
                 body,
                 kind=kind,
                 subresource=subresource,
-                force=force,
             )
         except ConflictError:
             await self.refresh(entry)
@@ -166,16 +161,8 @@ class StatusWriter:
         if ready_reason(entry.status.conditions) == verdict.reason:
             return
         good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
-        reference = ObjectRef(
-            names.BUNDLE_API_VERSION,
-            names.BUNDLE_KIND,
-            entry.key.namespace,
-            entry.key.name,
-            entry.uid,
-        )
-        self._context.recorder.record(
-            reference, NORMAL if good else WARNING, verdict.reason, verdict.message
-        )
+        kind: EventType = NORMAL if good else WARNING
+        self._context.record(entry, kind, verdict.reason, verdict.message)
         level = logging.INFO if good else logging.WARNING
         log.log(level, "%s: %s: %s", entry.key, verdict.reason, verdict.message)
 

@@ -7,6 +7,7 @@ from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
+from copyrator.kube.refusals import NOT_HELD, Refusal, Right
 from copyrator.reconcile.world import KindView, World
 from copyrator.reconcile.writer import CopyWriter
 from copyrator.registry.claims import Bid
@@ -19,6 +20,10 @@ ATTEMPTS = 4
 CONFLICT_FIRST = 10.0
 CONFLICT_LONGEST = 300.0
 """Seconds after which a foreign object in the way is looked at again, doubling."""
+
+
+SOURCE_AGAIN = 1.0
+"""Seconds after which is looked again at what may be the source of another rule."""
 
 
 class CopyReconciler:
@@ -54,12 +59,15 @@ class _Attempt:
         try:
             if self._key in self._blocked and plan.act is Act.CREATE:
                 await self._writer.look()
-            for _ in range(ATTEMPTS):
                 plan = self._plan()
+            for _ in range(ATTEMPTS):
                 if plan.act in (Act.NOTHING, Act.ASK_OWNER):
                     return self._nothing(plan)
+                if plan.act is Act.ADOPT and self._awaits_source():
+                    return Again(SOURCE_AGAIN)
                 if await self._wrote_as_planned(plan):
                     return self._settled(plan)
+                plan = self._plan()
         except ApiError as error:
             if _is_namespace_closed(error):
                 return self._settled(plan)  # the watch of namespaces will tell, too
@@ -87,6 +95,18 @@ class _Attempt:
         if plan.winner and (service := self._world.services.get(plan.winner.rule.key)):
             service.last_write = self._world.monotonic()
         return True
+
+    def _awaits_source(self) -> bool:
+        """Whether what stands there may be a rule's source, which is never overwritten."""
+        foreign = self._writer.foreign
+        rule = self._world.awaited_source(self._key, foreign) if foreign else None
+        if rule is not None:
+            self._report(
+                FailureReason.CONFLICT,
+                f"the rule {rule.owner} copies the object that stands there, and its source isn't "
+                "known yet: see that rule's status",
+            )
+        return rule is not None
 
     def _record(self) -> CopyRecord | None:
         return self._view.copies.get((self._key.namespace, self._key.name))
@@ -123,17 +143,21 @@ class _Attempt:
     def _failed(self, plan: Plan[Bid], error: ApiError) -> Outcome:
         reason = _reason(error)
         self._world.metrics.copy_failures.labels(reason.value).inc()
-        self._report(reason, _message(reason, error, self._granted(plan)))
+        bind = self._bind(plan) if NOT_HELD in error.message else None
+        if bind is not None:
+            self._world.client.lacks(bind)
+        self._report(reason, _message(reason, error, bind))
         self._touch(plan)
         return Failed(error)
 
-    def _granted(self, plan: Plan[Bid]) -> str | None:
-        """The role that a copy would bind: ``clusterroles "edit"``."""
-        winner = plan.winner
-        if winner is None or winner.broken or self._view.resource.kind != "RoleBinding":
+    def _bind(self, plan: Plan[Bid]) -> Refusal | None:
+        """The right to bind the role that a copy would bind."""
+        winner, resource = plan.winner, self._view.resource
+        if winner is None or winner.broken or resource.kind != "RoleBinding":
             return None
         role = winner.claim.content(winner.namespace).payload.get("roleRef") or {}
-        return f'{str(role.get("kind")).lower()}s "{role.get("name")}"'
+        right = Right(resource.group, f"{str(role.get('kind')).lower()}s", "bind")
+        return Refusal(right, self._key.namespace, str(role.get("name")))
 
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)
@@ -175,22 +199,19 @@ def _reason(error: ApiError) -> FailureReason:
     return next((word for kind, word in _REASONS if isinstance(error, kind)), FailureReason.ERROR)
 
 
-def _message(reason: FailureReason, error: ApiError, role: str | None) -> str:
+def _message(reason: FailureReason, error: ApiError, bind: Refusal | None) -> str:
     if reason is FailureReason.IMMUTABLE:
         return f"{error.message}; set spec.onImmutable: Recreate to have it deleted and made anew"
-    if reason is FailureReason.FORBIDDEN and _NOT_HELD in error.message:
-        return f"{_missing_right(role)}. The API server: {error.message}"
+    if reason is FailureReason.FORBIDDEN and NOT_HELD in error.message:
+        return f"{_not_held(bind)}. The API server: {error.message}"
     return error.message
 
 
-_NOT_HELD = "RBAC permissions not currently held"
-"""In the API server's refusal to let anybody grant what they don't have themselves."""
-
-
-def _missing_right(role: str | None) -> str:
-    if role is None:
+def _not_held(bind: Refusal | None) -> str:
+    if bind is None:
         return "the operator may not grant rights that it doesn't have itself"
     return (
-        f'the operator lacks the right to bind this role: the verb "bind" on {role} '
+        'the operator lacks the right to bind this role: the verb "bind" on '
+        f'{bind.right.resource} "{bind.name}" '
         "(for a ClusterRole the chart's value rules.bindClusterRoles gives it)"
     )

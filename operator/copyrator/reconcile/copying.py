@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
+from copyrator.api.rule_status import FailureReason
 from copyrator.config import Settings
 from copyrator.engine.outcome import Outcome
 from copyrator.engine.queue import Lane, WorkQueue
@@ -89,26 +90,40 @@ class CopyController:
             raise RuntimeError("the hash key hasn't been read yet")
         return self._world.sealer.text_hash(content)
 
-    async def start(self) -> None:
-        """Read the hash key and begin to watch; to be awaited before the workers start.
+    async def prepare(self) -> None:
+        """Begin to watch, and write nothing: what a standby does to be warm.
 
         Raises:
             ApiError: the API server can't be had; may be called again.
         """
         world = self._world
         if world.sealer is None:
-            world.sealer = await load_sealer(world.client, world.settings.namespace)
+            world.sealer = await load_sealer(world.client, world.settings.namespace, make=False)
         if world.namespace_watch is None:
             world.namespace_watch = world.watch_pool.acquire(
                 WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader()),
                 self._namespace_changed,
                 on_synced=world.look_at_all_rules,
             )
-        await self._kinds.watch_allowed()
+        if world.sealer is not None:
+            await self._kinds.watch_allowed()
         if self._task is None:
             self._task = asyncio.create_task(
                 self._keep_watch(), name="health of the rules' watches"
             )
+
+    async def start(self) -> None:
+        """Make sure of the hash key too; to be awaited before the workers start.
+
+        Raises:
+            ApiError: the API server can't be had; may be called again.
+        """
+        world = self._world
+        sealer = await load_sealer(world.client, world.settings.namespace, make=True)
+        if world.sealer not in (None, sealer):
+            self._kinds.forget()  # what was read with another key proves nothing
+        world.sealer = sealer
+        await self.prepare()
 
     async def stop(self) -> None:
         """Let go of the watches. Work in hand is the workers' to finish."""
@@ -121,8 +136,7 @@ class CopyController:
         for service in world.services.values():
             for subscription in service.sources:
                 subscription.release()
-        for view in world.kinds.values():
-            view.subscription.release()
+        self._kinds.forget()
         if world.namespace_watch is not None:
             world.namespace_watch.release()
 
@@ -147,6 +161,16 @@ class CopyController:
         if isinstance(key, CopyKey):
             return await self._copies.reconcile(key)
         return await self._rules.reconcile(key)
+
+    def ask_for_rules(self, knows: Callable[[str], bool]) -> None:
+        """Tell how to find out whether all rules of a namespace are known."""
+        self._world.knows_rules = knows
+
+    def retry_forbidden(self) -> None:
+        """Try again what was refused for want of a right: one has been granted."""
+        for key, problem in list(self._world.problems.items()):
+            if problem.reason is FailureReason.FORBIDDEN:
+                self._world.queue.add(key, Lane.RESYNC)
 
     # --- namespaces ------------------------------------------------------------------------------
 
@@ -175,6 +199,7 @@ class CopyController:
     # --- watches ---------------------------------------------------------------------------------
 
     async def _keep_watch(self) -> None:
+        world = self._world
         stale_at = time.monotonic() + STALE_SECONDS
         while True:
             await asyncio.sleep(HEALTH_SECONDS)
@@ -183,8 +208,8 @@ class CopyController:
                 if time.monotonic() >= stale_at:
                     stale_at = time.monotonic() + STALE_SECONDS
                     self._kinds.forget_stale_writes()
-                    if self._kinds.missing:
-                        await self._kinds.watch_allowed()
+                    if self._kinds.missing or world.sealer is None:
+                        await self.prepare()
             except Exception:
                 log.exception("looking after the rules' watches failed; it goes on")
 

@@ -22,14 +22,15 @@ SECRET_NAME: Final = "copyrator-hash-key"  # noqa: S105 - a name
 _DATA_KEY: Final = "key"
 
 
-async def load_sealer(client: KubeClient, namespace: str) -> Sealer:
-    """Read the key, or make it.
+async def load_sealer(client: KubeClient, namespace: str, *, make: bool) -> Sealer | None:
+    """Read the key; where there is none, `make` it, or return None.
 
     Raises:
         ApiError: it can't be had; without it nothing may be written.
     """
     try:
-        return Sealer(_decode(await _get_or_make(client, namespace)))
+        secret = await _get_or_make(client, namespace, make=make)
+        return Sealer(_decode(secret)) if secret else None
     except Forbidden as error:
         raise Forbidden(
             f"the operator may not read or create its Secret {namespace}/{SECRET_NAME}: "
@@ -38,11 +39,12 @@ async def load_sealer(client: KubeClient, namespace: str) -> Sealer:
         ) from error
 
 
-async def _get_or_make(client: KubeClient, namespace: str) -> dict[str, Any]:
+async def _get_or_make(client: KubeClient, namespace: str, *, make: bool) -> dict[str, Any] | None:
     try:
         return await client.get(SECRETS, namespace, SECRET_NAME)
     except NotFound:
-        pass
+        if not make:
+            return None
     body = {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -95,6 +95,12 @@ class Kinds:
             self._copy_changed(view, *change)
         return view
 
+    def forget(self) -> None:
+        """Let go of all views."""
+        for view in self._world.kinds.values():
+            view.subscription.release()
+        self._world.kinds.clear()
+
     def _copy_changed(
         self,
         view: KindView,

@@ -9,7 +9,6 @@ from copyrator.api.conditions import Verdict
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
-from copyrator.config import Settings
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
 from copyrator.engine.queue import Lane
 from copyrator.kube import errors
@@ -17,16 +16,16 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
 from copyrator.kube.watchpool import Subscription
 from copyrator.reconcile import verdicts
+from copyrator.reconcile.acceptance import refusal, tenant_of
 from copyrator.reconcile.kinds import Kinds
 from copyrator.reconcile.removal import RuleRemover
 from copyrator.reconcile.sources import watch_sources
-from copyrator.reconcile.status import delay_first_status, write_status
+from copyrator.reconcile.status import delay_first_status, say_forbidden, write_status
 from copyrator.reconcile.survey import Survey, survey_rule
 from copyrator.reconcile.world import Service, Standing, World
 from copyrator.registry.claims import Claim, Maker
 from copyrator.registry.rules import Rule
 from copyrator.rules.rendering import TemplateError
-from copyrator.rules.trust import tenant_refusal
 
 log = logging.getLogger(__name__)
 
@@ -37,17 +36,17 @@ KIND_AGAIN = 15.0
 
 
 class _StoppedError(Exception):
-    """The rule can't be served (now)."""
+    """The rule can't be served (now); without a verdict, what its status says stays."""
 
-    def __init__(self, verdict: Verdict, again: float | None = None) -> None:
-        super().__init__(verdict.message)
+    def __init__(self, verdict: Verdict | None, again: float | None = None) -> None:
+        super().__init__(verdict and verdict.message)
         self.verdict = verdict
         self.again = again
 
 
-def _tenant(rule: Rule, settings: Settings) -> str | None:
-    """The namespace of a rule that isn't trusted; None for one that is."""
-    return None if rule.key.namespace == settings.namespace else rule.key.namespace
+def _is_judged(rule: Rule) -> bool:
+    """Whether its status speaks of this spec: after a restart it is as true as it was before."""
+    return rule.status.get("observedGeneration") == rule.generation
 
 
 class RuleReconciler:
@@ -74,6 +73,8 @@ class RuleReconciler:
         except errors.ConflictError:
             return Again(0.2)  # the rule has changed: its event is on the way
         except ApiError as error:
+            if isinstance(error, errors.Forbidden):
+                await say_forbidden(self._world, rule, error)
             return Failed(error)
 
     def _is_meant(self, rule: Rule) -> bool:
@@ -103,27 +104,19 @@ class RuleReconciler:
             await self._prepare(service, rule, spec)
             self._check_complete(service, spec)
         except _StoppedError as stopped:
-            await write_status(self._world, service, rule, stopped.verdict, RuleFacts())
+            if stopped.verdict:
+                await write_status(self._world, service, rule, stopped.verdict, RuleFacts())
             return Again(stopped.again) if stopped.again else Done()
         return await self._survey(service, rule, spec)
 
     # --- what the rule means ---------------------------------------------------------------------
 
     def _accepted_spec(self, rule: Rule) -> RuleSpec:
-        settings = self._world.settings
-        tenant = _tenant(rule, settings)
-        if tenant and not settings.tenant_rules:
+        verdict = refusal(rule, self._world.settings, self._kinds)
+        if verdict is not None:
             self._remover.freeze(rule)
-            raise _StoppedError(verdicts.not_trusted(settings.namespace))
-        if isinstance(rule.spec, InvalidSpec):
-            self._remover.freeze(rule)
-            raise _StoppedError(verdicts.invalid(rule.spec))
-        if tenant and (refusal := tenant_refusal(rule.spec, tenant)):
-            self._remover.freeze(rule)
-            raise _StoppedError(verdicts.tenant_refused(refusal))
-        if not self._kinds.allows(rule.spec.kind, rule.spec.api_version):
-            self._remover.freeze(rule)
-            raise _StoppedError(verdicts.kind_not_allowed(rule.spec.kind))
+            raise _StoppedError(verdict)
+        assert not isinstance(rule.spec, InvalidSpec)
         return rule.spec
 
     async def _prepare(self, service: Service, rule: Rule, spec: RuleSpec) -> None:
@@ -170,7 +163,7 @@ class RuleReconciler:
                 rule,
                 spec,
                 resource=resource.key,
-                targets=world.namespaces.targets(spec.targets, _tenant(rule, world.settings)),
+                targets=world.namespaces.targets(spec.targets, tenant_of(rule, world.settings)),
                 sealer=world.sealer,
             )
         except TemplateError as error:
@@ -203,7 +196,10 @@ class RuleReconciler:
         watches = [*service.sources, view.subscription, world.namespace_watch]
         if not all(watch.seen for watch in watches):
             service.standing = Standing.INCOMPLETE
-            raise _StoppedError(verdicts.watch_fault(watches) or verdicts.reading(), LOOK_AGAIN)
+            verdict = verdicts.watch_fault(watches)
+            if verdict is None and not _is_judged(maker.rule):
+                verdict = verdicts.reading()
+            raise _StoppedError(verdict, LOOK_AGAIN)
         wanted = world.copies_meant(maker)
         if wanted > spec.limit:
             maker.active = False
@@ -223,6 +219,12 @@ class RuleReconciler:
     async def _survey(self, service: Service, rule: Rule, spec: RuleSpec) -> Outcome:
         world = self._world
         survey = await survey_rule(world, rule)
+        if rule.requested not in (None, service.request, rule.status.get("lastHandledRequest")):
+            service.request = rule.requested
+            for key in survey.retrying:
+                del world.problems[key]
+                world.queue.add(key)
+            survey = await survey_rule(world, rule)
         fresh = service.surveyed != rule.generation
         lane = Lane.NORMAL if fresh else Lane.RESYNC
         for key in survey.due:

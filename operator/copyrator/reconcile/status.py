@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from copyrator.api import names
@@ -12,6 +14,7 @@ from copyrator.kube import errors
 from copyrator.kube.client import PatchType
 from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import RULES
+from copyrator.reconcile import verdicts
 from copyrator.reconcile.world import SETTLING, STATUS_INTERVAL, Service, World
 from copyrator.registry.rules import Rule
 
@@ -33,6 +36,8 @@ async def write_status(
         ApiError: it can't be written.
     """
     world.tally.note(rule.key, verdict.reason, facts.copies)
+    if verdict.reason not in _NOT_NEWS:
+        facts = dataclasses.replace(facts, request=rule.requested)
     status = build_rule_status(
         rule.status, verdict, facts, generation=rule.generation, now=world.clock()
     )
@@ -68,6 +73,13 @@ async def write_status(
     rule.status = status
     if before != verdict.reason and verdict.reason not in _NOT_NEWS:
         _tell(world, rule, verdict)
+
+
+async def say_forbidden(world: World, rule: Rule, error: errors.Forbidden) -> None:
+    """Name a right that is missing, unless it's the right to do so."""
+    service = world.services.setdefault(rule.key, Service(rule.key))
+    with suppress(errors.ApiError):
+        await write_status(world, service, rule, verdicts.forbidden(error), RuleFacts())
 
 
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

@@ -43,6 +43,8 @@ class Survey:
     ready: int = 0
     failed: int = 0
     conflicts: int = 0
+    stuck: int = 0
+    """Unwanted copies whose removal failed."""
     kept: int = 0
     """Wanted copies that stand there and are ours, right or not."""
     missing: int = 0
@@ -72,9 +74,9 @@ class Survey:
             self.samples.append(Failure(key.namespace, key.name, reason, message))
 
 
-async def survey_rule(world: World, rule: Rule) -> Survey:
-    """Look at all targets of a rule and at all its copies."""
-    survey = Survey()
+async def survey_rule(world: World, rule: Rule, survey: Survey | None = None) -> Survey:
+    """Look at all targets of a rule and at all its copies; `survey` is filled where it is given."""
+    survey = survey or Survey()
     walked = 0
     for claim in list(world.index.of_rule(rule.owner).values()):
         alone = world.index.is_alone(claim)
@@ -199,6 +201,10 @@ async def _find_unwanted(world: World, survey: Survey, rule: Rule) -> None:
         if namespace is not None and not namespace.terminating:
             bids = world.index.bids(view.resource.key, namespace, name)
             if not any(bid.owner == rule.owner for bid in bids):
-                survey.unwanted.append(CopyKey(view.resource.key, namespace_name, name))
+                key = CopyKey(view.resource.key, namespace_name, name)
+                survey.unwanted.append(key)
+                if problem := world.problems.get(key):
+                    survey.stuck += 1
+                    survey.sample(key, problem.reason, problem.message)
         if walked % PAUSE_EVERY == 0:
             await asyncio.sleep(0)

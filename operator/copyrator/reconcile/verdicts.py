@@ -6,7 +6,13 @@ from collections.abc import Iterable
 
 from copyrator.api.conditions import Health, Verdict
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
-from copyrator.api.rule_status import CopyCounts, PlanCounts, RuleFacts, RuleReason
+from copyrator.api.rule_status import (
+    CopyCounts,
+    FailureReason,
+    PlanCounts,
+    RuleFacts,
+    RuleReason,
+)
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watchpool import Subscription
 from copyrator.reconcile.survey import Survey
@@ -32,6 +38,17 @@ def not_trusted(namespace: str) -> Verdict:
     )
 
 
+def outside(namespaces: Iterable[str]) -> Verdict:
+    """The rule's sources stand where this operator may not look."""
+    return invalid(
+        InvalidSpec(
+            "spec.source",
+            f"this operator doesn't serve {', '.join(namespaces)}; add it to --watch-namespaces "
+            "(chart: watchNamespaces)",
+        )
+    )
+
+
 def kind_not_allowed(kind: str) -> Verdict:
     """The operator's settings leave the kind out, so it has no rights for it."""
     return Verdict(
@@ -46,13 +63,20 @@ def kind_unavailable(error: ApiError) -> Verdict:
     return Verdict(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, error.message)
 
 
+def forbidden(error: Forbidden) -> Verdict:
+    """The operator lacks a right; the API server's words say which."""
+    return Verdict(Health.RETRYING, RuleReason.FORBIDDEN, error.message)
+
+
 def watch_fault(subscriptions: Iterable[Subscription]) -> Verdict | None:
     """What keeps us from seeing everything, or None."""
     for subscription in subscriptions:
         failure = subscription.failure
         if failure is None or subscription.synced:
             continue
-        if isinstance(failure, Forbidden | NotFound):
+        if isinstance(failure, Forbidden):
+            return forbidden(failure)
+        if isinstance(failure, NotFound):
             return Verdict(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, failure.message)
         return Verdict(
             Health.RETRYING,
@@ -91,13 +115,8 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Verd
         )
     if spec.source is not None and sources == 0:
         return Verdict(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
-    if survey.failed or survey.conflicts:
-        return Verdict(
-            Health.RETRYING,
-            RuleReason.PARTIAL_FAILURE,
-            f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
-            f"{survey.conflicts} conflict with other objects (see status.failures)",
-        )
+    if survey.failed or survey.conflicts or survey.stuck:
+        return Verdict(Health.RETRYING, RuleReason.PARTIAL_FAILURE, _failing(survey))
     if survey.pending or survey.unwanted:
         return Verdict(
             Health.PROGRESSING,
@@ -106,6 +125,18 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Verd
             f"{len(survey.unwanted)} are to be removed",
         )
     return Verdict(Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date")
+
+
+def _failing(survey: Survey) -> str:
+    """How many failed; a missing right is named, because only its grant helps."""
+    text = (
+        f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
+        f"{survey.conflicts} conflict with other objects"
+    )
+    text += f", {survey.stuck} can't be removed" if survey.stuck else ""
+    forbidden = (one for one in survey.samples if one.reason is FailureReason.FORBIDDEN)
+    first = next(forbidden, None)
+    return f"{text} (see status.failures)" + (f": {first.message}" if first else "")
 
 
 def _missing(spec: RuleSpec, refused: int) -> str:

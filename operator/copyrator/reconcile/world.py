@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 
 from copyrator.api.keys import CopyKey, Key, RuleKey
-from copyrator.api.rule import DeletionPolicy
+from copyrator.api.rule import DeletionPolicy, InvalidSpec
 from copyrator.api.rule_status import Failure
 from copyrator.config import Settings
 from copyrator.engine.queue import Lane, WorkQueue
@@ -83,6 +83,8 @@ class Service:
     """Copies whose deletion was decided with everything in view."""
     second_look: dict[Subscription, int] | None = None
     """Watches that shall list again before a mass deletion, with their count of lists then."""
+    request: str | None = None
+    """The last one that was acted on."""
     next_status: float = 0.0
     """Loop time before which no status is written."""
     source_changed: float | None = None
@@ -115,6 +117,8 @@ class World:
     sealer: Sealer | None = None
     namespace_watch: Subscription | None = None
     named_sources: NamedSources = field(init=False)
+    knows_rules: Callable[[str], bool] = lambda _namespace: True
+    """Whether all rules of a namespace are known, so that one that isn't doesn't exist."""
 
     def __post_init__(self) -> None:
         self.named_sources = NamedSources(self.client, self.watch_pool)
@@ -142,7 +146,8 @@ class World:
         deletion = DeletionPolicy.DELETE
         if record and record.owner and not any(bid.owner == record.owner for bid in bids):
             owner = self.rules.by_owner(record.owner)
-            hold = self._hold(owner, key)
+            home = record.owner.partition("/")[0]
+            hold = self._hold(owner, key) if owner or self.knows_rules(home) else Hold.KEEPS
             if owner is not None and owner.orphans:
                 deletion = DeletionPolicy.ORPHAN
         return plan_copy(
@@ -156,6 +161,24 @@ class World:
                 is_source=self.index.is_source(key.kind, key.namespace, key.name),
             )
         )
+
+    def awaited_source(self, key: CopyKey, foreign: Foreign) -> Rule | None:
+        """The rule that names an object as its source, where its watch hasn't told of it yet."""
+        resource = self.kinds[key.kind].resource
+        for service in self.services.values():
+            rule = self.rules.get(service.key)
+            if rule is None or rule.deleting or isinstance(rule.spec, InvalidSpec):
+                continue
+            source = rule.spec.source
+            if (
+                service.standing is not Standing.FROZEN
+                and not (service.sources and all(place.seen for place in service.sources))
+                and source is not None
+                and source.kind == resource.kind
+                and source.means(key.namespace, key.name, foreign.labels)
+            ):
+                return rule
+        return None
 
     def _hold(self, owner: Rule | None, key: CopyKey) -> Hold:
         if owner is None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from copyrator.api import names
+from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import ConflictPolicy, ImmutablePolicy
 from copyrator.kube import errors
@@ -71,7 +72,7 @@ class CopyWriter:
             case Act.CREATE:
                 assert plan.winner is not None
                 answer = await self._send("POST", self._body(plan.winner))
-                self._wrote(plan.winner, answer, "create")
+                self._wrote(plan.winner, self._view.reader(answer), "create")
             case Act.REPLACE:
                 assert plan.winner is not None
                 assert record is not None
@@ -100,7 +101,7 @@ class CopyWriter:
             live = await self._live(record.uid)
             body = self._merged(winner, live)
             if is_as_it_stands(live, body):  # others wrote it, too: as it should be
-                self._settle(winner, live)
+                self._settle(winner, self._view.reader(live))
                 return
         try:
             answer = await self._send("PUT", body)
@@ -109,13 +110,14 @@ class CopyWriter:
                 raise
             await self._delete(record.uid, record.resource_version)
             raise errors.ConflictError("deleted, to be created anew") from error
-        if self._exact and self._is_disturbed(winner, answer):
+        found = self._view.reader(answer)
+        if self._exact and _is_disturbed(winner, found):
             # What stood there was right already, but others count as its writers.
             metadata = answer["metadata"]
             body["metadata"]["resourceVersion"] = metadata["resourceVersion"]
             self._claim(body, winner, metadata)
-            answer = await self._send("PUT", body)
-        self._wrote(winner, answer, "update")
+            found = self._view.reader(await self._send("PUT", body))
+        self._wrote(winner, found, "update")
 
     async def _adopt(self, winner: Bid) -> None:
         foreign = self.foreign
@@ -138,13 +140,15 @@ class CopyWriter:
                 raise
             await self._delete(foreign.uid, foreign.resource_version)
             raise errors.ConflictError("deleted, to be created anew") from error
-        self._wrote(winner, answer, "adopt")
+        self._wrote(winner, self._view.reader(answer), "adopt")
 
     async def _live(self, uid: str) -> dict[str, Any]:
         """The whole object of a kind that isn't wholly ours."""
         live: dict[str, Any] = await self._world.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object stands there now")
+        if live["metadata"].get(NOT_WHOLE):
+            raise errors.ApiError("what stands there is nested too deeply to be merged with")
         return live
 
     def _merged(self, winner: Bid, live: dict[str, Any]) -> dict[str, Any]:
@@ -166,18 +170,13 @@ class CopyWriter:
         )
         return answer
 
-    def _is_disturbed(self, winner: Bid, answer: Mapping[str, Any]) -> bool:
-        record = self._view.reader(answer)
-        return winner.is_drift(record) and not winner.is_right(record)
-
-    def _wrote(self, winner: Bid, answer: Mapping[str, Any], action: str) -> None:
-        self._settle(winner, answer)
+    def _wrote(self, winner: Bid, record: CopyRecord, action: str) -> None:
+        self._settle(winner, record)
         self._count(action)
 
-    def _settle(self, winner: Bid, answer: Mapping[str, Any]) -> None:
+    def _settle(self, winner: Bid, record: CopyRecord) -> None:
         """Remember the copy as it stands now: right."""
-        record = self._view.reader(answer)
-        if self._is_disturbed(winner, answer):
+        if _is_disturbed(winner, record):
             record.shape = ACCEPTED
         self.foreign = None
         self._view.copies.wrote(self._name, record)
@@ -217,6 +216,11 @@ class CopyWriter:
 
     def _count(self, action: str) -> None:
         self._world.metrics.copy_writes.labels(action, self._key.kind).inc()
+
+
+def _is_disturbed(winner: Bid, record: CopyRecord) -> bool:
+    """Whether our own write was left looking as if somebody else had been there."""
+    return winner.is_drift(record) and not winner.is_right(record)
 
 
 def _may_recreate(winner: Bid) -> bool:

@@ -1,22 +1,34 @@
 """The Bundles that exist, as their last event or our own last write told.
 
 Holds what reconciling needs and no more: a Bundle takes a few KB, however long its manifest is.
+Its status is the largest part, and is looked at only while the Bundle is visited: it is kept as
+compressed JSON, and read anew at each visit.
 """
 
 from __future__ import annotations
 
+import sys
+import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.identity import release_metadata, spec_hash
+from copyrator.bundles.requests import Request, pending_request
+from copyrator.bundles.resolution import retry_at
+from copyrator.bundles.takeover import is_inherited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,15 +42,45 @@ class BundleEntry:
     created: str
     spec: BundleSpec | InvalidSpec
     spec_hash: str
-    status: BundleStatus
-    labels: Mapping[str, str] = field(default_factory=dict)
+    packed_status: bytes
+    """Compressed JSON; ``status`` reads it."""
+    reason: str
+    """Of the Ready condition; empty where there is none."""
+    quarantined: bool
+    """Its newest attempt failed, and isn't tried again by itself."""
+    is_running: bool
+    """An attempt is on record that has no outcome yet."""
+    is_inherited: bool
+    """The original operator deployed it, and nothing else is known."""
+    observed_generation: int | None
+    deployed_namespace: str | None
+    """Where the release is."""
+    request: Request | None
+    """What a user asks for that nobody has acted on yet."""
+    retry_at: datetime | None
+    """When a failed attempt is due again. With these a poll that finds nothing new reads no
+    status."""
+    labels: Mapping[str, str]
     """Those that reach the release."""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str]
     """Those that reach the release, and the operator's own."""
-    finalizers: tuple[str, ...] = ()
-    deleting: bool = False
-    leftovers: bool = False
+    finalizers: tuple[str, ...]
+    deleting: bool
+    orphans: bool
+    """``spec.deletionPolicy`` says Orphan, also where the rest of the spec isn't valid."""
+    leftovers: bool
     """It still carries the original operator's finalizer or kopf's annotations."""
+
+    @property
+    def status(self) -> BundleStatus:
+        """The whole status. Quick only for the Bundles that were looked at last."""
+        return _unpack(self.packed_status)
+
+    @property
+    def raw_status(self) -> dict[str, Any]:
+        """The status as it stands there, with what can't be read."""
+        raw = msgspec.json.decode(zlib.decompress(self.packed_status))
+        return raw if isinstance(raw, dict) else {}
 
     @property
     def is_paused(self) -> bool:
@@ -55,13 +97,17 @@ class BundleEntry:
     @property
     def has_release(self) -> bool:
         """Something may have been installed: an attempt was made, or the original deployed."""
-        status = self.status
-        return bool(status.attempted.attempt or status.deployed.digest or status.deploy.digest)
+        return bool(self.status.attempted.attempt or self.has_deployed)
+
+    @property
+    def has_deployed(self) -> bool:
+        """Something was deployed, by us or by the original."""
+        return bool(self.status.deployed.digest or self.status.deploy.digest)
 
     @property
     def holds_release(self) -> bool:
         """What it may have installed is the release that the spec names now, as far as is known."""
-        where = self.status.deployed.namespace
+        where = self.deployed_namespace
         return self.has_release and (where is None or (where, self.key.name) == self.release)
 
 
@@ -73,7 +119,11 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     finalizers = tuple(metadata.get("finalizers") or ())
     ours = {k: v for k, v in annotations.items() if k.startswith(names.BUNDLE_PREFIX)}
     raw_spec = body.get("spec")
+    raw_spec = raw_spec if isinstance(raw_spec, Mapping) else {}
     spec = parse_bundle(body, defaults)
+    packed = zlib.compress(msgspec.json.encode(body.get("status")), 1)
+    status = _unpack(packed)
+    attempted = status.attempted
     return BundleEntry(
         key=BundleKey(metadata["namespace"], metadata["name"]),
         uid=metadata.get("uid", ""),
@@ -81,15 +131,33 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         generation=metadata.get("generation", 0),
         created=metadata.get("creationTimestamp", ""),
         spec=spec,
-        spec_hash=spec_hash(raw_spec if isinstance(raw_spec, Mapping) else {}, labels, annotations),
-        status=parse_status(body),
-        labels=release_metadata(labels),
-        annotations=ours | release_metadata(annotations),
-        finalizers=finalizers,
+        spec_hash=spec_hash(raw_spec, labels, annotations),
+        packed_status=packed,
+        reason=sys.intern(ready_reason(status.conditions) or ""),
+        quarantined=attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None,
+        is_running=attempted.outcome == Outcome.RUNNING,
+        is_inherited=is_inherited(status),
+        observed_generation=status.observed_generation,
+        deployed_namespace=status.deployed.namespace,
+        request=pending_request(annotations, status),
+        retry_at=retry_at(status),
+        labels=release_metadata(labels) or _NONE,
+        annotations=ours | release_metadata(annotations) or _NONE,
+        finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
+        orphans=raw_spec.get("deletionPolicy") == DeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
     )
+
+
+_NONE: Final[Mapping[str, str]] = {}
+"""For all who have no labels or annotations that matter; never changed."""
+
+
+@lru_cache(maxsize=32)
+def _unpack(packed: bytes) -> BundleStatus:
+    return parse_status({"status": msgspec.json.decode(zlib.decompress(packed))})
 
 
 _REMEMBERED: Final = 1024
@@ -101,7 +169,7 @@ class BundleRegistry:
 
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
-        self._by_release: dict[tuple[str, str], set[BundleKey]] = {}
+        self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -133,7 +201,8 @@ class BundleRegistry:
             self._unlink(held)
         self._entries[entry.key] = entry
         if entry.release is not None:
-            self._by_release.setdefault(entry.release, set()).add(entry.key)
+            claims = self._by_release.get(entry.release, ())
+            self._by_release[entry.release] = (*claims, entry.key)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -154,17 +223,18 @@ class BundleRegistry:
         Who has deployed it keeps it; else the oldest has it. Creation times are whole seconds, so
         of two that were made together the uid decides, the same way every time.
         """
-        keys = self._by_release.get(entry.release, set()) if entry.release else set()
+        keys = self._by_release.get(entry.release, ()) if entry.release else ()
         found = [self._entries[key] for key in keys]
+        if len(found) < 2:
+            return found
         return sorted(found, key=lambda one: (not one.holds_release, one.created, one.uid))
 
     def _unlink(self, entry: BundleEntry) -> None:
         if entry.release is None:
             return
-        keys = self._by_release.get(entry.release, set())
-        keys.discard(entry.key)
-        if not keys:
-            self._by_release.pop(entry.release, None)
+        keys = self._by_release.pop(entry.release, ())
+        if others := tuple(key for key in keys if key != entry.key):
+            self._by_release[entry.release] = others
 
 
 def _number(version: str) -> int:

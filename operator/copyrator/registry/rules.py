@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from copyrator.api import names
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
 
@@ -25,6 +26,8 @@ class Rule:
     spec: RuleSpec | InvalidSpec
     orphans: bool
     """``spec.deletionPolicy: Orphan`` as far as it can be read, even of an invalid rule."""
+    requested: str | None = None
+    """Value of the requestedAt annotation."""
     status: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -44,6 +47,7 @@ class Rule:
             and self.generation == other.generation
             and self.deleting == other.deleting
             and self.finalizers == other.finalizers
+            and self.requested == other.requested
             and self.status == other.status
         )
 
@@ -53,6 +57,7 @@ class Rule:
         metadata = body["metadata"]
         spec = body.get("spec")
         policy = spec.get("deletionPolicy") if isinstance(spec, Mapping) else None
+        status = body.get("status")
         return cls(
             key=RuleKey(metadata["namespace"], metadata["name"]),
             uid=metadata.get("uid", ""),
@@ -63,7 +68,8 @@ class Rule:
             finalizers=tuple(metadata.get("finalizers") or ()),
             spec=parse_rule(body),
             orphans=policy == "Orphan",
-            status=body.get("status") or {},
+            requested=(metadata.get("annotations") or {}).get(names.ANN_RULE_REQUESTED_AT),
+            status=status if isinstance(status, Mapping) else {},
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.selectors import parse_globs
 from copyrator.rules.metadata import is_copy
 
@@ -26,6 +27,8 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     see ghosts, every namespace has its own root CA, and a copy of a copy never ends.
     """
     metadata = body.get("metadata") or {}
+    if metadata.get(NOT_WHOLE):
+        return "it is nested too deeply"
     if is_copy(metadata):
         return "it is a copy itself"
     if kind == "Secret" and (what := _NEVER_SECRET_TYPES.get(str(body.get("type")))):

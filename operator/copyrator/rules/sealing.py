@@ -37,6 +37,12 @@ class Sealer:
             raise ValueError(f"the hash key has {len(key)} bytes instead of {KEY_BYTES}")
         self._key = key
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sealer) and hmac.compare_digest(self._key, other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
     def digest(self, content: Mapping[str, Any]) -> bytes:
         """DIGEST_BYTES that change whenever the content does."""
         return hashlib.blake2b(

@@ -1,4 +1,4 @@
-"""The fake API server with what Bundles need: status apply, JSON patches, Jobs that end, logs."""
+"""The fake API server with what Bundles need: status patches, JSON patches, Jobs that end, logs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ WRITES = ("create", "update", "patch", "delete")
 GROUPS = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}
 TEAM = "team"
 DIGEST_LINE = "digest:  {}\n"
+RUNNING = {"running": {}}
+WAITING = {"waiting": {"reason": "ContainerCreating"}}
 
 
 def path_of(plural: str, name: str = "", namespace: str = TEAM) -> str:
@@ -30,19 +32,19 @@ class BundleCluster(FakeCluster):
     Attributes:
         ends: called with a new Job's body, gives exit code and termination message; None leaves
             it running until `end_job`.
+        pods: what becomes of a new Job's pod until it ends: RUNNING, WAITING, or None for no pod.
         runs: names of the Jobs that were made, in order: each made one run of werf.
-        dies_at: the number of the write at which the operator's process dies.
-        applied: whether that write still reached the server.
+        dies_at: the number of the write after which the operator's process dies, without an answer.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.ends: Callable[[dict[str, Any]], tuple[int, str]] | None = succeed
+        self.pods: dict[str, Any] | None = RUNNING
         self.runs: list[str] = []
         self.logs: dict[str, str] = {}
         self.writes_seen = 0
         self.dies_at: int | None = None
-        self.applied = True
         self.dead = asyncio.Event()
 
     # --- the test's side ---
@@ -83,14 +85,7 @@ class BundleCluster(FakeCluster):
         """Let the Job's pod end with this exit code."""
         path = path_of("jobs", name, namespace)
         job = copy.deepcopy(self.objects[path])
-        uid = job["metadata"]["uid"]
-        state = {"terminated": {"exitCode": code, "message": message}}
-        labels = {"batch.kubernetes.io/controller-uid": uid}
-        pod = {
-            "metadata": {"name": f"{name}-pod", "namespace": namespace, "labels": labels},
-            "status": {"containerStatuses": [{"name": "werf", "state": state}]},
-        }
-        self.write(path_of("pods", f"{name}-pod", namespace), pod)
+        self.put_pod(job, {"terminated": {"exitCode": code, "message": message}})
         kind = "Complete" if code == 0 else "Failed"
         condition = {
             "type": kind,
@@ -99,6 +94,18 @@ class BundleCluster(FakeCluster):
             "lastTransitionTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         self.write(path, {**job, "status": {"conditions": [condition]}})
+
+    def put_pod(self, job: dict[str, Any], state: dict[str, Any]) -> None:
+        """Let the Job have a pod whose container is in this state."""
+        metadata = job["metadata"]
+        name, namespace = f"{metadata['name']}-pod", metadata["namespace"]
+        labels = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
+        pod = {
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
+            "spec": job["spec"]["template"]["spec"],
+            "status": {"containerStatuses": [{"name": "werf", "state": state}]},
+        }
+        self.write(path_of("pods", name, namespace), pod)
 
     def bundle_writes(self) -> int:
         return sum(seen.verb in WRITES and "/bundles/" in seen.path for seen in self.seen)
@@ -112,8 +119,7 @@ class BundleCluster(FakeCluster):
             self.writes_seen += 1
             if self.writes_seen == self.dies_at:
                 self.dead.set()
-                if self.applied:
-                    await super().handle(request)
+                await super().handle(request)
                 await asyncio.sleep(3600)
         return await super().handle(request)
 
@@ -132,6 +138,8 @@ class BundleCluster(FakeCluster):
             env = {v["name"]: v.get("value", "") for v in _container(job)["env"]}
             digest = env.get("WERF_TAG", "").rpartition("sha256:")[2]
             self.logs[f"{name}-pod"] = DIGEST_LINE.format(digest)
+            if self.pods is not None:
+                self.put_pod(self.objects[f"{request.path}/{name}"], self.pods)
             if self.ends is not None:
                 code, message = self.ends(job)
                 loop = asyncio.get_running_loop()
@@ -152,11 +160,8 @@ class BundleCluster(FakeCluster):
             return await super()._patch(request)
         if refusal := await self._refuse(request, patch["metadata"], path):
             return refusal
-        status = dict(patch["status"])
-        theirs = self.objects[path].get("status") or {}
-        if "forceUpdate" in theirs:  # another manager's field: an apply leaves it alone
-            status["forceUpdate"] = theirs["forceUpdate"]
-        body = {**self.objects[path], "status": status}
+        there = self.objects[path]
+        body = {**there, "status": merge(there.get("status"), patch["status"])}
         return self._answer(request, self.write(path, body, manager_of(request)))
 
     async def _json_patch(

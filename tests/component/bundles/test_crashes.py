@@ -1,153 +1,328 @@
-"""The process may die at any write: no attempt runs twice, and the status tells the truth."""
+"""The process may die at any write: no attempt runs twice, and the status tells the truth.
+
+What a death leaves behind depends on nothing but the last write that reached the API server. So
+the writes of all that the operator does are the points at which it can die: `JOURNEYS`, the table.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.component.bundles.conftest import eventually
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.conftest import Operator, eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.test_takeover import CONFIG, put
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
-WRITES_OF_A_DEPLOY = 5
-"""Finalizer, attempt, Job, outcome, TTL."""
+
+@dataclass
+class Stage:
+    """What a journey plays on."""
+
+    cluster: BundleCluster
+    registry: FakeRegistry
+    run: Run
+    bundle: Make
+
+    async def deployed(self, **spec: Any) -> None:
+        """A Bundle that is deployed, and an operator that has been stopped since."""
+        operator = await self.run()
+        self.bundle(**spec)
+        await eventually(self.is_settled, "deployed")
+        await operator.stop()
+
+    def is_settled(self) -> bool:
+        status, jobs = self.cluster.status(), self.cluster.jobs()
+        if any(job["spec"]["ttlSecondsAfterFinished"] != 120 for job in jobs):
+            return False
+        return self.cluster.reason() in SETTLED and status.get("forceUpdate") != 1
+
+    def is_gone(self) -> bool:
+        return self.cluster.look("bundles", "shop") is None
+
+    def verdicts(self) -> list[str]:
+        """Of werf, the last one first. An attempt whose Job wasn't made any more has none."""
+        outcomes = [entry["outcome"] for entry in self.cluster.status()["history"]]
+        return [outcome for outcome in outcomes if outcome != "Interrupted"]
 
 
-def attempts(cluster: BundleCluster) -> list[str]:
-    return [job["metadata"]["annotations"]["operator.werf.dev/attempt"] for job in cluster.jobs()]
+SETTLED = ("Deployed", "Quarantined", "NoMatchingVersion", "TagNotFound")
 
 
-async def die_and_start_again(cluster: BundleCluster, run: Run, number: int, applied: bool) -> None:
-    cluster.dies_at, cluster.applied = cluster.writes_seen + number, applied
-    victim = await run()
+@dataclass(frozen=True)
+class Journey:
+    """Something that the operator does from beginning to end, by so many writes."""
+
+    writes: int
+    """How many, and `what` they are in order."""
+    what: str
+    begin: Callable[[Stage], Awaitable[None]]
+    """Brings it about while no operator runs."""
+    runs: int
+    """Runs of werf in all, uninstalls too."""
+    ends: Callable[[Stage], bool]
+    """It has come to its end, and the status is true."""
+
+
+async def first(stage: Stage) -> None:
+    stage.bundle()
+
+
+async def bad(stage: Stage) -> None:
+    stage.cluster.ends = fail
+    stage.bundle(retry={"limit": 0})
+
+
+async def bad_at_first(stage: Stage) -> None:
+    """The second attempt succeeds."""
+    cluster = stage.cluster
+    cluster.ends = lambda job: fail(job) if len(cluster.runs) == 1 else succeed(job)
+    stage.bundle(retry={"backoff": "1s"})
+
+
+async def pushed(stage: Stage) -> None:
+    await stage.deployed()
+    stage.registry.put("app", "1.0.0", "two")
+    requested(stage, requestedAt="now")
+
+
+async def forced(stage: Stage) -> None:
+    await stage.deployed()
+    stage.cluster.change("bundles", "shop", status={"forceUpdate": 1})
+
+
+async def forced_in_vain(stage: Stage) -> None:
+    await stage.deployed()
+    stage.registry.manifests.clear()
+    requested(stage, requestedAt="now", forceAt="now")
+    stage.cluster.change("bundles", "shop", status={"forceUpdate": 1})
+
+
+def requested(stage: Stage, **annotations: str) -> None:
+    named = {f"operator.werf.dev/{name}": value for name, value in annotations.items()}
+    stage.cluster.change("bundles", "shop", metadata={"annotations": named})
+
+
+async def job_lost(stage: Stage) -> None:
+    """Nobody was there for longer than the Jobs' TTL."""
+    stage.cluster.ends = None
+    operator = await stage.run()
+    stage.bundle(retry={"backoff": "1s"})
+    await eventually(lambda: stage.cluster.runs)
+    await operator.stop()
+    stage.cluster.drop(path_of("jobs", stage.cluster.runs[0]))
+    stage.cluster.ends = succeed
+
+
+async def inherited(stage: Stage) -> None:
+    """The original operator deployed it, and left its marks."""
+    put(stage.registry, "1.0.0", "first")
+    kopf = {"kopf.zalando.org/last-handled-configuration": "{}"}
+    finalizers = ["kopf.zalando.org/KopfFinalizerMarker"]
+    stage.bundle(metadata={"annotations": kopf, "finalizers": finalizers})
+    there = {"digest": CONFIG, "version": "1.0.0"}
+    left = {"ready": 1, "forceUpdate": 0, "target": there, "deploy": there}
+    stage.cluster.change("bundles", "shop", status=left)
+
+
+async def deleted(stage: Stage) -> None:
+    await stage.deployed()
+    stage.cluster.drop(path_of("bundles", "shop"))
+
+
+async def deleted_and_uninstalled_at_the_second_try(stage: Stage) -> None:
+    cluster = stage.cluster
+    await stage.deployed()
+    cluster.ends = lambda _: (1, "Error: no") if len(cluster.runs) == 2 else (0, "")
+    cluster.drop(path_of("bundles", "shop"))
+
+
+async def deleted_while_it_is_deployed(stage: Stage) -> None:
+    stage.cluster.ends = None
+    operator = await stage.run()
+    stage.bundle()
+    await eventually(lambda: stage.cluster.runs)
+    await operator.stop()
+    stage.cluster.end_job(stage.cluster.runs[0])
+    stage.cluster.ends = succeed
+    stage.cluster.drop(path_of("bundles", "shop"))
+
+
+async def deleted_without_its_release(stage: Stage) -> None:
+    await stage.deployed(deletionPolicy="Orphan")
+    stage.cluster.drop(path_of("bundles", "shop"))
+
+
+def is_deployed(*verdicts: str) -> Callable[[Stage], bool]:
+    """What the registry has is deployed, verified, after attempts of which werf said so."""
+
+    def look(stage: Stage) -> bool:
+        status = stage.cluster.status()
+        return (
+            stage.is_settled()
+            and stage.cluster.reason() == "Deployed"
+            and stage.verdicts() == list(verdicts)
+            and status["deploy"]["digest"] == status["available"]["digest"]
+            and status["deployed"]["verified"] is True
+        )
+
+    return look
+
+
+def is_quarantined(stage: Stage) -> bool:
+    status = stage.cluster.status()
+    return (
+        stage.is_settled()
+        and stage.cluster.reason() == "Quarantined"
+        and status["attempted"]["failures"] == 1
+        and "deploy" not in status
+    )
+
+
+def is_taken_over(stage: Stage) -> bool:
+    body = stage.cluster.look("bundles", "shop") or {}
+    return (
+        stage.is_settled()
+        and stage.cluster.reason() == "Deployed"
+        and stage.cluster.status()["deployed"]["verified"] is False
+        and body["metadata"]["finalizers"] == ["operator.werf.dev/uninstall"]
+    )
+
+
+def is_answered(stage: Stage) -> bool:
+    status = stage.cluster.status()
+    return (
+        stage.is_settled()
+        and stage.cluster.reason() == "TagNotFound"
+        and status["lastHandledRequest"] == status["lastHandledForce"] == "now"
+    )
+
+
+OK, NOT = "Succeeded", "Failed"
+JOURNEYS = {
+    "a first deploy": Journey(
+        5, "finalizer, attempt, Job, outcome, TTL", first, 1, is_deployed(OK)
+    ),
+    "a deploy that fails for good": Journey(
+        5, "finalizer, attempt, Job, outcome, TTL", bad, 1, is_quarantined
+    ),
+    "a deploy that fails and is tried again": Journey(
+        9,
+        "finalizer, twice attempt, Job, outcome, TTL",
+        bad_at_first,
+        2,
+        is_deployed(OK, NOT),
+    ),
+    "a new version that was asked for": Journey(
+        4, "attempt, Job, outcome, TTL", pushed, 2, is_deployed(OK, OK)
+    ),
+    "a forced deploy": Journey(
+        5, "attempt, Job, forceUpdate, outcome, TTL", forced, 2, is_deployed(OK, OK)
+    ),
+    "a force that finds nothing": Journey(2, "status, forceUpdate", forced_in_vain, 1, is_answered),
+    "a Job that is lost": Journey(
+        5,
+        "outcome, attempt, Job, outcome, TTL",
+        job_lost,
+        2,
+        is_deployed(OK),
+    ),
+    "a release of the original operator": Journey(
+        3, "finalizer, baseline, status", inherited, 0, is_taken_over
+    ),
+    "a deletion": Journey(4, "status, Job, TTL, finalizer", deleted, 2, Stage.is_gone),
+    "a deletion at the second try": Journey(
+        7,
+        "twice status and Job, TTL of both, finalizer",
+        deleted_and_uninstalled_at_the_second_try,
+        3,
+        Stage.is_gone,
+    ),
+    "a deletion during a deploy": Journey(
+        5,
+        "outcome, status, Job, TTL, finalizer",
+        deleted_while_it_is_deployed,
+        2,
+        Stage.is_gone,
+    ),
+    "a deletion that keeps the release": Journey(
+        1, "finalizer", deleted_without_its_release, 1, Stage.is_gone
+    ),
+}
+POINTS = [
+    pytest.param(name, number, id=f"{name}-{number}")
+    for name, journey in JOURNEYS.items()
+    for number in range(1, journey.writes + 1)
+]
+
+
+@pytest.fixture
+def stage(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stage:
+    monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._FIRST_RETRY", 0.0)
+    return Stage(cluster, registry, run, bundle)
+
+
+@pytest.mark.parametrize("name", JOURNEYS)
+async def test_a_journey_is_that_many_writes(stage: Stage, name: str) -> None:
+    """So the table leaves out none."""
+    journey = JOURNEYS[name]
+    await journey.begin(stage)
+    before = stage.cluster.writes_seen
+
+    await stage.run()
+
+    await eventually(lambda: journey.ends(stage), name)
+    assert stage.cluster.writes_seen - before == journey.writes, journey.what
+    assert len(stage.cluster.runs) == journey.runs
+
+
+@pytest.mark.parametrize(("name", "number"), POINTS)
+async def test_dies_after_any_write(stage: Stage, name: str, number: int) -> None:
+    journey, cluster = JOURNEYS[name], stage.cluster
+    await journey.begin(stage)
+
+    await die_after(stage, number)
+    await stage.run()
+
+    await eventually(lambda: journey.ends(stage), name)
+    assert len(cluster.runs) == len(set(cluster.runs)) == journey.runs
+
+
+async def die_after(stage: Stage, number: int) -> None:
+    """Run an operator until its process dies, before it hears of this write."""
+    cluster = stage.cluster
+    cluster.dies_at = cluster.writes_seen + number
+    victim: Operator = await stage.run()
     await eventually(cluster.dead.is_set, f"the operator makes {number} writes")
     await victim.stop(0.0)
     cluster.dies_at = None
     cluster.dead.clear()
-    await run()
 
 
-async def test_a_deploy_is_that_many_writes(cluster: BundleCluster, run: Run, bundle: Make) -> None:
-    """So the table below leaves out none."""
-    await run()
-    bundle()
-
-    await eventually(lambda: _is_settled(cluster))
-
-    assert cluster.writes_seen == WRITES_OF_A_DEPLOY
-
-
-def _is_settled(cluster: BundleCluster) -> bool:
-    jobs = cluster.jobs()
-    return cluster.reason() in ("Deployed", "Quarantined") and all(
-        job["spec"]["ttlSecondsAfterFinished"] == 120 for job in jobs
-    )
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["written", "lost"])
-@pytest.mark.parametrize("number", range(1, WRITES_OF_A_DEPLOY + 1))
-async def test_dies_at_a_write_of_a_deploy(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    number: int,
-    applied: bool,
-) -> None:
-    digest = registry.put("app", "1.0.0", "one")
-    bundle()
-
-    await die_and_start_again(cluster, run, number, applied)
-
-    await eventually(lambda: _is_settled(cluster), cluster.message())
-    status = cluster.status()
-    assert len(cluster.runs) == len(set(cluster.runs)) == 1
-    assert status["deploy"]["digest"] == digest
-    assert status["deployed"]["verified"] is True
-    assert [entry["job"] for entry in status["history"] if entry["outcome"] == "Succeeded"] == [
-        cluster.runs[0]
-    ]
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["written", "lost"])
-@pytest.mark.parametrize("number", range(1, WRITES_OF_A_DEPLOY + 1))
-async def test_dies_at_a_write_of_a_deploy_that_fails(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    number: int,
-    applied: bool,
-) -> None:
-    cluster.ends = fail
-    bundle(retry={"limit": 0})
-
-    await die_and_start_again(cluster, run, number, applied)
-
-    await eventually(lambda: _is_settled(cluster), cluster.message())
-    assert len(cluster.runs) == 1
-    assert cluster.reason() == "Quarantined"
-    assert cluster.status()["attempted"]["failures"] == 1
-    assert "deploy" not in cluster.status()
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["written", "lost"])
-@pytest.mark.parametrize("number", range(1, 5))
-async def test_dies_at_a_write_of_a_forced_deploy(
-    cluster: BundleCluster, run: Run, bundle: Make, number: int, applied: bool
-) -> None:
-    operator = await run()
-    bundle()
-    await eventually(lambda: _is_settled(cluster))
-    await operator.stop()
-    cluster.change("bundles", "shop", status={"forceUpdate": 1})
-
-    await die_and_start_again(cluster, run, number, applied)
-
-    await eventually(lambda: cluster.status()["forceUpdate"] == 0)
-    await eventually(lambda: _is_settled(cluster) and len(cluster.status()["history"]) >= 2)
-    assert len(cluster.runs) == 2
-    assert len(set(attempts(cluster))) == 2
-
-
-@pytest.mark.parametrize("applied", [True, False], ids=["written", "lost"])
-@pytest.mark.parametrize("number", range(1, 5))
-async def test_dies_at_a_write_of_a_deletion(
-    cluster: BundleCluster, run: Run, bundle: Make, number: int, applied: bool
-) -> None:
-    """Status, Job, TTL, finalizer."""
-    operator = await run()
-    bundle()
-    await eventually(lambda: _is_settled(cluster))
-    await operator.stop()
-    cluster.drop("/apis/operator.werf.dev/v1/namespaces/team/bundles/shop")
-
-    await die_and_start_again(cluster, run, number, applied)
-
-    await eventually(lambda: cluster.look("bundles", "shop") is None)
-    assert len(cluster.jobs("uninstall")) == 1
-    assert len(cluster.runs) == 2
-
-
-async def test_is_down_longer_than_its_jobs_are_kept(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
-) -> None:
+async def test_a_second_force_during_a_forced_deploy_outlives_the_process(stage: Stage) -> None:
+    cluster = stage.cluster
+    await stage.deployed()
     cluster.ends = None
-    operator = await run()
-    bundle()
-    await eventually(lambda: cluster.runs)
-    await operator.stop()
-    cluster.drop(f"/apis/batch/v1/namespaces/team/jobs/{cluster.runs[0]}")
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
+    operator = await stage.run()
+    await eventually(lambda: len(cluster.runs) == 2 and cluster.status()["forceUpdate"] == 0)
+    await operator.stop(0.0)
 
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
     cluster.ends = succeed
-    await run()
+    cluster.end_job(cluster.runs[1])
+    await stage.run()
 
-    await eventually(lambda: _is_settled(cluster))
-    outcomes = [entry["outcome"] for entry in cluster.status()["history"]]
-    assert outcomes == ["Succeeded", "Interrupted"]
-    assert cluster.status()["history"][1]["reason"] == "JobLost"
-    assert len(set(cluster.runs)) == 2
+    await eventually(lambda: is_deployed(OK, OK, OK)(stage))
+    assert len(cluster.runs) == 3

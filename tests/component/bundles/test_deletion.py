@@ -8,10 +8,19 @@ from typing import Any
 
 import pytest
 from tests.component.bundles.conftest import Operator, eventually
-from tests.component.bundles.fake_cluster import BundleCluster, path_of, succeed
+from tests.component.bundles.fake_cluster import (
+    RUNNING,
+    BundleCluster,
+    fail,
+    path_of,
+    succeed,
+)
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
+
+PENDING = {"waiting": {"reason": "ImagePullBackOff"}}
+RELEASE = "helm.sh/release.v1"
 
 
 async def deployed(cluster: BundleCluster) -> None:
@@ -20,6 +29,10 @@ async def deployed(cluster: BundleCluster) -> None:
 
 def delete(cluster: BundleCluster) -> None:
     cluster.drop(path_of("bundles", "shop"))
+
+
+def annotate(cluster: BundleCluster, **annotations: str) -> None:
+    cluster.change("bundles", "shop", metadata={"annotations": annotations})
 
 
 async def gone(cluster: BundleCluster) -> None:
@@ -62,10 +75,50 @@ async def test_waits_for_a_deploy_that_runs(cluster: BundleCluster, run: Run, bu
     assert len(cluster.jobs("uninstall")) == 1
 
 
+async def test_says_nothing_of_the_next_try_of_a_deploy_that_was_lost_meanwhile(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """A foreground deletion takes the Job along."""
+    cluster.ends = None
+    await run()
+    bundle()
+    await eventually(lambda: cluster.runs)
+    cluster.put_object("secrets", "sh.helm.release.v1.shop.v1", type=RELEASE)
+    told: list[str] = []
+    cluster.ends = succeed
+
+    delete(cluster)
+    cluster.drop(path_of("jobs", cluster.runs[0]))
+    await eventually(lambda: told.append(cluster.reason()) or not cluster.look("bundles", "shop"))
+
+    assert set(told) <= {"Deploying", "Uninstalling", "None"}
+    assert len(cluster.jobs("uninstall")) == 1
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+async def test_keeping_the_release_means_letting_a_deploy_finish(
+    cluster: BundleCluster, run: Run, bundle: Make, blocked: bool
+) -> None:
+    """The Job goes with its Bundle, and half an upgrade would stay. One that can't start ends."""
+    cluster.ends, cluster.pods = None, PENDING if blocked else RUNNING
+    await run()
+    bundle(deletionPolicy="Orphan")
+    await eventually(lambda: cluster.runs)
+
+    delete(cluster)
+    await eventually(lambda: cluster.reason() == "Uninstalling")
+    job = cluster.jobs()[0]
+    assert (job["spec"]["activeDeadlineSeconds"] == 1) is blocked
+    cluster.end_job(cluster.runs[0])
+
+    await gone(cluster)
+    assert cluster.jobs("uninstall") == []
+
+
 async def test_says_why_an_uninstall_failed_and_tries_again(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.reconcile.bundle_deletion._FIRST_RETRY", 0.5)
+    monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._FIRST_RETRY", 0.5)
     await run()
     bundle()
     await deployed(cluster)
@@ -80,14 +133,16 @@ async def test_says_why_an_uninstall_failed_and_tries_again(
     assert len(cluster.jobs("uninstall")) >= 2
 
 
-@pytest.mark.parametrize("how", ["policy", "annotation"])
+@pytest.mark.parametrize("how", ["policy", "policy of a broken spec", "annotation"])
 async def test_lets_go_without_uninstalling(
     cluster: BundleCluster, run: Run, bundle: Make, how: str
 ) -> None:
     operator = await run()
-    bundle(**({"deletionPolicy": "Orphan"} if how == "policy" else {}))
+    bundle(**({"deletionPolicy": "Orphan"} if "policy" in how else {}))
     await deployed(cluster)
 
+    if "broken" in how:
+        cluster.change("bundles", "shop", spec={"registry": "https://broken"})
     if how == "annotation":
         annotations = {"operator.werf.dev/force-delete": "true"}
         cluster.change("bundles", "shop", metadata={"annotations": annotations})
@@ -147,6 +202,91 @@ async def test_a_bundle_that_never_deployed_goes_at_once(
     assert orphaned(operator) == 0
 
 
+@pytest.mark.parametrize("installed", [False, True])
+async def test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall(
+    cluster: BundleCluster, run: Run, bundle: Make, installed: bool
+) -> None:
+    cluster.ends = fail
+    release = "sh.helm.release.v1.shop.v1" if installed else "sh.helm.release.v1.shop-two.v1"
+    cluster.put_object("secrets", release, type=RELEASE)
+    await run()
+    bundle(retry={"limit": 0})
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    cluster.ends = succeed
+
+    delete(cluster)
+
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == installed
+
+
+async def test_what_a_failed_deploy_left_is_uninstalled_where_it_is(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    release = {"name": "sh.helm.release.v1.shop.v1", "namespace": "first"}
+    cluster.write("/api/v1/namespaces/first/secrets/x", {"metadata": release, "type": RELEASE})
+    cluster.ends = fail
+    await run()
+    bundle(retry={"limit": 0}, project_namespace="first")
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    cluster.ends = succeed
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    cluster.change("bundles", "shop", spec={"project_namespace": "second"})
+    await eventually(lambda: cluster.reason() == "ServiceAccountMissing")
+
+    delete(cluster)
+    await eventually(lambda: cluster.reason() == "UninstallFailed")
+    cluster.put_object("serviceaccounts", "werf")
+    annotate(cluster, look="again")
+
+    await gone(cluster)
+    env = cluster.jobs("uninstall")[0]["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert {"name": "WERF_NAMESPACE", "value": "first"} in env
+
+
+@pytest.mark.parametrize(
+    "spec", [{"serviceAccountName": "admin"}, {"werf": {"image": "evil.example.com/werf"}}]
+)
+async def test_no_uninstall_runs_as_somebody_or_something_that_is_not_allowed(
+    cluster: BundleCluster, run: Run, bundle: Make, spec: dict[str, Any]
+) -> None:
+    cluster.put_object("serviceaccounts", "admin")
+    await run()
+    bundle()
+    await deployed(cluster)
+    cluster.change("bundles", "shop", spec=spec)
+
+    delete(cluster)
+    await eventually(lambda: cluster.reason() == "UninstallFailed")
+    assert "isn't allowed" in cluster.message()
+    assert cluster.jobs("uninstall") == []
+
+    cluster.change("bundles", "shop", spec=dict.fromkeys(spec))
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == 1
+
+
+async def test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    await run()
+    bundle(job={"nodeSelector": {"no": "where"}})
+    await deployed(cluster)
+    cluster.ends, cluster.pods = None, PENDING
+
+    delete(cluster)
+    await eventually(lambda: cluster.reason() == "UninstallFailed")
+    (job,) = cluster.jobs("uninstall")
+    assert job["spec"]["activeDeadlineSeconds"] == 900
+    cluster.ends, cluster.pods = succeed, RUNNING
+    cluster.change("bundles", "shop", spec={"job": None})
+    await eventually(lambda: cluster.jobs("uninstall")[0]["spec"]["activeDeadlineSeconds"] == 1)
+    cluster.end_job(job["metadata"]["name"], 1)
+
+    await gone(cluster)
+    assert len(cluster.jobs("uninstall")) == 2
+
+
 async def test_a_bundle_with_a_broken_spec_is_uninstalled_where_it_was_deployed(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
@@ -182,7 +322,7 @@ async def test_a_deletion_while_the_operator_was_down_is_caught_up_with(
 async def test_an_uninstall_waits_for_its_service_account_and_says_so(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.reconcile.bundle_deletion._LOOK_AGAIN", 0.1)
+    monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._LOOK_AGAIN", 0.1)
     await run()
     bundle()
     await deployed(cluster)

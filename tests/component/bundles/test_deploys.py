@@ -263,6 +263,61 @@ async def test_a_changed_project_namespace_is_refused_until_it_is_set_back(
     await deployed(cluster, 1)
 
 
+async def test_a_deploy_is_on_record_where_it_went_though_the_spec_was_edited_meanwhile(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle(project_namespace="first")
+    await run()
+    await eventually(lambda: cluster.runs)
+
+    cluster.change("bundles", "shop", spec={"project_namespace": "second"})
+    cluster.end_job(cluster.runs[0])
+
+    await eventually(lambda: cluster.reason() == "NamespaceChanged")
+    assert cluster.status()["deployed"]["namespace"] == "first"
+    await quiet(cluster, 1)
+
+
+async def test_a_deploy_is_on_record_though_the_spec_is_broken_by_now(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle()
+    await run()
+    await eventually(lambda: cluster.runs)
+
+    cluster.change("bundles", "shop", spec={"registry": "https://broken"})
+    await eventually(lambda: cluster.reason() == "InvalidSpec")
+    assert cluster.status()["attempted"]["outcome"] == "Running"
+    cluster.end_job(cluster.runs[0])
+
+    await eventually(lambda: "deploy" in cluster.status())
+    await eventually(lambda: cluster.reason() == "InvalidSpec")
+    cluster.change("bundles", "shop", spec={"registry": registry.host})
+    await deployed(cluster)
+
+
+@pytest.mark.parametrize("spec", [{"valuesFrom": None}, {"registry": "https://broken"}])
+async def test_a_failure_quotes_no_secret_that_its_job_had_and_the_edited_spec_has_not(
+    cluster: BundleCluster, run: Run, bundle: Make, spec: dict[str, Any]
+) -> None:
+    cluster.put_object("secrets", "values", data={"a.yaml": "cGFzc3dvcmQ6IGh1bnRlci10d28="})
+    cluster.ends = None
+    bundle(valuesFrom=[{"kind": "Secret", "name": "values"}])
+    await run()
+    await eventually(lambda: cluster.runs)
+
+    cluster.change("bundles", "shop", spec=spec)
+    said = "Error: render chart: hunter-two is no number"
+    cluster.logs[f"{cluster.runs[0]}-pod"] = said
+    cluster.end_job(cluster.runs[0], 1, said)
+
+    await eventually(lambda: cluster.status().get("history"))
+    assert "is no number" in cluster.status()["lastError"]["logTail"]
+    assert "hunter-two" not in str(cluster.look("bundles", "shop"))
+
+
 async def test_what_the_original_operator_left_is_taken_off(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

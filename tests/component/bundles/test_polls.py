@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
@@ -32,6 +33,29 @@ async def test_a_poll_that_finds_nothing_new_is_one_head_and_writes_nothing(
     assert {method for method, _ in registry.asked} == {"HEAD"}
     assert cluster.writes_seen == writes
     assert len(cluster.seen) == requests
+
+
+async def test_a_poll_that_finds_nothing_new_reads_no_status(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A status takes as long to read as its HEAD to send."""
+    await run(timer_interval=1.0)
+    bundle()
+    await eventually(lambda: cluster.jobs() and cluster.reason() == "Deployed")
+    await eventually(lambda: cluster.jobs()[0]["spec"]["ttlSecondsAfterFinished"] == 120)
+    asked = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
+    await asyncio.sleep(0.3)
+    read: list[bytes] = []
+    monkeypatch.setattr("copyrator.registry.bundles._unpack", read.append)
+
+    await eventually(lambda: len(registry.asked) >= asked + 4)
+
+    assert read == []
 
 
 async def test_bundles_of_one_tag_share_each_poll(
@@ -222,3 +246,27 @@ async def test_a_rate_limit_is_obeyed_for_every_repository_of_the_host(
     registry.fault = None
 
     await eventually(lambda: cluster.reason("one") == cluster.reason("two") == "Deployed")
+
+
+async def test_regular_polls_wait_until_nobody_edits_the_bundle_any_more(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    loop, moments = asyncio.get_running_loop(), list[float]()
+
+    def asked(count: int) -> bool:
+        moments.extend([loop.time()] * (len(registry.asked) - len(moments)))
+        return len(moments) >= count
+
+    bundle()
+    await run(timer_interval=1.0, timer_idle=4.0)
+    await eventually(lambda: cluster.reason() == "Deployed" and asked(3), seconds=20)
+
+    before = len(moments)
+    cluster.change("bundles", "shop", spec={"retry": {"limit": 3}})
+    edited = loop.time()
+    await eventually(lambda: asked(before + 4), seconds=20)
+
+    new = moments[before:]
+    # One for the edit, and one that it may have met.
+    assert len([at for at in new if at - edited < 3.9]) <= 2
+    assert new[-1] - new[-2] < 2.0

@@ -6,17 +6,24 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from aiohttp import web
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.oci.notifications import Push
+from copyrator.reconcile import bundle_pushes
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
 APP = Push("app", tag="1.0.0")
+
+
+@pytest.fixture
+def tags_settle_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bundle_pushes, "SETTLED", 0.3)
 
 
 async def settle(cluster: BundleCluster, operator: Any, name: str = "shop") -> None:
@@ -37,7 +44,24 @@ async def test_a_push_is_deployed_without_waiting_for_the_interval(
     await eventually(lambda: cluster.status()["deploy"]["digest"] == digest)
 
 
-async def test_news_without_anything_new_cost_one_head_and_no_write(
+@pytest.mark.usefixtures("tags_settle_soon")
+async def test_a_push_that_the_registry_tells_of_before_its_tag_shows_it_is_deployed(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    operator = await run(timer_interval=3600.0)
+    bundle()
+    await settle(cluster, operator)
+    asked = len(registry.asked)
+
+    operator.controller.pushed([APP])
+    await eventually(lambda: len(registry.asked) > asked and not registry.in_flight)
+    digest = registry.put("app", "1.0.0", "other")
+
+    await eventually(lambda: cluster.status()["deploy"]["digest"] == digest)
+
+
+@pytest.mark.usefixtures("tags_settle_soon")
+async def test_news_without_anything_new_cost_two_heads_and_no_write(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     operator = await run(timer_interval=3600.0)
@@ -52,10 +76,12 @@ async def test_news_without_anything_new_cost_one_head_and_no_write(
     writes, asked = cluster.writes_seen, len(registry.asked)
 
     assert operator.controller.pushed([APP, APP, Push("app")]) == 3
-    await eventually(lambda: len(registry.asked) > asked)
-    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+    await eventually(lambda: len(registry.asked) == asked + 2)
+    memories = operator.controller._context.memories.values()
+    await eventually(lambda: all(one.again is one.asked_since is None for one in memories))
+    await asyncio.sleep(0.5)  # for a third, were there one
 
-    assert len(registry.asked) == asked + 1
+    assert len(registry.asked) == asked + 2
     assert cluster.writes_seen == writes
 
 

@@ -186,7 +186,7 @@ async def test_half_a_list_and_an_empty_one_change_nothing(
     assert "lastError" not in cluster.status()
 
 
-async def test_a_deleted_tag_doesnt_take_the_release_down_not_even_by_force(
+async def test_a_deleted_manifest_doesnt_take_the_release_down_not_even_by_force(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
     registry.put("app", "1.0.1", "next")
@@ -202,6 +202,7 @@ async def test_a_deleted_tag_doesnt_take_the_release_down_not_even_by_force(
     assert rejected == [{"version": "1.0.0", "reason": "LowerThanDeployed"}]
     assert cluster.status()["ready"] == 1
     annotate(cluster, forceAt="now", requestedAt="now")
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
     await polled(registry, 3)
     assert len(cluster.runs) == 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -68,3 +69,29 @@ async def test_after_a_restart_first_polls_are_spread_over_the_interval(
 
     # 200 in 600 s: one due in these moments or another, never all.
     assert len(registry.asked) - asked < 10
+
+
+async def test_without_a_webhook_a_push_is_found_after_half_an_interval_as_a_rule(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    interval, names = 4.0, [f"app{i}" for i in range(20)]
+    for name in names:
+        registry.put(name, "1.0.0", "one")
+        bundle(name, repo=name)
+    await run(timer_interval=interval)
+    await eventually(lambda: all(cluster.reason(name) == "Deployed" for name in names), seconds=60)
+    await asyncio.sleep(interval)  # each has found its slot
+    loop, waits = asyncio.get_running_loop(), list[float]()
+    before, pushed = len(cluster.runs), loop.time()
+
+    def all_have_a_job() -> bool:
+        new = len(cluster.runs) - before - len(waits)
+        waits.extend([loop.time() - pushed] * new)
+        return len(waits) == len(names)
+
+    for name in names:
+        registry.put(name, "1.0.0", "two")
+    await eventually(all_have_a_job, seconds=30)
+
+    assert statistics.median(waits) <= interval / 2 + 1, waits
+    assert waits[0] < interval / 4, waits  # they are spread

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import json
 import uuid
+from bisect import bisect_right
 from typing import Any
 
 from aiohttp import web
@@ -81,6 +82,7 @@ class FakeCluster(FakeApi):
         if body["metadata"].get("finalizers"):
             body = copy.deepcopy(body)
             body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:01Z"
+            body["metadata"]["generation"] += 1  # as the API server does
             self._store("MODIFIED", path, body)
         else:
             self._store("DELETED", path, body)
@@ -105,12 +107,12 @@ class FakeCluster(FakeApi):
         await response.prepare(request)
         self._open.append(request)
         shown = {path for path, body in self._at(since).items() if wanted.means(path, body)}
+        position = bisect_right(self._log, since, key=lambda entry: entry[0])
         try:
             while loop.time() < end:
-                for version, kind, path, body in list(self._log):
-                    if version <= since:
-                        continue
-                    since = version
+                while position < len(self._log):
+                    _, kind, path, body = self._log[position]
+                    position += 1
                     told = wanted.event(kind, path, body, shown)
                     if told:
                         await response.write(line(told, wanted.shown(body)))
@@ -126,6 +128,8 @@ class FakeCluster(FakeApi):
 
     def _at(self, version: int) -> dict[str, dict[str, Any]]:
         """All objects as they were at a version."""
+        if not self._log or version >= self._log[-1][0]:
+            return self.objects
         objects: dict[str, dict[str, Any]] = {}
         for at, kind, path, body in self._log:
             if at <= version:
@@ -214,7 +218,8 @@ class Filter:
         self.plural = rest[-1]
         self.metadata_only = "as=PartialObjectMetadata" in request.headers["Accept"]
         self.labels = selector(request.query.get("labelSelector", ""))
-        self.name = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
+        field, _, self.value = request.query.get("fieldSelector", "").partition("=")
+        self.field = field.removeprefix("metadata.")
 
     def means(self, path: str, body: dict[str, Any]) -> bool:
         parts = path.strip("/").split("/")
@@ -224,7 +229,7 @@ class Filter:
             and parts[-2] == self.plural
             and self.namespace in (None, metadata.get("namespace"))
             and self.labels.matches(metadata.get("labels"))
-            and self.name in ("", metadata["name"])
+            and self.value in ("", (metadata if self.field == "name" else body).get(self.field))
         )
 
     def event(self, kind: str, path: str, body: dict[str, Any], shown: set[str]) -> str | None:

@@ -8,6 +8,8 @@ from aiohttp import web
 from tests.component.copying.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import error, until
 
+from copyrator.reconcile.world import SETTLING
+
 TARGETS = [f"team-{number:02}" for number in range(24)]
 """More than the 20 deletions that are never suspicious."""
 
@@ -73,7 +75,7 @@ async def test_a_refused_view_of_the_sources_deletes_nothing(cluster, copied, wh
 
 async def test_a_refused_view_is_shown_in_the_status(cluster, copied):
     break_view(cluster, SOURCES, error(403, "Forbidden", "may not list configmaps"))
-    await until(lambda: reason(cluster, "rule") == "KindUnavailable")
+    await until(lambda: reason(cluster, "rule") == "Forbidden")
     cluster.behave()
     await until(lambda: reason(cluster, "rule") == "Synced")
 
@@ -134,6 +136,27 @@ async def test_a_start_without_a_view_of_the_sources_deletes_nothing(cluster, co
     await asked(cluster, SOURCES)
     await again.settled()
     assert cluster.of("delete") == []
+    await again.stop()
+
+
+async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, copied):
+    await copied.stop()
+    read = asyncio.Event()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        await read.wait()
+        return await cluster._list(request)
+
+    copies = "/api/v1/configmaps"
+    cluster.always("list", for_path(cluster, copies, slowly))
+    cluster.seen.clear()
+    again = Operator(cluster)
+    await again.start()
+    await until(lambda: any(seen.path == copies for seen in cluster.seen))
+    await asyncio.sleep(2 * SETTLING)  # a status that is to be written is written by now
+    read.set()
+    await again.settled()
+    assert cluster.writes("copyrators") == []
     await again.stop()
 
 

@@ -4,9 +4,11 @@ The fake API server lets them go first, and then serves our request as a real on
 the preconditions that it carries.
 """
 
+import asyncio
+
 import pytest
 from aiohttp import web
-from tests.component.copying.conftest import HOME, by_name, counts, make_rule, reason
+from tests.component.copying.conftest import HOME, Operator, by_name, counts, make_rule, reason
 from tests.component.kube.fake_api import until
 
 COPY = "/api/v1/namespaces/team/configmaps/app"
@@ -38,6 +40,10 @@ def just_before(cluster, verb, meddle):
 
 def data(cluster):
     return cluster.found("configmaps", "team", "app")["data"]
+
+
+def failures(cluster, name):
+    return cluster.found("copyrators", HOME, name)["status"]["failures"]
 
 
 def recreate(cluster):
@@ -107,3 +113,31 @@ async def test_what_a_user_creates_just_before_our_create_is_theirs(cluster, ope
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
     assert data(cluster) == {"key": "theirs"}
+
+
+async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_overwritten(cluster):
+    cluster.namespace("team")
+    cluster.object("configmaps", HOME, "app", data={"key": "ours"})
+    cluster.object("configmaps", "team", "app", data={"key": "theirs"})
+    told = asyncio.Event()
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        if request.path == "/api/v1/namespaces/team/configmaps":
+            await told.wait()
+        return await cluster._list(request)
+
+    cluster.always("list", late)
+    back = {"kind": "ConfigMap", "namespace": "team", "name": "app"}
+    make_rule(cluster, "there", by_name("app", onConflict="Overwrite"))
+    make_rule(cluster, "back", {"source": back, "onConflict": "Overwrite"})
+    operator = Operator(cluster)
+    await operator.start()
+    try:
+        await until(lambda: counts(cluster, "there").get("conflicts") == 1)
+        assert "the rule home/back copies the object" in failures(cluster, "there")[0]["message"]
+        told.set()
+        await until(lambda: "is itself the source" in failures(cluster, "there")[0]["message"])
+        assert data(cluster) == {"key": "theirs"}
+        assert cluster.found("configmaps", HOME, "app")["data"] == {"key": "ours"}
+    finally:
+        await operator.stop()

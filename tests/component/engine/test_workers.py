@@ -60,6 +60,36 @@ async def test_a_cancelled_worker_does_not_swallow_a_key(queue: WorkQueue[str]) 
     assert await asyncio.wait_for(second, 5) == "a"
 
 
+async def test_workers_wait_without_asking_while_keys_are_held(
+    queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    asked = itertools.count()
+    poll = queue.poll
+
+    async def handler(key: str) -> Outcome:
+        seen.append(key)
+        return Done()
+
+    def counted() -> str | None:
+        next(asked)
+        return poll()
+
+    monkeypatch.setattr(queue, "poll", counted)
+    workers = Workers(queue, handler, count=3)
+    workers.start()
+    await asyncio.sleep(0)
+    queue.hold()
+    queue.add("ready")
+    queue.add_after("delayed", 0.001)
+    await asyncio.sleep(0.1)  # long enough for whoever asks again and again
+    assert seen == []
+    assert next(asked) < 10
+    queue.serve()
+    await until(lambda: sorted(seen) == ["delayed", "ready"], "both are handled")
+    await workers.drain(5)
+
+
 async def test_shutdown_wakes_everybody_who_waits(queue: WorkQueue[str]) -> None:
     waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
     await asyncio.sleep(0)

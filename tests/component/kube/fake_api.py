@@ -32,7 +32,7 @@ class Seen:
     at: float
 
 
-@dataclass
+@dataclass(repr=False)  # it holds all that was ever written to it
 class FakeApi:
     """ConfigMaps and Secrets, and whatever else is written to it."""
 
@@ -171,11 +171,12 @@ class FakeApi:
         response = web.StreamResponse()
         await response.prepare(request)
         plural = request.path.split("/")[-1]
+        place = request.path.rsplit("/", 1)[0] if "/namespaces/" in request.path else ""
         self._open.append(request)
         try:
             while loop.time() < end:
                 for version, kind, path, body in list(self._log):
-                    if version > since and path.split("/")[-2] == plural:
+                    if version > since and path.split("/")[-2] == plural and path.startswith(place):
                         since = version
                         await response.write(line(kind, body))
                 pause = min(end - loop.time(), self.bookmarks or 3600)
@@ -206,7 +207,11 @@ class FakeApi:
     async def _update(self, request: web.Request) -> web.StreamResponse:
         if request.path not in self.objects:
             return await self._get(request)
-        self._store("MODIFIED", request.path, await request.json())
+        body = await request.json()
+        expected = body["metadata"].get("resourceVersion")
+        if expected not in (None, self.objects[request.path]["metadata"]["resourceVersion"]):
+            return await error(409, "Conflict")(request)
+        self._store("MODIFIED", request.path, body)
         return web.json_response(self.objects[request.path])
 
     async def _patch(self, request: web.Request) -> web.StreamResponse:

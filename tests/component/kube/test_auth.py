@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from copyrator.kube import auth
 from copyrator.kube.auth import KubeconfigError, load_connection, register_login
 from copyrator.kube.client import KubeClient
 from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.kopf_guard import KopfGuard
 from copyrator.kube.resources import CONFIGMAPS
 
 
@@ -207,56 +207,11 @@ def test_a_token_does_not_show_when_an_endpoint_is_printed() -> None:
 # --- kopf ----------------------------------------------------------------------------------------
 
 
-async def test_kopf_gets_the_same_server_and_credentials() -> None:
-    endpoint = Endpoint(
-        host="https://one:1",
-        authorization="Bearer t0ken",
-        ca_file="/ca",
-        cert_file="/cert",
-        key_file="/key",
-        proxy="http://proxy",
-    )
-    info = await auth._Login(Connection(endpoint))(logger=None)
-    assert info.server == "https://one:1"
-    assert (info.scheme, info.token) == ("Bearer", "t0ken")
-    assert (info.ca_path, info.certificate_path, info.private_key_path) == ("/ca", "/cert", "/key")
-    assert info.proxy_url == "http://proxy"
-    assert info.insecure is False
-
-
-async def test_logins_that_come_again_and_again_are_slowed_down_and_renew() -> None:
-    now = [0.0]
-    slept: list[float] = []
-    loads = 0
-
-    async def load() -> Endpoint:
-        nonlocal loads
-        loads += 1
-        return Endpoint(host="http://one:1", authorization="Bearer same")
-
-    async def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    connection = Connection(await load(), loader=load, clock=lambda: now[0])
-    login = auth._Login(connection, clock=lambda: now[0], sleep=sleep)
-    infos = [await login() for _ in range(9)]
-    assert all(second > first * 1.2 for first, second in pairwise(slept[:5]))
-    assert max(slept) <= 30
-    assert sum(slept) > 60
-    assert loads > 2
-    # kopf refuses credentials that equal ones that failed: a passing 401 would end the process.
-    assert all(one != other for n, one in enumerate(infos) for other in infos[n + 1 :])
-    now[0] += 3600
-    count = len(slept)
-    await login()
-    assert len(slept) == count  # after a calm hour the first is answered at once
-
-
-async def test_kopf_survives_a_passing_401_and_does_not_storm_a_lasting_one(api: FakeApi) -> None:
+async def test_kopf_survives_a_lasting_401_and_does_not_storm(api: FakeApi) -> None:
     """Measured without the guard: 42 logins a second."""
     registry = kopf.OperatorRegistry()
-    register_login(registry, Connection(Endpoint(host=api.url, authorization="Bearer t")))
+    connection = Connection(Endpoint(host=api.url, authorization="Bearer t"))
+    register_login(registry, KopfGuard(connection))
     for verb in ("get", "list", "watch"):
         api.always(verb, error(401, "Unauthorized"))
 
@@ -275,6 +230,7 @@ async def test_kopf_survives_a_passing_401_and_does_not_storm_a_lasting_one(api:
     await asyncio.sleep(2.5)  # a rate is measured over a time
     assert not operator.done()
     assert 2 <= len(api.seen) < 25
+    assert all(seen.headers["Authorization"] == "Bearer t" for seen in api.seen)
     stop.set()
     await asyncio.wait_for(operator, 10)
 

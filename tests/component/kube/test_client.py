@@ -1,8 +1,10 @@
 """The client turns every answer, and every lack of one, into a result or a typed error."""
 
 import asyncio
+import contextlib
 import logging
 import ssl
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
 from copyrator.metrics import Metrics
 
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 BODY: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns"}, "data": {"k": "v"}}
 
 
@@ -23,9 +26,7 @@ async def test_every_write_carries_our_field_manager(client: KubeClient, api: Fa
     await client.create(CONFIGMAPS, "ns", BODY)
     await client.replace(CONFIGMAPS, "ns", "a", BODY)
     await client.patch(CONFIGMAPS, "ns", "a", {"data": {"k": "w"}})
-    await client.request(
-        "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=BODY
-    )
+    await client.request("POST", REVIEWS, body=BODY)
     writes = [seen for seen in api.seen if seen.verb in {"create", "update", "patch"}]
     assert len(writes) == 4
     assert {seen.params["fieldManager"] for seen in writes} == {"copyrator"}
@@ -50,6 +51,53 @@ async def test_a_patch_says_its_media_type(
     assert seen.headers["Content-Type"] == media_type
     assert seen.params["fieldManager"] == "other"
     assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)
+
+
+async def test_behind_a_shut_fence_reads_go_on_and_no_write_is_sent(
+    api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.put("a")
+    shut = False
+    async with KubeClient(Connection(Endpoint(host=api.url)), fence=lambda: not shut) as client:
+        writes = (
+            lambda: client.create(CONFIGMAPS, "ns", {"metadata": {"name": "b"}}),
+            lambda: client.replace(CONFIGMAPS, "ns", "a", BODY),
+            lambda: client.patch(CONFIGMAPS, "ns", "a", {}),
+            lambda: client.request("POST", "/api/v1/namespaces/ns/configmaps", body=BODY),
+            lambda: client.delete(CONFIGMAPS, "ns", "a"),
+        )
+        await writes[0]()
+        shut = True
+        sent = len(api.seen)
+        for write in writes * 2:  # often enough to be taken for an outage, which it isn't
+            with pytest.raises(errors.NotLeading):
+                await write()
+        assert len(api.seen) == sent
+        await client.request("POST", REVIEWS, body=BODY)  # changes nothing
+        assert (await client.get(CONFIGMAPS, "ns", "a"))["metadata"]["name"] == "a"
+        assert client.outage is None
+        assert caplog.records == []
+
+
+async def test_the_fence_is_asked_when_a_write_has_waited_for_its_place(api: FakeApi) -> None:
+    class Slow:
+        @contextlib.asynccontextmanager
+        async def slot(self) -> AsyncIterator[None]:
+            leads.clear()
+            yield
+
+        async def pause(self) -> None:
+            pass
+
+        def throttled(self, retry_after: float | None) -> None:
+            pass
+
+    leads = [True]
+    connection = Connection(Endpoint(host=api.url))
+    async with KubeClient(connection, limit=Slow(), fence=lambda: bool(leads)) as client:
+        with pytest.raises(errors.NotLeading):
+            await client.create(CONFIGMAPS, "ns", BODY)
+    assert api.seen == []
 
 
 async def test_a_delete_carries_what_it_was_decided_on(client: KubeClient, api: FakeApi) -> None:

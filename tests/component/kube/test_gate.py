@@ -9,7 +9,9 @@ from tests.component.kube.fake_api import Answer, FakeApi, cut, error, raw, stre
 
 from copyrator.kube import errors, gate
 from copyrator.kube.client import KubeClient
+from copyrator.kube.faults import Timing
 from copyrator.kube.resources import CONFIGMAPS
+from copyrator.kube.watchpool import WatchPool, WatchSpec
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +44,8 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     api.put("a")
     api.always("get", answer)
     assert client.outage is None
+    opened: list[bool] = []
+    client.connection.requests.on_open = lambda: opened.append(True)
     for _ in range(gate.FAILURES):
         assert await ask(client) != "ok"
     assert client.outage is not None
@@ -54,9 +58,10 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     outcomes = await asyncio.wait_for(asyncio.gather(*crowd), 10)
     assert outcomes.count("ok") >= 196
     assert client.outage is None
+    assert opened == [True]
     told = [r.getMessage() for r in caplog.records if r.name == gate.__name__]
     assert len(told) == 2
-    assert "back after" in told[1]
+    assert "is back for requests after" in told[1]
 
 
 async def test_who_waits_too_long_fails_as_the_others_did(
@@ -139,3 +144,36 @@ async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) ->
     await watch()
     assert asyncio.get_running_loop().time() - started >= gate.FIRST_PAUSE * 0.9
     assert api.count("watch") == 1
+
+
+async def test_one_that_fails_again_and_again_does_not_close_the_gate_for_others() -> None:
+    watches = gate.Gate("watches")
+    for _ in range(gate.FAILURES * 3):
+        (await watches.turn("the one", patience=1)).failed(errors.ServerError("no"))
+    assert watches.outage is None
+    for number in range(gate.FAILURES):
+        (await watches.turn(number, patience=1)).failed(errors.ServerError("no"))
+    assert watches.outage is not None
+
+
+async def test_a_crowd_of_watches_that_close_at_once_waits_for_one_that_stands(
+    client: KubeClient, api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has delays of its own, but forty of them make fifteen requests a second even so."""
+    timing = Timing(settled=0.3)
+    pool = WatchPool(client, timing=timing)
+    api.always("watch", stream())
+    for number in range(40):
+        pool.acquire(WatchSpec(CONFIGMAPS, f"ns-{number}"), lambda *_: None)
+    await until(lambda: client.connection.watches.outage is not None, "the gate is closed")
+    await until(lambda: api.count("watch") >= 40, "each has tried")
+    before = api.count("watch")
+    await asyncio.sleep(2.0)  # a rate is measured over a time
+    assert api.count("watch") - before <= 2.0 / 0.4 + 1
+    told = [record.getMessage() for record in caplog.records]
+    assert sum("fails all watches" in line for line in told) == 1
+    assert len(told) <= 1 + gate.FAILURES
+    api.behave()
+    await until(lambda: api.watches == 40, "all stand")
+    await until(lambda: not any(status.failure for status in pool.statuses()), "all are well")
+    await pool.close()

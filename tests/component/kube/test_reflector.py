@@ -351,6 +351,12 @@ async def test_while_watches_stay_silent_changes_are_still_seen_by_lists(
         await until(lambda n=number: seen.changes[-1][2] == str(n), f"change {number}")
     assert reflector.failure is not None
     assert reflector.failure.reason == "WatchSilent"
+    # It fails since it was last heard, and goes on failing while a new stream proves nothing …
+    assert reflector.failing_for >= QUICK.silence
+    await until(lambda: reflector.lists >= 5, "one more list")
+    await asyncio.sleep(QUICK.settled * 3)
+    assert reflector.failure is not None
+    assert reflector.synced  # … but what the lists show is known
     api.behave()
     await settled(reflector, api)
 

@@ -119,6 +119,14 @@ async def test_a_listener_that_fails_harms_nobody(pool: WatchPool, api: FakeApi)
     assert subscription.failure is None
 
 
+async def test_a_watch_whose_task_has_ended_is_named(pool: WatchPool, api: FakeApi) -> None:
+    subscription = pool.acquire(SPEC, Listener())
+    await subscription.wait_synced()
+    assert pool.dead() == []
+    subscription.watch.task.cancel()
+    await until(lambda: pool.dead() == [SPEC], "it is found out")
+
+
 async def test_states_and_gauges_tell_what_each_watch_knows(pool: WatchPool, api: FakeApi) -> None:
     api.put("a")
     seen = pool.acquire(SPEC, Listener())

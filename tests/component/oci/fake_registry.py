@@ -28,9 +28,13 @@ class FakeRegistry:
     """"", "basic" or "bearer"."""
     users: dict[str, str] = field(default_factory=dict)
     manifests: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    """By repository and tag; likewise ``untagged`` by digest."""
+    untagged: dict[tuple[str, str], bytes] = field(default_factory=dict)
     page: int = 0
     """Tags a page; 0 sends all."""
     expires_in: float | None = 300
+    token_answer: str = ""
+    """Sent in place of a token, with TOKEN in it replaced by one."""
     digest_header: bool = True
     fault: Handler | None = None
     """Answers in place of the registry, while it is set."""
@@ -63,6 +67,11 @@ class FakeRegistry:
         manifest = json.dumps({"content": content}).encode()
         self.manifests[repo, tag] = manifest
         return digest_of(manifest)
+
+    def untag(self, repo: str, tag: str) -> None:
+        """Delete a tag; what it named can still be had by its digest."""
+        manifest = self.manifests.pop((repo, tag))
+        self.untagged[repo, digest_of(manifest)] = manifest
 
     def count(self, method: str, contains: str = "") -> int:
         return sum(1 for one, path in self.asked if one == method and contains in path)
@@ -113,6 +122,8 @@ class FakeRegistry:
             return web.Response(status=401)
         token = f"token-{form['scope']}-{len(self.asked)}"
         self.tokens.add(token)
+        if self.token_answer:
+            return web.Response(text=self.token_answer.replace("TOKEN", token))
         body: dict[str, object] = {"token": token}
         if self.expires_in is not None:
             body["expires_in"] = self.expires_in
@@ -126,7 +137,7 @@ class FakeRegistry:
 
     def _manifest(self, request: web.Request) -> web.Response:
         repo, _, tag = request.path.removeprefix("/v2/").rpartition("/manifests/")
-        manifest = self.manifests.get((repo, tag))
+        manifest = self.manifests.get((repo, tag)) or self.untagged.get((repo, tag))
         if manifest is None:
             return web.Response(status=404)
         headers = {"Docker-Content-Digest": digest_of(manifest)} if self.digest_header else {}

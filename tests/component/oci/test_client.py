@@ -111,6 +111,34 @@ async def test_a_token_that_runs_out_is_renewed_before_it_is_used(
     ]
 
 
+@pytest.mark.parametrize("lifetime", ["1" * 400, "1e300", '"inf"', '"NaN"', "300", "null"])
+async def test_a_token_is_used_for_a_while_whatever_lifetime_it_is_said_to_have(
+    registry: FakeRegistry, client: RegistryClient, lifetime: str
+) -> None:
+    registry.auth = "bearer"
+    registry.put("team/app", "1.0.0", "one")
+    registry.token_answer = f'{{"token": "TOKEN", "expires_in": {lifetime}}}'
+
+    for _ in range(3):
+        await client.digest(repository(registry), "1.0.0", None)
+
+    assert registry.count("GET", "/token") == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[" * 10_000, '{"token": "\\ud800"}', '{"token": 7}', "[]", "{}", '{"token": "a\\nb"}'],
+)
+async def test_a_token_server_that_talks_nonsense_is_named(
+    registry: FakeRegistry, client: RegistryClient, answer: str
+) -> None:
+    registry.auth = "bearer"
+    registry.token_answer = answer
+
+    with pytest.raises(InvalidResponse, match="the token server"):
+        await client.digest(repository(registry), "1.0.0", None)
+
+
 async def test_tokens_are_not_shared_between_repositories_or_users(
     registry: FakeRegistry, client: RegistryClient
 ) -> None:
@@ -175,6 +203,32 @@ async def test_recovers_when_the_password_is_put_right(
         await client.digest(repository(registry), "1.0.0", BOB)
 
     assert await client.digest(repository(registry), "1.0.0", ALICE) == digest
+
+
+async def test_a_registry_that_wants_no_password_any_more_is_asked_without_one(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    digest = registry.put("team/app", "1.0.0", "one")
+    registry.auth = "basic"
+    with pytest.raises(AuthenticationFailed):
+        await client.digest(repository(registry), "1.0.0", None)
+
+    registry.auth = ""
+
+    assert await client.digest(repository(registry), "1.0.0", None) == digest
+
+
+async def test_a_token_server_that_has_moved_is_found(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    digest = registry.put("team/app", "1.0.0", "one")
+    registry.fault = answering(401, WWW_Authenticate='Bearer realm="http://127.0.0.1:1/token"')
+    with pytest.raises(Unreachable):
+        await client.digest(repository(registry), "1.0.0", None)
+
+    registry.fault, registry.auth = None, "bearer"
+
+    assert await client.digest(repository(registry), "1.0.0", None) == digest
 
 
 def answering(status: int, **headers: str) -> Callable[[web.Request], Awaitable[web.Response]]:
@@ -408,22 +462,6 @@ async def test_a_manifest_beyond_the_limit_is_not_read(
 
     with pytest.raises(InvalidResponse, match="longer than 100"):
         await client.manifest(repository(registry), "1.0.0", None)
-
-
-async def test_proxies_of_the_environment_are_used_but_not_for_no_proxy(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    transport._proxy_for.cache_clear()
-    monkeypatch.setenv("http_proxy", f"http://{registry.host}")
-    monkeypatch.setenv("no_proxy", "direct.invalid")
-    registry.put("app", "1", "x")
-
-    await client.digest(Repository("far.invalid", "app", plain_http=True), "1", None)
-    with pytest.raises(Unreachable):
-        await client.digest(Repository("direct.invalid", "app", plain_http=True), "1", None)
-
-    assert registry.count("HEAD") == 1
-    transport._proxy_for.cache_clear()
 
 
 def test_nothing_shows_a_password() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.operator_process import until
 
 from demo.chart import render
 from localcluster import Api, Cluster
@@ -37,13 +38,19 @@ data:
 """
 
 
-def within(seconds: float, look: Callable[[], Any], what: str = "") -> Any:
+def within(
+    seconds: float, look: Callable[[], Any], what: str | Callable[[], str] = "it is so"
+) -> Any:
     """Look again and again until the answer is true; return it."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not within {seconds} s: {what}; last seen: {found}"
-        time.sleep(0.05)
-    return found
+    return until(look, what, seconds)
+
+
+def is_gone(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ApiStatusError as error:
+        return error.code == 404
+    return False
 
 
 def stays(seconds: float, look: Callable[[], bool], what: str = "") -> None:
@@ -65,6 +72,8 @@ class Operator:
     log: Path
     settings: dict[str, str] = field(default_factory=dict)
     """Variables that a test adds."""
+    pod: str = "copyrator-0"
+    """Its name in the Lease: the same one gets it back at once, also after a SIGKILL."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -75,6 +84,7 @@ class Operator:
             "WERF_OPERATOR_TIMER_IDLE": "0",
             "WERF_OPERATOR_JOBS_TTL": "600",
             "NAMESPACE": self.namespace,
+            "POD_NAME": self.pod,
             **self.settings,
         }
         with self.log.open("ab") as output:
@@ -86,7 +96,11 @@ class Operator:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        within(60, lambda: self._has_started(start), f"the operator starts: {self.log}")
+        try:
+            within(60, lambda: self._has_started(start), f"the operator starts: {self.log}")
+        except BaseException:
+            self.process.kill()  # else it serves the next tests' Bundles
+            raise
 
     def _has_started(self, start: int) -> bool:
         assert self.process is not None
@@ -116,12 +130,16 @@ class Team:
 
     def publish(self, tag: str, text: str, *, repo: str = "", template: str = TEMPLATE) -> str:
         """Push a chart; returns its manifest digest."""
+        return push(self.chart(text, template), self.cluster.registry, repo or self.repo, tag)
+
+    def chart(self, text: str, template: str = TEMPLATE) -> Path:
+        """Write a chart that makes one ConfigMap."""
         chart = self.charts / secrets.token_hex(4)
         (chart / "templates").mkdir(parents=True)
         (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
         (chart / "values.yaml").write_text("{}\n")
         (chart / "templates" / "app.yaml").write_text(template.replace("TEXT", text))
-        return push(chart, self.cluster.registry, repo or self.repo, tag)
+        return chart
 
     @property
     def repo(self) -> str:
@@ -178,6 +196,12 @@ class Team:
         self.made.append(name)
         return self.api.create(self.path("bundles"), body)
 
+    def let_go(self) -> None:
+        """Nothing may hold the namespace up when the operator is down."""
+        for bundle in self.made:
+            with contextlib.suppress(ApiStatusError):
+                self.patch("bundles", bundle, metadata={"finalizers": None})
+
     # --- looking ---
 
     def status(self, name: str) -> dict[str, Any]:
@@ -191,6 +215,11 @@ class Team:
         selector = f"operator.werf.dev/bundle={name},operator.werf.dev/job={kind}"
         items = self.api.get(self.path("jobs"), labelSelector=selector)["items"]
         return sorted(items, key=lambda job: job["metadata"]["creationTimestamp"])
+
+    def first_job(self, name: str = "shop") -> str:
+        """The name of the Job of a Bundle's first deploy, once there is one."""
+        within(DEPLOY, lambda: self.jobs(name), f"a deploy of {name} begins")
+        return str(self.jobs(name)[0]["metadata"]["name"])
 
     def release(self, name: str) -> dict[str, str] | None:
         """The data of the ConfigMap that the chart makes."""
@@ -207,7 +236,7 @@ class Team:
                 and status.get("observedGeneration") == bundle["metadata"]["generation"]
             )
 
-        within(seconds, deployed, f"{name} is deployed; {json.dumps(self.status(name))}")
+        within(seconds, deployed, lambda: f"{name} is deployed; {json.dumps(self.status(name))}")
         return self.status(name)
 
     def wait_reason(self, name: str, reason: str, seconds: float = DEPLOY) -> dict[str, Any]:
@@ -242,13 +271,13 @@ def deploy_operator(cluster: Cluster, api: Api, log: Path) -> Operator:
     )
 
 
-@pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+@contextlib.contextmanager
+def operating(
+    cluster: Cluster, api: Api, log: Path, settings: dict[str, str] | None = None
 ) -> Iterator[Operator]:
-    """One operator for all tests of a module; each test has a namespace of its own."""
-    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    """An operator for the tests of a module, with variables of its own."""
     operator = deploy_operator(cluster, api, log)
+    operator.settings = settings or {}
     operator.start()
     yield operator
     if operator.process is not None:
@@ -261,17 +290,22 @@ def operator(
     assert "Traceback" not in said, said
 
 
-@pytest.fixture
-def team(
-    cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
-) -> Iterator[Team]:
-    """A namespace in which werf may deploy."""
-    name = namespace("team")
-    team = Team(api, cluster, name, tmp_path)
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
+    """One operator for all tests of a module; each test has a namespace of its own."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, api, log) as operator:
+        yield operator
+
+
+def make_team(cluster: Cluster, api: Api, namespace: str, charts: Path) -> Team:
+    """Let werf deploy into a namespace."""
+    team = Team(api, cluster, namespace, charts)
     team.create("serviceaccounts", "werf")
-    binding = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{name}/rolebindings"
     api.create(
-        binding,
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
         {
             "metadata": {"name": "werf"},
             "roleRef": {
@@ -279,10 +313,17 @@ def team(
                 "kind": "ClusterRole",
                 "name": "admin",
             },
-            "subjects": [{"kind": "ServiceAccount", "name": "werf", "namespace": name}],
+            "subjects": [{"kind": "ServiceAccount", "name": "werf", "namespace": namespace}],
         },
     )
+    return team
+
+
+@pytest.fixture
+def team(
+    cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
+) -> Iterator[Team]:
+    """A namespace in which werf may deploy."""
+    team = make_team(cluster, api, namespace("team"), tmp_path)
     yield team
-    for bundle in team.made:  # the operator may be down: nothing may hold the namespace up
-        with contextlib.suppress(ApiStatusError):
-            team.patch("bundles", bundle, metadata={"finalizers": None})
+    team.let_go()

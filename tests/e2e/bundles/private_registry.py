@@ -1,12 +1,14 @@
-"""A registry that wants a password: Basic authentication before the real one, on loopback."""
+"""Registries that are harder to reach than the real one behind them; on loopback, reading only."""
 
 from __future__ import annotations
 
 import base64
 import http.client
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 USER, PASSWORD = "alice", "s3cret-word"
@@ -14,20 +16,49 @@ _EXPECTED = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 _PASSED_ON = ("Content-Type", "Docker-Content-Digest", "Content-Length", "ETag", "Link")
 
 
+class _Quiet(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 @contextmanager
-def private_registry(behind: str) -> Iterator[str]:
-    """`host:port` of a registry that is `behind` with a password; reading only."""
+def private_registry(behind: str, at: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[str]:
+    """`host:port` of a registry that is `behind` with a password, by Basic authentication."""
+    with front(behind, at=at, password=True) as host:
+        yield host
 
-    class Guard(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
 
+@contextmanager
+def front(
+    behind: str,
+    *,
+    at: tuple[str, int] = ("127.0.0.1", 0),
+    password: bool = False,
+    tls: ssl.SSLContext | None = None,
+    stalling: threading.Event | None = None,
+) -> Iterator[str]:
+    """`host:port` of a server before a registry.
+
+    Args:
+        behind: `host:port` of the registry.
+        at: address and port to listen on; port 0 is a free one.
+        password: whether it wants one.
+        tls: speaks TLS by this context.
+        stalling: while it is set, blobs aren't answered for.
+    """
+
+    class Guard(_Quiet):
         def _serve(self) -> None:
-            if self.headers.get("Authorization") != _EXPECTED:
+            if password and self.headers.get("Authorization") != _EXPECTED:
                 self.send_response(401)
                 self.send_header("WWW-Authenticate", 'Basic realm="private"')
                 self.send_header("Content-Length", "0")
                 self.end_headers()
                 return
+            while stalling is not None and stalling.is_set() and "/blobs/" in self.path:
+                stopped.wait(0.1)
             upstream = http.client.HTTPConnection(behind, timeout=10)
             accept = {"Accept": self.headers["Accept"]} if self.headers["Accept"] else {}
             upstream.request(self.command, self.path, headers=accept)
@@ -38,19 +69,57 @@ def private_registry(behind: str) -> Iterator[str]:
                 if answer.headers.get(name):
                     self.send_header(name, answer.headers[name])
             self.end_headers()
-            self.wfile.write(body)
+            with suppress(OSError):
+                self.wfile.write(body)
             upstream.close()
 
         do_GET = do_HEAD = _serve  # noqa: N815 - http.server's names
 
-        def log_message(self, *_: object) -> None:
-            pass
+    stopped = threading.Event()
+    server = ThreadingHTTPServer(at, Guard)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    with _served(server) as host:
+        yield host
+        stopped.set()
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Guard)
+
+@contextmanager
+def proxy(to: str, asked: list[str]) -> Iterator[str]:
+    """URL of an HTTP proxy that connects everybody with `to`, and notes whom they asked for."""
+
+    class Proxy(_Quiet):
+        def do_CONNECT(self) -> None:
+            asked.append(self.path)
+            host, port = to.split(":")
+            with socket.create_connection((host, int(port)), timeout=10) as there:
+                self.send_response(200)
+                self.end_headers()
+                back = threading.Thread(target=_pass_on, args=(there, self.connection))
+                back.start()
+                _pass_on(self.connection, there)
+                back.join()
+            self.close_connection = True
+
+    with _served(ThreadingHTTPServer(("127.0.0.1", 0), Proxy)) as host:
+        yield f"http://{host}"
+
+
+def _pass_on(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
+
+
+@contextmanager
+def _served(server: ThreadingHTTPServer) -> Iterator[str]:
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"127.0.0.1:{server.server_address[1]}"
+    host, port = server.server_address[:2]
+    yield f"{host!s}:{port}"
     server.shutdown()
     thread.join()
     server.server_close()

@@ -1,14 +1,16 @@
 """What can happen to deploys and Bundles in a cluster where people and nodes do as they like."""
 
 import base64
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, deploy_operator, stays, within
+from tests.e2e.bundles.conftest import DEPLOY, TEMPLATE, Operator, Team, operating, stays, within
+from tests.e2e.bundles.private_registry import front
 
 from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -21,7 +23,18 @@ data:
   text: TEXT
   greeting: {{ required "a greeting is needed" .Values.greeting | quote }}
 """
+HALF_GOOD = f"""\
+{TEMPLATE}---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{{{ .Release.Name }}}}-app
+spec:
+  ports: [{{port: 99999999}}]
+"""
+"""Changes the ConfigMap, and then fails."""
 UNPULLABLE = "missing.invalid/werf"
+HELD = {"copyrator.test/held": "false"}
 
 
 @pytest.fixture(scope="module")
@@ -30,25 +43,9 @@ def operator(
 ) -> Iterator[Operator]:
     """One that allows an image that nobody can pull."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    operator = deploy_operator(cluster, api, log)
     allowed = f"registry.werf.io/werf/werf,{UNPULLABLE}"
-    operator.settings = {"COPYRATOR_ALLOWED_IMAGES": allowed}
-    operator.start()
-    yield operator
-    assert operator.stop() == 0
-    cluster.kubectl("delete", "clusterrolebinding", f"{operator.namespace}:copyrator")
-    cluster.kubectl("delete", "clusterrole", f"{operator.namespace}:copyrator")
-    api.delete(f"/api/v1/namespaces/{operator.namespace}")
-    assert "Traceback" not in log.read_text(), log.read_text()
-
-
-def first_job(team: Team, name: str = "shop") -> str:
-    within(DEPLOY, lambda: team.jobs(name), "a deploy begins")
-    return str(team.jobs(name)[0]["metadata"]["name"])
-
-
-def settled(team: Team, name: str = "shop") -> bool:
-    return bool(team.status(name).get("attempted", {}).get("outcome") != "Running")
+    with operating(cluster, api, log, {"COPYRATOR_ALLOWED_IMAGES": allowed}) as operator:
+        yield operator
 
 
 # --- a Job that doesn't get on ---
@@ -81,7 +78,7 @@ def test_a_job_deleted_by_hand_is_made_anew(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", interval="1h")
 
-    team.delete("jobs", first_job(team), propagationPolicy="Background")
+    team.delete("jobs", team.first_job(), propagationPolicy="Background")
 
     status = team.wait_deployed("shop", digest)
     assert status["attempted"]["attempt"] == 2
@@ -91,7 +88,7 @@ def test_a_job_deleted_by_hand_is_made_anew(team: Team) -> None:
 def test_an_evicted_pod_does_not_count_against_the_digest(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", interval="1h", retry={"limit": 0, "backoff": "1s"})
-    job = first_job(team)
+    job = team.first_job()
 
     def pod() -> str | None:
         selector = f"batch.kubernetes.io/job-name={job}"
@@ -109,7 +106,7 @@ def test_an_evicted_pod_does_not_count_against_the_digest(team: Team) -> None:
 def test_a_newer_digest_is_taken_when_the_running_deploy_has_ended(team: Team) -> None:
     first = team.publish("1.0.0", "first")
     team.bundle("shop")
-    first_job(team)
+    team.first_job()
 
     second = team.publish("1.0.0", "second")
 
@@ -118,20 +115,59 @@ def test_a_newer_digest_is_taken_when_the_running_deploy_has_ended(team: Team) -
     assert outcomes == [(second, "Succeeded"), (first, "Succeeded")]
 
 
-# --- quarantine ---
+def test_a_job_that_hangs_beyond_its_timeout_is_ended_and_made_anew(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    stalling = threading.Event()
+    stalling.set()
+    with front(team.cluster.registry, stalling=stalling) as host:
+        team.bundle("shop", registry=host, timeout="1s", retry={"limit": 0, "backoff": "1s"})
+        job = team.first_job()
+        within(DEPLOY, lambda: team.get("jobs", job)["status"].get("ready"), "its pod runs")
+
+        team.patch("jobs", job, spec={"activeDeadlineSeconds": 2})  # what is left after 5 minutes
+        within(DEPLOY, lambda: team.status("shop").get("history"), "it is ended")
+        stalling.clear()
+
+        status = team.wait_deployed("shop", digest)
+    assert [entry["reason"] for entry in status["history"]][-2:] == ["Deployed", "TimedOut"]
+    assert not status["attempted"].get("failures")
 
 
-def test_a_quarantined_version_is_freed_by_values_and_by_a_request(team: Team) -> None:
+# --- a release that fails ---
+
+
+def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so(team: Team) -> None:
+    first = team.publish("1.0.0", "first")
+    team.bundle("shop", interval="10s", autoRollback=True, retry={"limit": 0})
+    team.wait_deployed("shop", first)
+
+    second = team.publish("1.0.0", "second", template=HALF_GOOD)
+
+    condition = team.wait_reason("shop", "Quarantined")
+    assert team.release("shop")["text"] == "first"
+    assert f"The last good deploy is 1.0.0 ({first[:19]})" in condition["message"]
+    status = team.status("shop")
+    assert status["deploy"]["digest"] == status["deployed"]["digest"] == first
+    assert (status["attempted"]["digest"], status["attempted"]["failures"]) == (second, 1)
+    assert "Service" in status["lastError"]["logTail"]
+
+
+def test_a_quarantined_version_is_freed_by_a_request_values_and_a_spec(team: Team) -> None:
     digest = team.publish("1.0.0", "first", template=PICKY)
     team.create("configmaps", "values", data={"a.yaml": "color: red"})
     team.bundle("shop", values="values", interval="1h", retry={"limit": 0})
     team.wait_reason("shop", "Quarantined")
 
-    team.annotate("shop", requestedAt="again")
-    within(DEPLOY, lambda: len(team.status("shop")["history"]) == 2, "it was tried again")
-    team.wait_reason("shop", "Quarantined")
+    def is_tried_again(times: int) -> None:
+        within(DEPLOY, lambda: len(team.status("shop")["history"]) == times, "it was tried again")
+        team.wait_reason("shop", "Quarantined")
 
-    team.patch("configmaps", "values", data={"a.yaml": "greeting: hello"})
+    team.annotate("shop", requestedAt="again")
+    is_tried_again(2)
+    team.patch("configmaps", "values", data={"a.yaml": "color: blue"})
+    is_tried_again(3)
+
+    team.patch("bundles", "shop", spec={"env": {"WERF_SET_GREETING": "greeting=hello"}})
     team.wait_deployed("shop", digest)
     assert team.release("shop")["greeting"] == "hello"
 
@@ -159,6 +195,38 @@ def test_values_come_from_several_sources_and_a_later_one_wins(team: Team) -> No
     within(DEPLOY, lambda: team.release("shop")["greeting"] == "secret-word", "it went")
 
 
+def test_values_that_vanish_before_the_pod_starts_are_waited_for(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.create("configmaps", "values", data={"a.yaml": "greeting: hello"})
+    team.bundle("shop", values="values", interval="1h", job={"nodeSelector": HELD})
+    team.wait_reason("shop", "JobUnschedulable")
+
+    team.delete("configmaps", "values")
+    with node_labels(team.api, HELD):
+        pods = team.path("pods")
+        within(DEPLOY, lambda: team.api.get(pods)["items"][0]["spec"].get("nodeName"))
+        team.patch("bundles", "shop", metadata={"labels": {"look": "now"}})
+        condition = team.wait_reason("shop", "ValuesMissing")
+        assert f"ConfigMap {team.namespace}/values" in condition["message"]
+        team.create("configmaps", "values", data={"a.yaml": "greeting: salut"})
+
+        team.wait_deployed("shop", digest)
+    assert team.release("shop")["greeting"] == "salut"
+
+
+@contextlib.contextmanager
+def node_labels(api: Api, labels: dict[str, str]) -> Iterator[None]:
+    """Labels on all nodes, for as long as it is entered."""
+    paths = [
+        f"/api/v1/nodes/{node['metadata']['name']}" for node in api.get("/api/v1/nodes")["items"]
+    ]
+    for path in paths:
+        api.patch(path, {"metadata": {"labels": labels}})
+    yield
+    for path in paths:
+        api.patch(path, {"metadata": {"labels": dict.fromkeys(labels)}})
+
+
 # --- pauses ---
 
 
@@ -178,68 +246,6 @@ def test_a_force_waits_while_the_bundle_is_suspended(team: Team) -> None:
     team.patch("bundles", "shop", spec={"suspend": False})
     team.wait_deployed("shop", second)
     assert team.status("shop")["lastHandledRequest"] == "now"
-
-
-# --- deletion ---
-
-
-@pytest.mark.parametrize("how", ["policy", "annotation"])
-def test_a_bundle_can_be_deleted_without_its_release(
-    team: Team, operator: Operator, how: str
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop", deletionPolicy="Orphan" if how == "policy" else None)
-    team.wait_deployed("shop", digest)
-    if how == "annotation":
-        team.annotate("shop", **{"force-delete": "true"})
-
-    team.delete("bundles", "shop")
-
-    team.wait_gone("bundles", "shop")
-    assert team.release("shop") is not None
-    assert team.jobs("shop", "uninstall") == []
-    assert f"Release {team.namespace}/shop" in operator.log.read_text()
-
-
-def test_a_deletion_during_a_deploy_waits_for_it_and_uninstalls(team: Team) -> None:
-    team.publish("1.0.0", "first")
-    team.bundle("shop", interval="1h")
-    job = first_job(team)
-
-    team.delete("bundles", "shop")
-
-    team.wait_gone("bundles", "shop", 2 * DEPLOY)
-    assert team.release("shop") is None
-    found = team.get("jobs", job)
-    assert found is None or found["status"].get("succeeded") == 1  # it wasn't killed
-
-
-def test_a_namespace_that_is_deleted_is_not_held_up(
-    team: Team, api: Api, operator: Operator
-) -> None:
-    digest = team.publish("1.0.0", "first")
-    team.bundle("shop")
-    team.wait_deployed("shop", digest)
-
-    api.delete(f"/api/v1/namespaces/{team.namespace}")
-
-    within(DEPLOY, lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
-    assert "stays behind (namespace-terminating)" in operator.log.read_text()
-    field = f"involvedObject.kind=Namespace,involvedObject.name={team.namespace}"
-    within(20, lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
-
-
-def events(api: Api, field: str, reason: str) -> list[str]:
-    items = api.get("/api/v1/namespaces/default/events", fieldSelector=field)["items"]
-    return [item["message"] for item in items if item["reason"] == reason]
-
-
-def is_gone(api: Api, path: str) -> bool:
-    try:
-        api.get(path)
-    except ApiStatusError as error:
-        return error.code == 404
-    return False
 
 
 # --- one release, one Bundle; one namespace ---
@@ -288,7 +294,7 @@ def test_the_operator_may_be_down_longer_than_its_jobs_are_kept(
 ) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", interval="1h")
-    job = first_job(team)
+    job = team.first_job()
     operator.stop()
     within(DEPLOY, lambda: (team.get("jobs", job) or {}).get("status", {}).get("completionTime"))
     team.delete("jobs", job, propagationPolicy="Background")  # as the TTL would

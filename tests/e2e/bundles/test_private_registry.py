@@ -1,16 +1,53 @@
-"""Bundles from a registry that wants a password, by both forms of Secret."""
+"""Registries that are harder to reach: with a password, with a CA of their own, behind a proxy."""
 
 import base64
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
-from tests.e2e.bundles.conftest import Operator, Team
-from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
+from tests.authority import Authority
+from tests.e2e.bundles.conftest import Operator, Team, operating
+from tests.e2e.bundles.private_registry import PASSWORD, USER, front, private_registry, proxy
 
-from localcluster import Cluster
+from localcluster import Api, Cluster
 
 pytestmark = pytest.mark.usefixtures("operator")
+
+FAR = "registry.far.example"
+"""A host that only the proxy can find."""
+
+
+@dataclass
+class Secured:
+    """A registry that speaks TLS under a CA that nobody knows, and a proxy that leads to it."""
+
+    host: str
+    ca: str
+    proxy: str
+    asked: list[str] = field(default_factory=list)
+    """What the proxy was asked for."""
+
+
+@pytest.fixture(scope="module")
+def secured(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    authority = Authority.make(tmp_path_factory.mktemp("authority") / "ca")
+    asked: list[str] = []
+    tls = authority.context(FAR)
+    with front(cluster.registry, tls=tls) as host, proxy(host, asked) as url:
+        yield Secured(host, authority.pem.decode(), url, asked)
+
+
+@pytest.fixture(scope="module")
+def operator(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory, secured: Secured
+) -> Iterator[Operator]:
+    """One that finds hosts by a proxy, but for this machine."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    names = {"HTTPS_PROXY": secured.proxy, "NO_PROXY": "127.0.0.1"}
+    lower = {name.lower(): value for name, value in names.items()}  # the machine may have its own
+    with operating(cluster, api, log, {**names, **lower}) as operator:
+        yield operator
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +108,36 @@ def test_a_wrong_password_is_said_and_its_correction_is_used_at_once(
     shown = json.dumps(team.get("bundles", "shop")) + operator.log.read_text()
     assert PASSWORD not in shown
     assert encoded(PASSWORD) not in shown
+
+
+def test_a_ca_secret_is_trusted_by_the_operator_and_in_the_job(
+    team: Team, secured: Secured
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", registry=secured.host, insecure=False)
+    refusal = team.wait_reason("shop", "RegistryUnreachable")
+    assert "caSecret" in refusal["message"]
+
+    team.create("secrets", "ca", data={"ca.crt": encoded(secured.ca)})
+    team.patch("bundles", "shop", spec={"caSecret": "ca"})
+
+    team.wait_deployed("shop", digest)
+    assert secured.asked == []
+
+
+def test_a_proxy_of_the_operator_is_the_jobs_too(team: Team, secured: Secured) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.create("secrets", "ca", data={"ca.crt": encoded(secured.ca)})
+    before = len(secured.asked)
+
+    team.bundle("shop", registry=FAR, insecure=False, caSecret="ca")
+
+    team.wait_deployed("shop", digest)
+    assert secured.asked[before:] == [f"{FAR}:443"] * len(secured.asked[before:])
+    assert len(secured.asked) > before + 1  # the operator, and werf
+    (job,) = team.jobs("shop")
+    env = {
+        v["name"]: v.get("value") for v in job["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert env["HTTPS_PROXY"] == secured.proxy
+    assert env["NO_PROXY"] == "127.0.0.1,$(KUBERNETES_SERVICE_HOST)"

@@ -3,7 +3,9 @@
 import json
 import re
 import socket
+import statistics
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import Operator, Team, deploy_operator, within
+from tests.e2e.bundles.conftest import Operator, Team, operating, within
+from tests.e2e.operator_process import on_this_machine
 
 from localcluster import Api, Cluster
 from localcluster.build import Programs
@@ -28,19 +31,15 @@ def operator(
     """An operator that polls once an hour and listens to registries."""
     directory = tmp_path_factory.mktemp("operator")
     (directory / "secret").write_text(SECRET)
-    operator = deploy_operator(cluster, api, directory / "operator.log")
-    operator.settings = {
+    log = directory / "operator.log"
+    settings = {
         "WERF_OPERATOR_TIMER_INTERVAL": "3600",
         "COPYRATOR_WEBHOOK_PORT": "0",
         "COPYRATOR_WEBHOOK_SECRET_FILE": str(directory / "secret"),
     }
-    operator.start()
-    yield operator
-    assert operator.stop() == 0
-    cluster.kubectl("delete", "clusterrolebinding", f"{operator.namespace}:copyrator")
-    cluster.kubectl("delete", "clusterrole", f"{operator.namespace}:copyrator")
-    api.delete(f"/api/v1/namespaces/{operator.namespace}")
-    assert SECRET not in operator.log.read_text()
+    with operating(cluster, api, log, settings) as operator:
+        yield operator
+    assert SECRET not in log.read_text()
 
 
 @pytest.fixture(scope="module")
@@ -166,3 +165,33 @@ def test_a_forged_call_deploys_nothing(team: Team, hook: str) -> None:
     team.wait_deployed("shop", first)
     assert len(team.jobs("shop")) == 2
     assert before["target"] == team.status("shop")["target"]
+
+
+def test_a_push_that_is_told_has_its_job_within_a_second(
+    team: Team, hook: str, operator: Operator
+) -> None:
+    waits = []
+    for i in range(5):
+        team.bundle(f"shop{i}", repo=f"{team.repo}{i}")
+        team.wait_reason(f"shop{i}", "TagNotFound")
+    requests = team.cluster.requests()
+    for i in range(5):
+        team.publish("1.0.0", "first", repo=f"{team.repo}{i}")
+        pushed = {"registry": team.cluster.registry, "repository": f"{team.repo}{i}"}
+        started = time.monotonic()
+        assert call(hook, pushed) == 202
+        team.first_job(f"shop{i}")
+        waits.append(time.monotonic() - started)
+
+    assert statistics.median(waits) <= on_this_machine(1.0), waits
+    before_the_job = [
+        (event.verb, event.resource)
+        for event in requests.all(user=operator.user, namespace=team.namespace)
+        if event.verb != "watch" and event.resource != "events"
+    ]
+    # No machine is so busy that a request too many goes unnoticed.
+    assert before_the_job[:3] == [
+        ("get", "serviceaccounts"),
+        ("patch", "bundles"),
+        ("create", "jobs"),
+    ]

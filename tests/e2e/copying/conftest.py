@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.operator_process import until
 
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
@@ -35,16 +36,11 @@ GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 """A custom resource; made by the test that needs it."""
 
 
-def within(seconds: float, look: Callable[[], Any], what: str = "") -> Any:
+def within(
+    seconds: float, look: Callable[[], Any], what: str | Callable[[], str] = "it is so"
+) -> Any:
     """Look again and again until the answer is true; return it."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what or look}; the last look: {found}")
-        time.sleep(0.03)
+    return until(look, what, seconds)
 
 
 def encoded(**texts: str) -> dict[str, str]:
@@ -187,11 +183,14 @@ class Operator:
     kinds: str
     log: Path
     extra: tuple[str, ...] = ()
+    pod: str = "copyrator-0"
+    """Its name in the Lease: the same one gets it back at once, also after a SIGKILL."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
         environment.pop("KUBECONFIG", None)
+        environment["POD_NAME"] = self.pod
         with self.log.open("ab") as output:
             start = output.tell()
             self.process = subprocess.Popen(
@@ -205,7 +204,11 @@ class Operator:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        within(30, lambda: self._has_started(start), f"the operator starts: {self.log}")
+        try:
+            within(60, lambda: self._has_started(start), f"the operator starts: {self.log}")
+        except BaseException:
+            self.process.kill()  # else it serves the next tests' Bundles
+            raise
 
     def _has_started(self, start: int) -> bool:
         assert self.process is not None
@@ -221,13 +224,13 @@ class Operator:
         return code
 
     def writes(self, since: int, *, but: tuple[str, ...] = ()) -> list[Any]:
-        """The operator's writes since a place in the audit log."""
+        """The operator's writes since a place in the audit log, but for its Lease."""
         return [
             event
             for event in self.cluster.audit_events(since)
             if event.user == self.user
             and event.verb in ("create", "update", "patch", "delete")
-            and event.resource not in but
+            and event.resource not in ("leases", *but)
         ]
 
 

@@ -30,6 +30,11 @@ def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute
             "configmaps", at, name, metadata={"labels": labels}, data={"from": f"{at}/{name}"}
         )
 
+    # Rules onto each other's sources, which both would overwrite. There before the operator: the
+    # first of them would rightly overwrite what isn't yet the source of a rule.
+    original(a, "onto"), original(b, "onto")
+    user.rule(home, "onto-there", copying(a, "onto", b, onConflict="Overwrite"))
+    user.rule(home, "onto-back", copying(b, "onto", a, onConflict="Overwrite"))
     # Two rules for one target.
     original(a, "two"), original(b, "two")
     user.rule(home, "two-first", copying(a, "two", c))
@@ -56,10 +61,6 @@ def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute
     longer = {"name": "{{ source.name }}-x"}
     targets = {"namespaces": [a, b]}
     user.rule(home, "grow", {"source": growing, "targets": targets, "transform": longer})
-    # Rules onto each other's sources, which both would overwrite.
-    original(a, "onto"), original(b, "onto")
-    user.rule(home, "onto-there", copying(a, "onto", b, onConflict="Overwrite"))
-    user.rule(home, "onto-back", copying(b, "onto", a, onConflict="Overwrite"))
 
     expected = {
         "two-first": "Synced",
@@ -76,7 +77,7 @@ def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute
     def reasons():
         return {name: user.condition(home, name).get("reason") for name in expected}
 
-    within(30, lambda: reasons() == expected, f"settled as expected; {reasons()}")
+    within(30, lambda: reasons() == expected, lambda: f"settled as expected; {reasons()}")
     # Elsewhere it tells other tests' rules that it doesn't serve them.
     ours = (home, a, b, c)
     quiet_since = wait_quiet(stopped, *ours)

@@ -6,6 +6,9 @@ from tests.e2e.copying.conftest import encoded, within
 
 from copyrator.api import names
 
+HEALED = 5.0
+"""Seconds; it takes milliseconds, but this machine may have much else to do."""
+
 
 def test_an_old_form_rule_copies_what_carries_its_labels_into_every_active_namespace(
     operator, user, namespace, word
@@ -140,23 +143,23 @@ def test_a_new_namespace_gets_its_copy(operator, user, namespace, word):
     within(5, lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
 
 
-def test_a_deleted_or_edited_copy_is_healed_within_a_second(operator, user, namespace, word):
+def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, word):
     source, target = namespace("source"), namespace(f"{word}-t")
     user.create("secrets", source, word, data=encoded(password="right"))
     good_rule(user, operator, word, source, kind="Secret")
     right = encoded(password="right")
     user.wait_data("secrets", target, word, right)
     user.delete("secrets", target, word)
-    user.wait_data("secrets", target, word, right, seconds=1)
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
     user.patch("secrets", target, word, data=encoded(password="wrong"))
-    user.wait_data("secrets", target, word, right, seconds=1)
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
     user.patch("secrets", target, word, data=encoded(more="added"))
-    user.wait_data("secrets", target, word, right, seconds=1)
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
     user.patch("secrets", target, word, data={"password": None})
-    user.wait_data("secrets", target, word, right, seconds=1)
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
     marks = {"labels": {names.LABEL_MANAGED_BY: None}}
     user.patch("secrets", target, word, metadata=marks)
-    within(1, lambda: user.names("secrets", target) == [word], "our label is back")
+    within(HEALED, lambda: user.names("secrets", target) == [word], "our label is back")
 
 
 def test_what_others_put_on_a_copy_stays(operator, user, namespace, word):

@@ -72,6 +72,11 @@ class Fleet:
         found = [e for e in self.events(since) if e.verb == "get" and e.resource in KINDS]
         return [e for e in found if e.name != "copyrator-hash-key"]
 
+    def kopf_watches(self, since: int) -> set[str]:
+        """What kopf watches: the last thing that a start does."""
+        theirs = {"copyrators", "bundles"}
+        return {e.resource for e in self.events(since) if e.verb == "watch"} & theirs
+
     def statuses(self, since: int) -> int:
         return sum(event.subresource == "status" for event in self.operator.writes(since))
 
@@ -168,11 +173,26 @@ def test_events_that_change_nothing_for_copies_cost_no_write(fleet):
     assert fleet.reads(since) == []
 
 
+def test_an_edited_copy_costs_one_write(fleet):
+    since = fleet.operator.cluster.audit_offset()
+    places = [f"{fleet.word}-{number:03}" for number in range(TARGETS)]
+    for place in places:
+        fleet.user.patch("secrets", place, "source-003", data=encoded(key="edited"))
+    within(PATIENCE, lambda: fleet.writes(since).total() >= TARGETS, "all are healed")
+    fleet.wait_ready(TARGETS)
+    assert fleet.writes(since) == {"update": TARGETS}
+    assert fleet.reads(since) == []
+
+
 def test_a_restart_over_right_copies_writes_nothing_and_reads_only_pages(fleet):
     operator = fleet.operator
     assert operator.stop() == 0
     since = operator.cluster.audit_offset()
     operator.start()
+    within(PATIENCE, lambda: fleet.kopf_watches(since) == {"copyrators", "bundles"}, "it watches")
+    asked = [event for event in fleet.events(since) if event.resource != "leases"]
+    assert len(asked) <= 60, Counter((e.verb, e.resource) for e in asked)
+    assert all("Selector=" in e.uri for e in asked if e.verb != "get" and e.resource in KINDS)
     served = fleet.fence()
     assert fleet.writes(since) == {"create": served}
     assert fleet.reads(since) == []

@@ -87,7 +87,7 @@ def test_plan_mode_writes_nothing_says_what_would_be_and_apply_does_just_that(
     def plan():
         return user.get("copyrators", operator.namespace, word)["status"].get("plan")
 
-    within(15, lambda: plan() == {"create": 1, "update": 1, "delete": 1}, f"{plan()}")
+    within(15, lambda: plan() == {"create": 1, "update": 1, "delete": 1}, lambda: f"{plan()}")
     assert [e for e in operator.writes(since) if e.resource == "configmaps"] == []
     user.patch("copyrators", operator.namespace, word, spec={"mode": "Apply"})
     user.wait_data("configmaps", missing, word, {"key": "value"})

@@ -101,7 +101,9 @@ def test_two_operators_on_the_same_rules_agree_and_fall_silent(
     operator, user, namespace, word, tmp_path
 ):
     source, targets = fleet(operator, user, namespace, word)
-    second = dataclasses.replace(operator, log=tmp_path / "second.log", process=None)
+    # Leader election is switched off for one: now both think that they lead.
+    log, extra = tmp_path / "second.log", ("--no-leader-election",)
+    second = dataclasses.replace(operator, log=log, extra=extra, process=None)
     second.start()
     try:
         since = operator.cluster.audit_offset()

@@ -5,11 +5,13 @@ import secrets
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.e2e.copying.conftest import encoded, within
+from tests.e2e.copying.conftest import encoded, restart, within
 
 from localcluster.api import ApiStatusError
 
 MEBIBYTE = 1024 * 1024
+LEVELS = 900
+"""What the test's own JSON encoder can do; tests/unit/kube/test_depth.py goes further."""
 LARGE = 60.0
 """Seconds for a copy of a mebibyte on a busy machine."""
 
@@ -216,3 +218,22 @@ def test_what_the_crd_lets_pass_and_makes_no_sense_is_invalid_and_leaves_copies_
     assert [e for e in operator.writes(since) if e.resource == "secrets"] == []
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("secrets", target, word)
+
+
+def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, namespace, word):
+    """The CRDs leave these fields open, and the API server takes 10,000 levels."""
+    deep: object = "x"
+    for _ in range(LEVELS):
+        deep = {"a": deep}
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": deep}
+    user.rule(operator.namespace, f"{word}-template", {"template": template})
+    user.rule(operator.namespace, f"{word}-selector", ruleType="secret", selector=deep)
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("secrets", source, word, data=encoded(key="value"))
+    rule_for(user, operator, word, "Secret", source)
+    user.wait_data("secrets", target, word, encoded(key="value"))
+    for name in (f"{word}-template", f"{word}-selector"):
+        user.wait_reason(operator.namespace, name, "InvalidSpec")
+    operator.stop()
+    since = restart(operator, user, word)
+    assert [event for event in operator.writes(since) if event.resource == "secrets"] == []

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.junk import JSON
 
 from copyrator.api.bundle import (
     BundleDefaults,
@@ -253,11 +254,6 @@ def test_what_cannot_be_meant_is_refused_with_the_field_and_a_remedy(
     assert message in answer.message
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    max_leaves=12,
-)
 FIELDS = st.sampled_from(
     [
         "registry",
@@ -296,7 +292,6 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(JSON, st.dictionaries(FIELDS, JSON, max_size=8))
 def test_reading_never_raises_whatever_the_json(body: Any, spec: Any) -> None:
     assert isinstance(parse_bundle(body, DEFAULTS), (BundleSpec, InvalidSpec))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle import BundleStatus, Deployed, HistoryEntry, VersionRef, parse_status
@@ -104,7 +104,6 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(JSON)
 def test_any_json_is_read_and_what_is_written_is_read_alike(raw: Any) -> None:
     written = BundleStatus.parse(raw).to_dict()

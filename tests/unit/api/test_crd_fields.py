@@ -189,7 +189,10 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
     now = parse_time("2026-01-01T00:00:00Z")
     assert now is not None
     facts = RuleFacts(
-        failures=[Failure("a", "b", FailureReason.CONFLICT)], plan=PlanCounts(), synced=True
+        failures=[Failure("a", "b", FailureReason.CONFLICT)],
+        plan=PlanCounts(),
+        synced=True,
+        request="now",
     )
     built = build_rule_status(None, Verdict(Health.READY, "Synced"), facts, generation=1, now=now)
 

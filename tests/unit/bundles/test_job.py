@@ -38,6 +38,12 @@ SECRET = ValuesFiles(ValuesKind.SECRET, "shop-secrets", {"secret.yaml": b"passwo
 DEPLOYS = {
     "plain": order(),
     "password": order(auth="creds", login=Login.PASSWORD, insecure=True),
+    "proxies": order(
+        auth="creds",
+        login=Login.PASSWORD,
+        proxies={"HTTPS_PROXY": "http://proxy:3128", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"},
+        env={"NO_PROXY": "example.com"},
+    ),
     "docker-config": order(auth="creds", login=Login.DOCKER_CONFIG, ca_secret="ca"),
     "values": order(values=(CONFIG, SECRET), values_hash="v"),
     "metadata": order(
@@ -79,7 +85,7 @@ def test_deploy_job_is_the_golden_one(name: str) -> None:
 
 
 def test_uninstall_job_is_the_golden_one() -> None:
-    check("uninstall", build_uninstall_job(SPEC, "uid-1", 2))
+    check("uninstall", build_uninstall_job(SPEC, "uid-1", 4, 2))
 
 
 def env_of(order: DeployOrder) -> dict[str, str]:
@@ -136,7 +142,7 @@ def test_the_same_attempt_has_the_same_name_whatever_else_changes() -> None:
 def test_names_fit_a_label_and_a_host_name(name: str) -> None:
     for manifest in (
         build_deploy_job(order(name=name)),
-        build_uninstall_job(replace(SPEC, name=name), "uid", 1),
+        build_uninstall_job(replace(SPEC, name=name), "uid", 4, 1),
     ):
         made = manifest["metadata"]["name"]
         assert len(made) <= 63
@@ -150,13 +156,13 @@ def test_only_deploys_are_owned_by_the_bundle() -> None:
 
     assert owner["uid"] == "uid-1"
     assert owner["blockOwnerDeletion"] is False
-    assert "ownerReferences" not in build_uninstall_job(SPEC, "uid-1", 1)["metadata"]
+    assert "ownerReferences" not in build_uninstall_job(SPEC, "uid-1", 4, 1)["metadata"]
 
 
 @pytest.mark.parametrize("name", [*DEPLOYS, "uninstall"])
 def test_pods_pass_the_restricted_profile(name: str) -> None:
     if name == "uninstall":
-        job = build_uninstall_job(SPEC, "uid-1", 1)
+        job = build_uninstall_job(SPEC, "uid-1", 4, 1)
     else:
         job = build_deploy_job(DEPLOYS[name])
     pod = job["spec"]["template"]["spec"]

@@ -8,7 +8,13 @@ import pytest
 
 from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.bundles.job import JobKind
-from copyrator.bundles.observation import JobRecord, blocked_by, ending_of, read_job
+from copyrator.bundles.observation import (
+    Ending,
+    JobRecord,
+    ending_of,
+    read_job,
+    with_cause,
+)
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST
@@ -124,12 +130,19 @@ def test_a_job_that_failed_without_a_pod_is_lost() -> None:
     assert ending_of(job(), []).reason is LOST
 
 
+PULLING = {
+    "status": {
+        "containerStatuses": [{"name": "werf", "state": {"waiting": {"reason": "ErrImagePull"}}}]
+    }
+}
+
+
 def test_a_job_beyond_its_deadline_timed_out() -> None:
     late = job(failed="DeadlineExceeded")
 
     assert ending_of(late, []).reason is BundleReason.TIMED_OUT
     assert ending_of(late, [pod(143)]).reason is BundleReason.TIMED_OUT
-    assert ending_of(late, [waiting("ErrImagePull")]).reason is BundleReason.IMAGE_PULL_FAILED
+    assert ending_of(late, [PULLING]).reason is BundleReason.IMAGE_PULL_FAILED
 
 
 def test_a_job_given_up_for_an_edited_spec_took_not_too_long() -> None:
@@ -139,30 +152,22 @@ def test_a_job_given_up_for_an_edited_spec_took_not_too_long() -> None:
     assert ending_of(ended, [pod(0, report("deployed"))]).outcome is Outcome.SUCCEEDED
 
 
-def waiting(reason: str) -> dict[str, Any]:
-    state = {"waiting": {"reason": reason, "message": "because"}}
-    return {"status": {"containerStatuses": [{"name": "werf", "image": "i", "state": state}]}}
-
-
-UNSCHEDULED = {
-    "status": {"conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}]}
-}
+FAILED = Ending(Outcome.FAILED, BROKEN, "create: Pod/bad failed")
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("ending", "log", "message"),
     [
-        (UNSCHEDULED, BundleReason.JOB_UNSCHEDULABLE),
-        (waiting("ImagePullBackOff"), BundleReason.IMAGE_PULL_FAILED),
-        (waiting("CreateContainerConfigError"), BundleReason.JOB_UNSCHEDULABLE),
-        (waiting("ContainerCreating"), None),
-        ({"status": {}}, None),
+        (FAILED, "x\nError: no such thing", "create: Pod/bad failed: no such thing"),
+        (FAILED, "x\nno word of an error", FAILED.message),
+        (FAILED, "", FAILED.message),
+        (FAILED, "Error: Pod/bad failed", FAILED.message),  # nothing new
+        (FAILED, "Error: " + "y" * 999, f"{FAILED.message}: …{'y' * 400}"),
+        (replace(FAILED, outcome=Outcome.INTERRUPTED), "Error: killed", FAILED.message),
     ],
 )
-def test_says_why_a_pod_does_not_start(found: dict[str, Any], reason: str | None) -> None:
-    blocked = blocked_by([found])
-
-    assert (blocked and blocked.reason) == reason
+def test_a_failure_says_what_and_why(ending: Ending, log: str, message: str) -> None:
+    assert with_cause(ending, log).message == message
 
 
 def body(**changes: Any) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """What the operator's settings let a Bundle name."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.bundles.policy import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
@@ -38,6 +39,36 @@ def test_reads_the_repository_of_an_image(image: str, repository: str) -> None:
     ],
 )
 def test_refuses_what_is_not_allowed(changes: dict[str, str], path: str | None) -> None:
-    refused = refusal(replace(SPEC, **changes), ("werf",), IMAGES)
+    refused = refusal(replace(SPEC, **changes), ("werf",), IMAGES, ("*",))
 
     assert (refused and refused.path) == path
+
+
+SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"auth": "creds"}, "spec.auth"),
+        ({"ca_secret": "ca"}, "spec.caSecret"),
+        ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
+        ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
+        ({"auth": "mine", "ca_secret": "mine"}, None),
+    ],
+)
+@pytest.mark.parametrize("secrets", [(), ("mine",)])
+def test_refuses_secrets_that_the_operator_may_not_read(
+    changes: dict[str, Any], path: str | None, secrets: tuple[str, ...]
+) -> None:
+    if changes.get("auth") == "mine" and not secrets:
+        path = "spec.auth"
+    refused = refusal(replace(SPEC, **changes), ("werf",), IMAGES, secrets)
+
+    assert (refused and refused.path) == path
+
+
+def test_a_star_allows_every_secret() -> None:
+    spec = replace(SPEC, auth="creds", ca_secret="ca", values_from=(SECRET_VALUES,))
+
+    assert refusal(spec, ("werf",), IMAGES, ("*",)) is None

@@ -3,7 +3,11 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.junk import TEXTS, mangled
 
+from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.bundles.report import (
     DeployReport,
     last_error_line,
@@ -55,7 +59,16 @@ def test_a_long_list_of_failures_is_shortened() -> None:
     report = parse_report(json.dumps({"status": "failed", "failedOperations": list("abcdefgh")}))
 
     assert report is not None
-    assert report.describe() == "failed: a, b, c, d, e and 3 more"
+    assert report.describe() == "a, b, c, d, e and 3 more failed"
+
+
+@pytest.mark.parametrize(
+    "operations", ["[" * 10_000, '["\\ud800"]', '["a\nb"]'], ids=["deep", "surrogate", "line break"]
+)
+def test_of_a_report_that_is_no_json_what_stands_at_its_head_is_read(operations: str) -> None:
+    text = '{"status": "failed", "revision": 3, "failedOperations": ' + operations + "}"
+
+    assert parse_report(text) == DeployReport(status="failed", revision=3)
 
 
 @pytest.mark.parametrize(
@@ -94,3 +107,25 @@ def test_a_log_tail_begins_at_a_line() -> None:
 )
 def test_finds_the_line_that_says_what_went_wrong(log: str, line: str) -> None:
     assert last_error_line(log) == line
+
+
+MESSAGES = (
+    st.text()
+    | mangled(json.loads(FAILED)).map(json.dumps)
+    | TEXTS.map(
+        lambda text: FAILED.replace(
+            "failed", text
+        )  # not JSON any more, where the text needs escapes
+    )
+)
+
+
+@given(MESSAGES, st.integers(0, 300))
+def test_whatever_was_left_behind_is_read(message: str, length: int) -> None:
+    for text in (message, message[:length]):
+        report = parse_report(text)
+        assert report is None or report.describe()
+        assert report is None or 0 < (report.revision or 1) < 2**63
+        assert len(last_error_line(text)) <= 1024
+        assert len(log_tail(text)) <= MAX_LOG_TAIL
+        assert all(digest.startswith("sha256:") for digest in printed_digests(text))

@@ -3,7 +3,7 @@
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.bundles.requests import Request, awaits_reset, pending_request
+from copyrator.bundles.requests import Request, awaits_reset, pending_request, reset_patch
 
 REQUESTED = "operator.werf.dev/requestedAt"
 FORCED = "operator.werf.dev/forceAt"
@@ -50,3 +50,21 @@ def test_force_update_is_reset_by_the_attempt_that_it_made(
 ) -> None:
     assert awaits_reset(status) is resets
     assert (pending_request({}, status) is None) is resets
+
+
+@pytest.mark.parametrize(
+    ("status", "request_then"),
+    [
+        (attempt(Outcome.RUNNING, "forceUpdate"), "forceUpdate=0"),
+        (attempt(Outcome.RUNNING, "forceAt=x forceUpdate"), "forceAt=x forceUpdate=0"),
+        (attempt(Outcome.SUCCEEDED, "forceUpdate"), None),
+        (BundleStatus(force_update=1), None),
+    ],
+)
+def test_the_attempt_remembers_that_its_force_was_set_back(
+    status: BundleStatus, request_then: str | None
+) -> None:
+    changes = {step["path"]: step["value"] for step in reset_patch(status) if step["op"] != "test"}
+
+    assert changes.pop("/status/forceUpdate") == 0
+    assert changes.get("/status/attempted/request") == request_then

@@ -34,6 +34,7 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
     )
     found = BundleStatus(
         attempted=attempted,
+        available=Available(version="1.0.0", digest="sha256:a"),
         observed_generation=2,
         conditions=({"type": "Ready", "status": "True", "reason": reason},),
     )
@@ -52,6 +53,8 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         (status("TagNotFound"), WISH, False),
         (status("AutoupdateDisabled"), WISH, False),
         (status("Suspended"), WISH, False),
+        (status("WouldDowngrade", available=Available()), WISH, True),
+        (status("Deployed", available=Available()), WISH, False),  # again, for lack of another
         (BundleStatus(), WISH, False),
     ],
 )

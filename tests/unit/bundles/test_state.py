@@ -37,6 +37,7 @@ INPUTS: dict[str, Any] = {
     "values_hash": "v",
     "spec_hash": "s",
     "generation": 1,
+    "namespace": "prod",
 }
 WANTED = Wanted(**INPUTS)
 DEPLOYED = Deployed(**INPUTS)
@@ -157,10 +158,10 @@ LOST = Ending(Outcome.INTERRUPTED, BundleReason.JOB_LOST, "gone")
 def test_a_success_becomes_what_is_deployed() -> None:
     before = replace(RUNNING, last_error=LastError(reason="x"))
 
-    after = finish(before, OK, Evidence("prod", ("sha256:a",)), RETRY, NOW)
+    after = finish(before, OK, Evidence(("sha256:a",)), RETRY, NOW)
 
     assert after.deployed == Deployed(
-        **INPUTS, revision=3, namespace="prod", verified=True, time="2026-01-01T12:00:00Z"
+        **INPUTS, revision=3, verified=True, time="2026-01-01T12:00:00Z"
     )
     assert after.deploy.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
     assert after.last_error == LastError()
@@ -170,13 +171,13 @@ def test_a_success_becomes_what_is_deployed() -> None:
 
 @pytest.mark.parametrize("printed", [(), ("sha256:b",)])
 def test_a_digest_that_werf_did_not_print_is_not_verified(printed: tuple[str, ...]) -> None:
-    assert finish(RUNNING, OK, Evidence("prod", printed), RETRY, NOW).deployed.verified is False
+    assert finish(RUNNING, OK, Evidence(printed), RETRY, NOW).deployed.verified is False
 
 
 def test_a_failure_keeps_the_last_good_deploy_and_says_when_it_is_tried_again() -> None:
     before = replace(RUNNING, deployed=DEPLOYED)
 
-    after = finish(before, BAD, Evidence("prod", log_tail="log"), RETRY, NOW)
+    after = finish(before, BAD, Evidence(log_tail="log"), RETRY, NOW)
 
     assert after.deployed == DEPLOYED
     assert after.attempted.failures == 2
@@ -187,14 +188,14 @@ def test_a_failure_keeps_the_last_good_deploy_and_says_when_it_is_tried_again() 
 def test_the_last_failure_has_no_next_try() -> None:
     before = replace(RUNNING, attempted=replace(RUNNING.attempted, failures=2))
 
-    after = finish(before, BAD, Evidence("prod"), RETRY, NOW)
+    after = finish(before, BAD, Evidence(), RETRY, NOW)
 
     assert after.attempted.failures == 3
     assert after.attempted.next_retry_at is None
 
 
 def test_an_interruption_does_not_count_against_the_digest() -> None:
-    after = finish(RUNNING, LOST, Evidence("prod"), RETRY, NOW)
+    after = finish(RUNNING, LOST, Evidence(), RETRY, NOW)
 
     assert after.attempted.failures == 1
     assert after.attempted.interruptions == 2
@@ -204,7 +205,7 @@ def test_an_interruption_does_not_count_against_the_digest() -> None:
 def test_a_job_that_is_lost_once_is_replaced_at_once() -> None:
     before = replace(RUNNING, attempted=replace(RUNNING.attempted, interruptions=0))
 
-    after = finish(before, LOST, Evidence("prod"), RETRY, NOW)
+    after = finish(before, LOST, Evidence(), RETRY, NOW)
 
     assert after.attempted.next_retry_at == format_time(NOW)
     assert decide(after, WANTED, RETRY, NOW).action is Action.DEPLOY
@@ -213,7 +214,7 @@ def test_a_job_that_is_lost_once_is_replaced_at_once() -> None:
 def test_history_holds_ten() -> None:
     after = RUNNING
     for _ in range(12):
-        after = finish(replace(after, attempted=RUNNING.attempted), BAD, Evidence("p"), RETRY, NOW)
+        after = finish(replace(after, attempted=RUNNING.attempted), BAD, Evidence(), RETRY, NOW)
 
     assert len(after.history) == 10
 
@@ -225,7 +226,7 @@ def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:
         if decision.until is not None:
             now = decision.until
             continue
-        found = finish(begin(found, WANTED, now), BAD, Evidence("p"), RETRY, now)
+        found = finish(begin(found, WANTED, now), BAD, Evidence(), RETRY, now)
         tried += 1
 
     assert tried == 3  # the first try and two more

@@ -56,6 +56,8 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
     ("flag", "variable", "text", "field", "value"),
     [
         ("--namespace", "NAMESPACE", "infra", "namespace", "infra"),
+        ("--watch-namespaces", "COPYRATOR_WATCH_NAMESPACES", "a, b", "watch_namespaces",
+         ("a", "b")),
         ("--rule-name", "RULE_NAME", "main-rule", "rule_name", "main-rule"),
         ("--kubeconfig", "KUBECONFIG", "/a/config", "kubeconfig", Path("/a/config")),
         ("--context", "COPYRATOR_CONTEXT", "prod", "context", "prod"),
@@ -69,6 +71,13 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
          "allowed_service_accounts", ("werf", "deployer")),
         ("--allowed-images", "COPYRATOR_ALLOWED_IMAGES", "localhost:5000/werf", "allowed_images",
          ("localhost:5000/werf",)),
+        ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "a, b.c", "allowed_secrets",
+         ("a", "b.c")),
+        ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "a,*", "allowed_secrets", ("*",)),
+        ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "-", "allowed_secrets", ()),
+        ("--lease-name", "COPYRATOR_LEASE_NAME", "second", "lease_name", "second"),
+        ("--lease-namespace", "POD_NAMESPACE", "ops", "lease_namespace", "ops"),
+        ("--identity", "POD_NAME", "copyrator-7d9c-x2x", "identity", "copyrator-7d9c-x2x"),
         ("--log-format", "COPYRATOR_LOG_FORMAT", "json", "log_format", LogFormat.JSON),
         ("--log-level", "COPYRATOR_LOG_LEVEL", "DEBUG", "log_level", LogLevel.DEBUG),
         ("--health-address", "COPYRATOR_HEALTH_ADDRESS", "::1", "health_address", "::1"),
@@ -82,6 +91,11 @@ def test_each_setting_has_a_flag_and_a_variable(
 ) -> None:
     assert getattr(parse(flag, text), field) == value
     assert getattr(parse(**{variable: text}), field) == value
+
+
+def test_leader_election_can_be_switched_off() -> None:
+    assert not parse("--no-leader-election").leader_election
+    assert not parse(COPYRATOR_LEADER_ELECTION="false").leader_election
 
 
 def test_a_webhook_has_a_port_and_a_secret() -> None:
@@ -120,6 +134,9 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("--timer-idle", "WERF_OPERATOR_TIMER_IDLE", "-0.1"),
         ("--kinds", "COPYRATOR_KINDS", "secrets"),
         ("--allowed-images", "COPYRATOR_ALLOWED_IMAGES", "a@sha256:00"),
+        ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "A B"),
+        ("--lease-name", "COPYRATOR_LEASE_NAME", "A Lease"),
+        ("--lease-namespace", "POD_NAMESPACE", "Not A Namespace"),
         ("--log-format", "COPYRATOR_LOG_FORMAT", "xml"),
         ("--health-port", "COPYRATOR_HEALTH_PORT", "65536"),
         ("--webhook-port", "COPYRATOR_WEBHOOK_PORT", "tcp://10.0.0.1:80"),

@@ -1,6 +1,7 @@
 """The write limit against simulated servers: it finds what they can take, and respects a no."""
 
 import asyncio
+import random
 
 import pytest
 from tests.unit.engine.simulation import RefusedError, Server, SimulatedLoop, simulate, write_all
@@ -94,6 +95,28 @@ def test_a_server_that_becomes_slow_halves_it_and_is_forgiven_in_the_end() -> No
     before, during, after = simulate(run)
     assert during < before / 2
     assert after > during
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(seed: int) -> None:
+    """Writing less makes nothing faster there."""
+
+    async def run(loop: SimulatedLoop, limit: AdaptiveLimit) -> float:
+        server, chance = Server(loop, seats=500, queue=0, seconds=0.05), random.Random(seed)
+
+        async def weather() -> None:
+            while True:
+                server.seconds = chance.choice([0.03, 0.1, 0.3])
+                await asyncio.sleep(chance.uniform(1, 4))
+
+        others = asyncio.ensure_future(weather())
+        try:
+            return await write_all(server, limit, 8_000)
+        finally:
+            others.cancel()
+
+    of_four = simulate(lambda loop: run(loop, fixed(loop, 4)))
+    assert 2 * simulate(lambda loop: run(loop, adaptive(loop))) < of_four
 
 
 def test_it_does_not_grow_while_it_holds_nobody_back() -> None:

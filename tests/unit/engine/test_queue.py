@@ -5,7 +5,7 @@ import tracemalloc
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import CopyKey
@@ -154,6 +154,23 @@ def test_a_change_during_failing_work_is_looked_at_at_once(queue: WorkQueue[str]
     assert queue.delayed == 0
 
 
+def test_who_failed_with_everybody_need_not_wait_any_longer_when_that_is_over(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    for _ in range(8):
+        queue.add("failing")
+        assert queue.poll() == "failing"
+        queue.retry("failing")
+        queue.done("failing")
+    queue.add_after("meant to wait", 60)
+    queue.add("working")
+    assert queue.poll() == "working"
+    queue.hurry()
+    assert queue.poll() == "failing"
+    assert queue.poll() is None
+    assert queue.failures("failing") == 8
+
+
 @pytest.mark.parametrize(
     ("delays", "due"), [((5, 2), 2), ((2, 5), 2), ((3, 0), 0), ((0, 3), 0), ((-1,), 0)]
 )
@@ -180,6 +197,33 @@ def test_a_key_that_becomes_due_while_in_work_waits_for_done(
     queue.done("a")
     assert queue.depth(Lane.URGENT) == 1
     assert drain(queue) == ["a"]
+
+
+def test_what_is_held_is_kept_and_handed_out_afterwards(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("before")
+    queue.hold()
+    queue.add("during")
+    queue.add_after("delayed", 5)
+    clock.now += 60
+    assert drain(queue) == []
+    queue.serve()
+    assert queue.oldest_age() == 0
+    assert drain(queue) == ["before", "during", "delayed"]
+
+
+def test_what_came_before_there_was_anybody_to_work_counts_as_come_then(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("early")
+    clock.now += 3600  # a standby
+    queue.serve()
+    assert queue.oldest_age() == 0
+    clock.now += 5
+    queue.add("late")
+    assert queue.oldest_age() == 5
+    assert drain(queue) == ["early", "late"]
 
 
 def test_the_oldest_age_is_that_of_the_key_due_longest(queue: WorkQueue[str], clock: Clock) -> None:
@@ -254,7 +298,6 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(STEPS)
 def test_whatever_happens_no_key_is_lost_and_none_is_worked_on_twice(steps: list) -> None:
     clock = Clock()

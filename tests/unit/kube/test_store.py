@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.keys import ObjectName
@@ -71,7 +71,6 @@ def histories(draw: st.DrawFn) -> tuple[dict[str, int], list[Event], list[int]]:
 
 
 @pytest.mark.parametrize("decode", DECODERS.values(), ids=DECODERS)
-@settings(max_examples=150, deadline=None)
 @given(history=histories())
 def test_duplicated_and_reordered_events_lead_to_the_truth_or_to_a_list(
     decode: Any, history: tuple[dict[str, int], list[Event], list[int]]

@@ -19,6 +19,8 @@ def entry(number: int, verb: str, resource: str = "secrets", **more: Any) -> dic
         "user": {"username": "bot"},
         "objectRef": {"resource": resource, "namespace": "a", "name": "n"},
         "responseStatus": {"code": 200},
+        "requestReceivedTimestamp": "2026-11-21T18:00:00.250000Z",
+        "stageTimestamp": "2026-11-21T18:00:00.750000Z",
         **more,
     }
 
@@ -37,6 +39,12 @@ def test_a_watch_that_began_and_ended_is_one_request(log: Path) -> None:
     write(log, entry(1, "watch", stage="ResponseStarted"), entry(1, "watch"), entry(2, "list"))
 
     assert [event.verb for event in read_events(log)] == ["watch", "list"]
+
+
+def test_a_request_tells_how_long_it_took(log: Path) -> None:
+    write(log, entry(1, "create"))
+    (event,) = read_events(log)
+    assert event.ended - event.began == 0.5
 
 
 def test_only_what_came_since_is_read(log: Path) -> None:
@@ -74,3 +82,12 @@ def test_a_line_that_is_being_written_is_left_for_later(log: Path) -> None:
         lines.write('{"auditID": "2", "verb"')
 
     assert len(read_events(log)) == 1
+
+
+def test_a_missing_right_is_told_from_another_403(log: Path) -> None:
+    refused = {"responseStatus": {"code": 403}}
+    forbid, allow = ({"authorization.k8s.io/decision": word} for word in ("forbid", "allow"))
+    write(log, entry(1, "create", annotations=forbid, **refused))
+    write(log, entry(2, "create", annotations=allow, **refused))
+
+    assert [event.denied for event in read_events(log)] == [True, False]

@@ -58,7 +58,7 @@ def test_the_key_of_our_own_program_changes_with_its_source(etcd: Module) -> Non
 
 
 def test_programs_say_the_version_of_their_pin() -> None:
-    flags = module_of("kube-apiserver").ldflags()
+    flags = replace(module_of("kube-apiserver"), name="kubernetes").ldflags()
 
     assert "-X k8s.io/component-base/version.gitVersion=v1.34.4" in flags
     assert "-X k8s.io/component-base/version.gitMinor=34" in flags
@@ -69,20 +69,39 @@ def test_programs_say_the_version_of_their_pin() -> None:
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
 def test_every_module_is_pinned_and_names_its_go(module: Module) -> None:
     assert module.version
-    assert (1, 20, 0) < module.required_go() < (1, 26, 0)
+    assert (1, 20, 0) < module.required_go() < (1, 27, 0)
     if module.requires:
         sums = (module.directory / "go.sum").read_text()
         assert f"{module.requires} {module.version} h1:" in sums
 
 
-def test_kubernetes_replaces_every_staging_module_by_its_release() -> None:
-    kubernetes = module_of("kubectl")
+@pytest.mark.parametrize("name", ["kubernetes", "kubernetes-1.29", "kubernetes-1.36"])
+def test_kubernetes_replaces_every_staging_module_by_its_release(name: str) -> None:
+    kubernetes = replace(module_of("kubectl"), name=name)
     lines = (kubernetes.directory / "go.mod").read_text().splitlines()
-    staging = [line.split() for line in lines if "=>" in line]
+    # A comment says of a module why its version is another one.
+    staging = [line.split() for line in lines if "=>" in line and "//" not in line]
 
-    assert len(staging) == 31
+    assert len(staging) >= 24
     expected = kubernetes.version.replace("v1.", "v0.")
     assert {version for *_, version in staging} == {expected}
+    sums = (kubernetes.directory / "go.sum").read_text()
+    assert f"k8s.io/kubernetes {kubernetes.version} h1:" in sums
+
+
+def test_another_kubernetes_says_its_own_version_and_leaves_helm_alone() -> None:
+    older = replace(module_of("kubectl"), name="kubernetes-1.29")
+
+    assert "-X k8s.io/component-base/version.gitVersion=v1.29.6" in older.ldflags()
+    assert "-X k8s.io/component-base/version.gitMinor=29" in older.ldflags()
+    assert older.key() != module_of("kubectl").key()
+
+
+def test_a_kubernetes_that_is_not_pinned_is_refused_with_those_that_are() -> None:
+    missing = replace(module_of("kubectl"), name="kubernetes-1.2")
+
+    with pytest.raises(BuildFailedError, match=r"COPYRATOR_KUBERNETES to one of 1\.29, 1\.36"):
+        missing.key()
 
 
 @pytest.mark.parametrize(

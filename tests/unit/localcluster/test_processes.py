@@ -59,6 +59,20 @@ def test_a_recycled_number_is_another_process_and_gets_no_signal(
     assert sleeper.alive
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+def test_a_signal_waits_until_a_start_is_recorded(number: signal.Signals) -> None:
+    done = []
+    before = signal.signal(number, lambda *_: done.append("signal"))
+    try:
+        with processes.unbroken():
+            signal.raise_signal(number)
+            done.append("recorded")
+    finally:
+        signal.signal(number, before)
+
+    assert done == ["recorded", "signal"]
+
+
 def test_a_process_that_ignores_the_request_is_killed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     process = processes.spawn((sys.executable, "-c", STUBBORN_SCRIPT), os.environ, log)

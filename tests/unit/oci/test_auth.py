@@ -63,6 +63,8 @@ def test_reads_credentials(secret: dict[str, Any], registry: str, expected: Cred
         (docker({"r": "s3cret"}), "auths"),
         (docker({"r": {"auth": "s3cret%"}}), "broken auth"),
         ({"data": {".dockerconfigjson": encoded("s3cret")}}, "auths"),
+        ({"data": {".dockerconfigjson": encoded("[" * 10_000)}}, "auths"),
+        (docker({"r": {"username": "s3cret", "password": "\ud800"}}), "auths"),
     ],
 )
 def test_says_what_a_secret_lacks_and_never_what_it_has(secret: dict[str, Any], words: str) -> None:

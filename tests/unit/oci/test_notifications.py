@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.junk import JSON
 
 from copyrator.oci.notifications import (
     Notification,
@@ -126,11 +127,6 @@ def test_knows_whom_a_push_concerns(
     assert push.concerns(registry, repository) is expected
 
 
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=8,
-)
 _WORDS = st.sampled_from(
     ["events", "event_data", "data", "type", "package", "registry_package", "package_version",
      "package_type", "package_url", "container_metadata", "tag", "target", "repository", "registry",
@@ -138,13 +134,12 @@ _WORDS = st.sampled_from(
 )  # fmt: skip
 _TEXTS = st.sampled_from(["push", "PUSH_ARTIFACT", "container", "published", "ghcr.io/a/b:c"])
 _LIKE_IT = st.recursive(
-    _JSON | _TEXTS,
+    JSON | _TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=6),
     max_leaves=20,
 )
 
 
-@settings(max_examples=300)
 @given(_LIKE_IT)
 def test_never_raises_anything_else(payload: Any) -> None:
     try:

@@ -59,6 +59,11 @@ def test_the_deletion_policy_is_known_even_of_an_invalid_rule(spec, orphans):
     assert found.orphans is orphans
 
 
+@pytest.mark.parametrize("status", [None, [], "done", 1])
+def test_a_status_that_is_none_counts_as_empty(status):
+    assert rule(status=status).status == {}
+
+
 @pytest.mark.parametrize(
     ("other", "same"),
     [

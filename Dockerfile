@@ -1,0 +1,44 @@
+# The operator's image. Two stages: the first has pip, the second only what runs.
+#
+#   buildah bud --tag copyrator .          docker build --tag copyrator .
+#
+# Both bases can be replaced; they must have the same minor version of Python. `make image` builds on
+# Debian packages alone (hack/images), which is how the image is tested.
+ARG BUILD_IMAGE=docker.io/library/python:3.13-slim-trixie
+ARG BASE_IMAGE=gcr.io/distroless/python3-debian13:nonroot
+
+FROM ${BUILD_IMAGE} AS build
+# How this machine reaches PyPI, where that isn't the ordinary way; pip reads them as variables.
+ARG PIP_CERT
+ARG PIP_INDEX_URL
+# Where Python is in the base image.
+ARG PYTHON=/usr/bin/python3
+WORKDIR /src
+COPY requirements.lock ./
+# Wheels only: nothing is compiled, and no code of a package runs here. Every file is checked against
+# the hash in the lock.
+RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --no-compile \
+      --require-hashes --only-binary :all: --target /out/usr/lib/copyrator -r requirements.lock \
+    && rm -r /out/usr/lib/copyrator/bin
+COPY LICENSE /out/usr/share/licenses/copyrator/LICENSE
+COPY operator/copyrator /out/usr/lib/copyrator/copyrator
+COPY hack/images/trim.py ./
+RUN python3 trim.py /out --python "${PYTHON}"
+
+FROM ${BASE_IMAGE}
+ARG VERSION=0.0.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="copyrator" \
+      org.opencontainers.image.description="Copies objects between namespaces by rule and deploys werf bundles from OCI registries" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build /out /
+ENV PYTHONPATH=/usr/lib/copyrator \
+    PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
+    HOME=/tmp
+# By number, so that the kubelet can tell that it is not root; distroless calls it nonroot.
+USER 65532:65532
+WORKDIR /
+ENTRYPOINT ["/usr/bin/copyrator"]

@@ -1,0 +1,192 @@
+"""Copying beside the bare client: one source to many namespaces, many sources to new ones."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from bench.objects import (
+    creations,
+    from_labelled,
+    namespace,
+    secret,
+    secret_path,
+    to_labelled,
+)
+from bench.rig import Rig, span, until, verbs
+from bench.scenario import Figures, Goal, Run, scenario
+from localcluster.audit import AuditEvent
+
+ONE_WRITE = Goal("writes a copy", "", 1.0)
+NO_READ = Goal("reads a copy", "", 0.0)
+
+
+@scenario(
+    "fan-out",
+    "One Secret of 2 KB into {size} namespaces, then its update, then the rule's deletion",
+    size=1000,
+    runs=5,
+    goals={
+        "create_ratio": Goal("creating, against the bare client", "times", 1.3),
+        "update_ratio": Goal("updating, against the bare client", "times", 1.3),
+        "delete_ratio": Goal("deleting, against the bare client", "times"),
+        "create_seconds": Goal("creating", "s"),
+        "bare_create_seconds": Goal("creating, bare client", "s"),
+        "update_seconds": Goal("updating", "s"),
+        "bare_update_seconds": Goal("updating, bare client", "s"),
+        "writes_a_copy": ONE_WRITE,
+        "reads_a_copy": NO_READ,
+        "cpu_ms_a_write": Goal("processor time of a write", "ms"),
+        "peak_mb": Goal("memory, peak", "MB"),
+    },
+)
+def fan_out(rig: Rig, size: int) -> Iterator[Run]:
+    """One rule, one source."""
+    label = f"fan-out-{size}"
+    spaces = [f"{label}-{number:05}" for number in range(size)]
+    rig.bare("POST", [namespace(space, {label: "yes"}) for space in spaces])
+    rig.namespaces(f"{label}-source")
+    source = secret_path(f"{label}-source", label)
+    turns = itertools.count(1)
+    with rig.operator() as operator:
+
+        def run() -> Figures:
+            first = next(turns)
+            rig.api.create(secret_path(f"{label}-source"), secret(label, turn=first))
+            bare = _bare(rig, spaces)
+            operator.forget_peak()
+            cpu, since = operator.cpu, rig.cluster.audit_offset()
+            start = since
+            rig.rule(
+                label,
+                {
+                    "source": {"kind": "Secret", "namespace": f"{label}-source", "name": label},
+                    "targets": to_labelled(label),
+                },
+            )
+            rig.wait_copies(label, size)
+            made = rig.written(since, rig.user)
+            create = span(made, _asked(rig, since, "copyrators"))
+            since = rig.cluster.audit_offset()
+            rig.api.replace(source, secret(label, turn=-first))
+            until(lambda: len(rig.written(since, rig.user)) >= size, "all are updated", 300)
+            changed = rig.written(since, rig.user)
+            update = span(changed, _asked(rig, since, "secrets"))
+            rig.wait_copies(label, size)
+            since = rig.cluster.audit_offset()
+            rig.end_rule(label)
+            removed = rig.written(since, rig.user)
+            delete = span(removed, _asked(rig, since, "copyrators"))
+            spent = operator.cpu - cpu
+            rig.api.delete(source)
+            return {
+                "create_ratio": create / bare["POST"],
+                "update_ratio": update / bare["PUT"],
+                "delete_ratio": delete / bare["DELETE"],
+                "create_seconds": create,
+                "bare_create_seconds": bare["POST"],
+                "update_seconds": update,
+                "bare_update_seconds": bare["PUT"],
+                "writes_a_copy": max(len(made), len(changed), len(removed)) / size,
+                "reads_a_copy": _reads(rig, start) / size,
+                "cpu_ms_a_write": 1000 * spent / (3 * size),
+                "peak_mb": operator.peak,
+            }
+
+        yield run
+
+
+def _bare(rig: Rig, spaces: list[str]) -> dict[str, float]:
+    """Seconds that the bare client needs for the same writes."""
+    seconds = {}
+    for method, body in (("POST", secret("bare")), ("PUT", secret("bare", turn=1)), ("DELETE", {})):
+        since = rig.cluster.audit_offset()
+        name = "" if method == "POST" else "bare"
+        rig.bare(method, [(secret_path(space, name), body) for space in spaces])
+        seconds[method] = span(rig.written(since, rig.bare_user))
+    return seconds
+
+
+def _asked(rig: Rig, since: int, resource: str) -> float:
+    """When the user's request came in that all this follows from."""
+    return min(
+        event.began
+        for event in rig.cluster.audit_events(since)
+        if event.resource == resource
+        and not event.user.startswith("system:serviceaccount:")
+        and event.verb in ("create", "update", "delete")
+    )
+
+
+def _reads(rig: Rig, since: int) -> int:
+    """Gets of single Secrets."""
+    return verbs(e for e in rig.seen(since, rig.user) if e.resource == "secrets")["get"]
+
+
+@scenario(
+    "burst",
+    "100 sources into 10 namespaces that are made at once ({size} copies)",
+    size=1000,
+    runs=5,
+    goals={
+        "ratio": Goal("all, against the bare client", "times", 1.5),
+        "seconds": Goal("all", "s"),
+        "bare_seconds": Goal("all, bare client", "s"),
+        "first_seconds": Goal("the first namespace is complete", "s", 1.0),
+        "writes_a_copy": ONE_WRITE,
+        "reads_a_copy": NO_READ,
+    },
+)
+def burst(rig: Rig, size: int) -> Iterator[Run]:
+    """A team is taken on: its namespaces come with all that every namespace gets."""
+    each = max(size // 10, 1)
+    rig.namespaces("burst-source")
+    names = [f"burst-{number:04}" for number in range(each)]
+    labels = {"burst": "yes"}
+    rig.bare("POST", [(secret_path("burst-source"), secret(n, labels=labels)) for n in names])
+    rig.rule(
+        "burst", {"source": from_labelled("burst-source", "burst"), "targets": to_labelled("burst")}
+    )
+    turns = itertools.count()
+    with rig.operator():
+
+        def run() -> Figures:
+            turn = next(turns)
+            bare_spaces = [f"burst-bare-{turn}-{number}" for number in range(10)]
+            since = rig.cluster.audit_offset()
+            rig.bare("POST", [namespace(space, {}) for space in bare_spaces])
+            rig.bare("POST", creations(bare_spaces, names))
+            bare = _without_the_gap(rig, since)
+            spaces = [f"burst-{turn}-{number}" for number in range(10)]
+            since = rig.cluster.audit_offset()
+            rig.bare("POST", [namespace(space, labels) for space in spaces])
+            count = each * 10 * (turn + 1)
+            rig.wait_copies("burst", count)
+            events = rig.cluster.audit_events(since)
+            asked = min(e.began for e in events if e.resource == "namespaces")
+            made = rig.written(since, rig.user)
+            seconds = span(made, asked)
+            return {
+                "ratio": seconds / bare,
+                "seconds": seconds,
+                "bare_seconds": bare,
+                "first_seconds": _first_complete(made, each) - asked,
+                "writes_a_copy": len(made) / (each * 10),
+                "reads_a_copy": _reads(rig, since) / (each * 10),
+            }
+
+        yield run
+
+
+def _without_the_gap(rig: Rig, since: int) -> float:
+    """The bare client's two lots, without the start of a process between them."""
+    spaces = rig.written(since, rig.bare_user, "namespaces")
+    return span(spaces) + span(rig.written(since, rig.bare_user))
+
+
+def _first_complete(made: list[AuditEvent], each: int) -> float:
+    """When the first namespace had all its copies."""
+    by_space: dict[str, list[float]] = {}
+    for event in made:
+        by_space.setdefault(event.namespace, []).append(event.ended)
+    return min(max(ends) for ends in by_space.values() if len(ends) >= each)

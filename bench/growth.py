@@ -1,0 +1,61 @@
+"""Twice as much takes at most twice as long and twice as much memory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+
+from bench.rig import Rig
+from bench.scenario import REGISTRY, Figures, Goal, Run, scenario
+
+STEPS = 4
+"""Sizes, each twice the one before; the last is the scenario's."""
+
+
+@scenario(
+    "growth",
+    "Twice the namespaces, copies and Bundles, up to {size}",
+    size=2000,
+    runs=1,
+    goals={
+        "namespaces_time": Goal("time when namespaces double, at worst", "times", 2.0),
+        "copies_memory": Goal("memory when copies double, at worst", "times", 2.0),
+        "copies_cpu": Goal(
+            "processor time of a restart when copies double, at worst", "times", 2.0
+        ),
+        "bundles_memory": Goal("memory when rules and Bundles double, at worst", "times", 2.0),
+    },
+    warm_up=False,
+)
+def growth(rig: Rig, size: int) -> Iterator[Run]:
+    """The figures at each size are told too, for the plots."""
+    sizes = [size // 2**step for step in reversed(range(STEPS))]
+
+    def run() -> Figures:
+        figures: dict[str, float] = {}
+        for name, times, wanted in (
+            ("fan-out", 1, {"create_seconds": "namespaces_time"}),
+            ("restart", 10, {"rss_mb": "copies_memory", "cpu_seconds": "copies_cpu"}),
+            ("base", 0.1, {"rss_mb": "bundles_memory"}),
+        ):
+            steps = [int(each * times) for each in sizes]
+            curves = _at(rig, name, steps, wanted)
+            for figure, word in wanted.items():
+                curve = curves[figure]
+                figures[word] = max(b / a for a, b in itertools.pairwise(curve))
+                figures |= {f"{word}_at_{n}": v for n, v in zip(steps, curve, strict=True)}
+        return figures
+
+    yield run
+
+
+def _at(rig: Rig, name: str, sizes: list[int], wanted: Iterable[str]) -> dict[str, list[float]]:
+    """Figures of another scenario, by their names, at each size."""
+    curves: dict[str, list[float]] = {figure: [] for figure in wanted}
+    for size in sizes:
+        rig.tell(f"{name} with {size}")
+        with REGISTRY[name].set_up(rig, size) as run:
+            figures = run()
+        for figure in wanted:
+            curves[figure].append(figures[figure])
+    return curves

@@ -1,0 +1,128 @@
+"""The operator as a process of its own, with its CPU time and its memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+
+_KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR")
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_TICKS = os.sysconf("SC_CLK_TCK")
+STOP_SECONDS = 30.0
+START_SECONDS = 300.0
+
+
+class BenchError(Exception):
+    """A benchmark can't go on; the text is for the person who waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How the operator is started: from which tree, as whom, with which arguments."""
+
+    tree: Path
+    kubeconfig: Path
+    arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    log: Path
+    port: int
+
+
+class Operator:
+    """A running operator.
+
+    Attributes:
+        ready_after: seconds from its start until /readyz answered 200.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= dict(command.environment)
+        environment["PYTHONPATH"] = str(command.tree / "operator")
+        began = time.monotonic()
+        with command.log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "copyrator", *command.arguments),
+                    *("--kubeconfig", str(command.kubeconfig), "--health-port", str(command.port)),
+                ],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_ready()
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self.ready_after = time.monotonic() - began
+
+    def page(self, path: str) -> str:
+        """What the health server answers; empty when it says no, or nothing."""
+        try:
+            url = f"http://127.0.0.1:{self._command.port}{path}"
+            with _DIRECT.open(url, timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        lines = self.page("/metrics").splitlines()
+        values = [line.split() for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(value[-1]) for value in values)
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of processor time used so far."""
+        text = Path(f"/proc/{self._process.pid}/stat").read_text()
+        fields = text.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    @property
+    def rss(self) -> float:
+        """Megabytes (10^6) of memory held now."""
+        return self._memory("VmRSS")
+
+    @property
+    def peak(self) -> float:
+        """Megabytes of memory held at most since the start or the last `forget_peak`."""
+        return self._memory("VmHWM")
+
+    def forget_peak(self) -> None:
+        """Count the peak from now on."""
+        Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
+
+    def stop(self) -> None:
+        """End it as the kubelet would."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _memory(self, field: str) -> float:
+        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024 / 1e6
+        raise BenchError(f"the operator has ended: {self._command.log}")
+
+    def _wait_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not self.page("/readyz"):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                tail = "\n".join(self._command.log.read_text().splitlines()[-10:])
+                raise BenchError(f"the operator doesn't become ready:\n{tail}")
+            time.sleep(0.01)

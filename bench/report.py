@@ -1,0 +1,129 @@
+"""The figures as JSON, as a table, and as plots in docs/performance.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from bench.scenario import REGISTRY, Figure, Goal, Result
+from demo.chart import ROOT
+
+DOCUMENT = ROOT / "docs" / "performance.md"
+PLOTS = ROOT / "docs" / "performance"
+_MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
+_STEP = re.compile(r"(.+)_at_(\d+)")
+
+
+def write_json(results: Sequence[Result], path: Path) -> list[Result]:
+    """Write all figures of all runs; those of other scenarios that a file has stay in it.
+
+    Returns:
+        all results of the file, in the order of the scenarios.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    measured = {result.scenario for result in results}
+    kept = [one for one in read_json(path) if one.scenario not in measured] if path.exists() else []
+    order = {name: number for number, name in enumerate(REGISTRY)}
+    results = sorted([*results, *kept], key=lambda result: order.get(result.scenario, len(order)))
+    machine = {
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+    found = {"machine": machine, "results": [asdict(result) for result in results]}
+    path.write_text(json.dumps(found, indent=1) + "\n")
+    return results
+
+
+def read_json(path: Path) -> list[Result]:
+    """The figures that were written."""
+    results = []
+    for body in json.loads(path.read_text())["results"]:
+        figures = {name: _figure(one) for name, one in body.pop("figures").items()}
+        results.append(Result(**body, figures=figures))
+    return results
+
+
+def _figure(body: dict[str, Any]) -> Figure:
+    return Figure(body["name"], Goal(**body["goal"]), body["values"])
+
+
+def table(results: Sequence[Result]) -> str:
+    """A Markdown table: what, goal, median, spread, whether the goal is met."""
+    two = len({result.tree for result in results}) > 1
+    rows = ["| scenario | figure | goal | median | spread | |", "|---|---|---|---|---|---|"]
+    for result in results:
+        title = f"{result.title} ({result.tree})" if two else result.title
+        for figure in result.figures.values():
+            if _STEP.fullmatch(figure.name):
+                continue
+            goal = figure.goal
+            most = "" if goal.most is None else f"≤ {_shown(goal.most, goal.unit)}"
+            low, high = min(figure.values), max(figure.values)
+            spread = "" if len(figure.values) < 2 else f"{_number(low)} to {_number(high)}"
+            met = {None: "", True: "met", False: "**missed**"}[figure.met]
+            median = _shown(figure.median, goal.unit)
+            rows.append(f"| {title} | {goal.text} | {most} | {median} | {spread} | {met} |")
+            title = ""
+    return "\n".join(rows)
+
+
+def _shown(value: float, unit: str) -> str:
+    return f"{_number(value)} {unit}".strip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def write_document(path: Path) -> None:
+    """Put the table and the plots of a file of figures into docs/performance.md."""
+    results = read_json(path)
+    machine = json.loads(path.read_text())["machine"]
+    lines = [
+        f"{machine['cores']} cores, which the control plane shares; Python {machine['python']}.",
+        "",
+        table(results),
+    ]
+    for name in plot(results):
+        lines += ["", f"![{name}](performance/{name}.svg)"]
+    text = DOCUMENT.read_text()
+    before, rest = text.split(_MARKS[0])
+    _, after = rest.split(_MARKS[1])
+    DOCUMENT.write_text("\n".join([f"{before}{_MARKS[0]}", "", *lines, "", f"{_MARKS[1]}{after}"]))
+
+
+def plot(results: Sequence[Result]) -> list[str]:
+    """Draw what was measured at several sizes; returns the names of the files."""
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for result in results:
+        for figure in result.figures.values():
+            if step := _STEP.fullmatch(figure.name):
+                curves.setdefault(step[1], []).append((int(step[2]), figure.median))
+    if not curves:
+        return []
+    import matplotlib as mpl  # noqa: PLC0415 - it takes a second, and most runs draw nothing
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "copyrator"  # the same figures give the same file
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    PLOTS.mkdir(exist_ok=True)
+    for name, points in curves.items():
+        sizes, values = zip(*sorted(points), strict=True)
+        drawing, axes = plt.subplots(figsize=(5, 3))
+        axes.plot(sizes, values, marker="o", label="measured")
+        twice = [values[0] * size / sizes[0] for size in sizes]
+        axes.plot(sizes, twice, linestyle=":", label="in proportion")
+        axes.set(xlabel="size", ylabel=name.replace("_", " "), ylim=(0, None))
+        axes.legend()
+        drawing.tight_layout()
+        drawing.savefig(PLOTS / f"{name}.svg", metadata={"Date": None})
+        plt.close(drawing)
+    return list(curves)

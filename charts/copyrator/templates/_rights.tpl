@@ -1,0 +1,56 @@
+{{/*
+What the operator may do where it serves rules and Bundles; docs/security.md says why of each.
+*/}}
+{{- define "copyrator.rights" -}}
+# Rules and Bundles: watched; finalizers and forceUpdate are patched; status is a right of its own,
+# because whoever holds it can forge state.
+- apiGroups: [flant.com]
+  resources: [copyrators]
+  verbs: [list, watch, patch]
+- apiGroups: [operator.werf.dev]
+  resources: [bundles]
+  verbs: [get, list, watch, patch]
+- apiGroups: [flant.com]
+  resources: [copyrators/status]
+  verbs: [patch]
+- apiGroups: [operator.werf.dev]
+  resources: [bundles/status]
+  verbs: [patch]
+# What rules may copy: rules.kinds.
+{{ include "copyrator.rulesForKinds" (dict "kinds" .Values.rules.kinds "verbs" (list "get" "list" "watch" "create" "update" "patch" "delete")) | trim }}
+{{- with .Values.rules.bindClusterRoles }}
+- apiGroups: [rbac.authorization.k8s.io]
+  resources: [clusterroles]
+  resourceNames: {{ toJson . }}
+  verbs: [bind]
+{{- end }}
+# What Bundles refer to: values, credentials and service accounts, read only.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch]
+{{- with .Values.bundles.allowedSecrets }}
+- apiGroups: [""]
+  resources: [secrets]
+  {{- if not (has "*" .) }}
+  resourceNames: {{ toJson . }}
+  {{- end }}
+  verbs: [get, list, watch]
+{{- end }}
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  verbs: [get]
+# Deploy and uninstall Jobs, and what became of their pods.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+# An Event that is there already is counted up.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [get, create, patch]
+{{- end -}}

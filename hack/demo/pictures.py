@@ -1,0 +1,126 @@
+"""Pictures for the documents: what the commands show on a terminal of 80 columns, on this cluster.
+
+Not all is well there, on purpose: one namespace has no room, and in another somebody else's Secret
+stands in the way.
+"""
+
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+from demo import bundles, rules
+from demo.chart import ROOT
+from demo.objects import Manifest, describe
+from demo.screen import WIDTH, recording
+from demo.waiting import NotYet, until
+from demo.world import APPS, HOME, World, example
+
+FULL, TAKEN = "team-full", "team-taken"
+SECONDS = 60.0
+PLANNED = "rule.yaml"
+
+PICTURES = {
+    "get": ("get rules -A", "get bundles -A", "get copies -A"),
+    "plan": (f"plan -f {PLANNED}",),
+    "why": (f"why {FULL}/registry-creds", f"why {APPS}/registry-creds", f"why {APPS}/hello"),
+    "describe": (f"describe rule {HOME}/registry-creds",),
+    "doctor": ("doctor",),
+}
+"""The commands in each picture, by its file's name."""
+
+
+def take(world: World, directory: Path) -> None:
+    """Set the scene, type the commands, and save a picture of each group of them.
+
+    Raises:
+        StepFailed: the scene can't be set.
+    """
+    _set_the_scene(world)
+    with tempfile.TemporaryDirectory() as name:
+        _write_planned_rule(Path(name) / PLANNED)
+        for picture, commands in PICTURES.items():
+            console = recording(io.StringIO()).console
+            for command in commands:
+                console.print(Text(f"$ copyrator {command}", style="bold"))
+                console.print(Text.from_ansi(_typed(world, command, Path(name))))
+            save(console, directory / f"{picture}.svg", "copyrator")
+
+
+def save(console: Console, path: Path, title: str) -> None:
+    """Save what a console has recorded, without the fonts that rich would load from the web."""
+    picture = console.export_svg(title=title, clear=False)
+    path.write_text(
+        re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL), encoding="utf-8"
+    )
+
+
+def _set_the_scene(world: World) -> None:
+    objects = world.objects
+    objects.create_namespaces(FULL, TAKEN)
+    quota = {"metadata": {"name": "none", "namespace": FULL}, "spec": {"hard": {"secrets": "0"}}}
+    theirs = {"metadata": {"name": "registry-creds", "namespace": TAKEN}}
+    objects.apply(
+        [
+            {"apiVersion": "v1", "kind": "ResourceQuota", **quota},
+            {"apiVersion": "v1", "kind": "Secret", **theirs},
+        ]
+    )
+    until(partial(_counted, world), seconds=SECONDS, what="the quota to count")
+    objects.apply(example(rules.FILE))
+    bundles.apply_example(world)
+    for plural, name, namespace, said in (
+        ("copyrators", "registry-creds", HOME, "PartialFailure"),
+        ("bundles", bundles.NAME, APPS, "Deployed"),
+    ):
+        look = partial(_says, world, (plural, name, namespace), said)
+        until(look, seconds=SECONDS, what=f"{name} to say {said}")
+
+
+def _counted(world: World) -> None:
+    quota: Manifest = world.objects.get("resourcequotas", "none", FULL) or {}
+    if "hard" not in quota.get("status", {}):
+        raise NotYet("its status is empty")
+
+
+def _says(world: World, which: tuple[str, str, str], said: str) -> None:
+    body: Manifest = world.objects.get(*which) or {}
+    if said not in describe(body):
+        raise NotYet(describe(body))
+
+
+def _write_planned_rule(path: Path) -> None:
+    """The example's rule with one more namespace, and without one that it has."""
+    (rule,) = (one for one in example(rules.FILE) if one["kind"] == "CopyratorRule")
+    rule["spec"]["targets"] |= {"namespaces": ["team-*", APPS], "exclude": [rules.TEAMS[0]]}
+    path.write_text(yaml.safe_dump(rule), encoding="utf-8")
+
+
+def _typed(world: World, command: str, directory: Path) -> str:
+    """What a command shows on a terminal."""
+    done = subprocess.run(
+        [sys.executable, "-m", "copyrator", *command.split()],
+        env={
+            **os.environ,
+            "KUBECONFIG": str(world.cluster.admin_kubeconfig),
+            "PYTHONPATH": str(ROOT / "operator"),
+            "FORCE_COLOR": "1",
+            "COLUMNS": str(WIDTH),
+            "TERM": "xterm-256color",
+        },
+        cwd=directory,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.stdout

@@ -1,0 +1,153 @@
+"""The reference of commands, fields and metrics, from the code and the CRDs themselves."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import yaml
+from prometheus_client import Metric
+
+from copyrator.cli import cli
+from copyrator.metrics import Metrics
+from demo.chart import ROOT
+
+_HOME = ROOT / "docs" / "reference"
+_NOTE = "<!-- Written by `make generate`: don't edit. -->\n"
+
+_COMMANDS_HEAD = f"""# Commands
+
+{_NOTE}
+`copyrator COMMAND`, or `kubectl copyrator COMMAND` where the program is installed as
+`kubectl-copyrator`. Every command takes `--help`.
+
+Exit codes: 0 done; 1 a fault, which is named on stderr with what to do; 2 wrong usage, or, of
+`plan`, that there are changes (wrong usage of `plan` is 1); 130 interrupted.
+"""
+
+_METRICS_HEAD = f"""# Metrics
+
+{_NOTE}
+Served at `/metrics` of the health port. No metric carries the name of a namespace, an object or a
+tag: the number of series depends on kinds, reasons and registries only. [Alerts](../alerts.md) and
+the chart's dashboard use them. `process_*` tell of the process itself.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def commands() -> str:
+    """Every command with its options."""
+    parts = [_COMMANDS_HEAD]
+    context = click.Context(cli, info_name="copyrator")
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        if command is None or name == "run":
+            continue
+        inner = click.Context(command, info_name=name, parent=context)
+        usage = command.get_usage(inner).removeprefix("Usage: ").replace("\n", "")
+        usage = " ".join(usage.split())
+        text = "\n\n".join(_paragraphs(command.help or ""))
+        parts.append(f"\n## {name}\n\n`{usage}`\n\n{text}\n\n| option | meaning |\n|---|---|\n")
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and not parameter.hidden:
+                record = parameter.get_help_record(inner)
+                if record is not None:
+                    flags, meaning = (_cell(part) for part in record)
+                    parts.append(f"| `{flags}` | {meaning} |\n")
+    parts.append(
+        "\n`copyrator run` is the operator; its flags are in [settings](../settings.md).\n"
+    )
+    return "".join(parts)
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for part in text.split("\n\n"):
+        yield _cell(" ".join(part.split()))
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def fields(crd: str, title: str) -> str:
+    """Every field of a CRD with its type, default and meaning."""
+    spec = yaml.safe_load((ROOT / "crds" / crd).read_text())["spec"]
+    version = spec["versions"][0]
+    schema = version["schema"]["openAPIV3Schema"]
+    head = (
+        f"# {title}\n\n{_NOTE}\n"
+        f"`{spec['group']}/{version['name']}`, kind `{spec['names']['kind']}`, "
+        f"plural `{spec['names']['plural']}`, short name `{spec['names']['shortNames'][0]}`.\n\n"
+        f"{' '.join(schema.get('description', '').split())}\n\n"
+        "| field | type | default | meaning |\n|---|---|---|---|\n"
+    )
+    return head + "".join(_rows(schema, ""))
+
+
+def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
+    required = schema.get("required") or ()
+    for name, field in (schema.get("properties") or {}).items():
+        here = f"{path}.{name}" if path else name
+        if here in ("apiVersion", "kind", "metadata"):
+            continue
+        kind = _type(field)
+        if name in required:
+            kind += ", required"
+        default = f"`{json.dumps(field['default'])}`" if "default" in field else ""
+        meaning = _cell(" ".join(str(field.get("description", "")).split()))
+        yield f"| `{here}` | {kind} | {default} | {meaning} |\n"
+        yield from _rows(field, here)
+        if isinstance(field.get("items"), dict):
+            yield from _rows(field["items"], f"{here}[]")
+
+
+def _type(field: dict[str, Any]) -> str:
+    if "enum" in field:
+        return " \\| ".join(f"`{one}`" for one in field["enum"])
+    if field.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if field.get("type") == "array":
+        return f"list of {_type(field['items'])}"
+    if isinstance(field.get("additionalProperties"), dict):
+        return f"map of {_type(field['additionalProperties'])}"
+    return str(field.get("type") or "any")
+
+
+def metrics() -> str:
+    """Every metric with its type and labels."""
+    parts = [_METRICS_HEAD]
+    registered = Metrics()
+    for collector in vars(registered).values():
+        if not hasattr(collector, "describe") or not hasattr(collector, "_labelnames"):
+            continue
+        (metric,) = collector.describe()
+        labels = ", ".join(f"`{label}`" for label in collector._labelnames)
+        parts.append(
+            f"| `{_name(metric)}` | {metric.type} | {labels} | {_cell(metric.documentation)} |\n"
+        )
+    return "".join(parts)
+
+
+def _name(metric: Metric) -> str:
+    return f"{metric.name}_total" if metric.type == "counter" else str(metric.name)
+
+
+def rules() -> str:
+    """The fields of a CopyratorRule."""
+    return fields("copyrators.flant.com.yaml", "CopyratorRule")
+
+
+def bundles() -> str:
+    """The fields of a Bundle."""
+    return fields("bundles.operator.werf.dev.yaml", "Bundle")
+
+
+FILES = {
+    _HOME / "commands.md": commands,
+    _HOME / "copyratorrule.md": rules,
+    _HOME / "bundle.md": bundles,
+    _HOME / "metrics.md": metrics,
+}
+"""What each file holds."""

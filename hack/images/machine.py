@@ -1,0 +1,84 @@
+"""What has to be installed on the machine, and installs it where that can be done unasked."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from localcluster.errors import LocalClusterError
+from localcluster.progress import Progress
+
+PACKAGES = {
+    "buildah": "buildah",
+    "debootstrap": "debootstrap",
+    "busybox": "busybox-static",
+    "containerd": "containerd",
+    "runc": "runc",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+}
+"""The Debian package of each program."""
+
+_BINARIES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class UnsuitableMachineError(LocalClusterError):
+    """Images can't be built, or containers not be run, on a machine like this."""
+
+
+def program(name: str) -> str:
+    """The path of a program, also where the user's PATH lacks the administrator's directories.
+
+    Raises:
+        UnsuitableMachineError: it isn't installed.
+    """
+    found = _find(name)
+    if found is None:
+        raise UnsuitableMachineError(
+            f"{name} is not installed.", f"apt-get install {PACKAGES.get(name, name)}"
+        )
+    return found
+
+
+def prepare(progress: Progress) -> None:
+    """Install what is missing.
+
+    Raises:
+        UnsuitableMachineError: this isn't Debian, or we aren't root.
+        LocalClusterError: apt failed.
+    """
+    if os.geteuid() != 0:
+        raise UnsuitableMachineError("Containers need root here, and this isn't.", "Run as root.")
+    if not Path("/etc/debian_version").exists() or _find("apt-get") is None:
+        raise UnsuitableMachineError(
+            "Packages are only known for Debian and its like.", "Use Debian 12 or later."
+        )
+    missing = sorted({PACKAGES[name] for name in PACKAGES if _find(name) is None})
+    if not missing:
+        return
+    progress.line(f"Installing with apt-get: {', '.join(missing)}")
+    _apt_get("update")
+    _apt_get("install", "--yes", "--no-install-recommends", *missing)
+
+
+def _apt_get(*arguments: str) -> None:
+    done = subprocess.run(
+        ["apt-get", "--quiet", *arguments],
+        env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        end = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise LocalClusterError(
+            f"apt-get {' '.join(arguments)} failed:\n{end}",
+            "Install these packages by hand, then start again.",
+        )
+
+
+def _find(name: str) -> str | None:
+    return shutil.which(name) or shutil.which(name, path=_BINARIES)

@@ -1,0 +1,98 @@
+"""The operator's image from the Dockerfile, and an image with the stand-in for werf."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import copyrator
+from images.bases import building_base, running_base
+from images.layout import Layout
+from images.store import Store, key_of
+from localcluster.build import Programs
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = ROOT / "Dockerfile"
+# What the Dockerfile copies; .dockerignore lets nothing else through, and a test compares.
+SOURCES = ("requirements.lock", "LICENSE", "operator/copyrator", "hack/images/trim.py")
+_STANDIN = ROOT / "hack" / "localcluster" / "standin"
+
+# How pip on this machine reaches PyPI; what names a file is mounted.
+_PIP_VARIABLES = ("PIP_INDEX_URL",)
+
+_WERF = """ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+COPY werf /opt/werf
+ENV PATH=/opt/werf/standin:/opt/werf:/usr/bin:/bin HOME=/home/build
+USER 1000:1000
+"""
+
+
+def operator(store: Store, revision: str = "unknown") -> Layout:
+    """The operator's image, on bases of Debian packages.
+
+    Args:
+        store: where it is looked for, and put.
+        revision: the commit, for the label; only a release knows it to be the whole truth.
+
+    Raises:
+        BuildFailedError: a step of the Dockerfile failed.
+    """
+    base, building = running_base(store), building_base(store)
+    sources = [ROOT / source for source in SOURCES]
+    key = key_of(
+        DOCKERFILE, ROOT / ".dockerignore", *sources, revision, base.digest, building.digest
+    )
+    arguments = {"VERSION": copyrator.__version__, "REVISION": revision}
+    arguments |= {name: os.environ[name] for name in _PIP_VARIABLES if os.environ.get(name)}
+    volumes = []
+    if certificate := os.environ.get("PIP_CERT"):
+        volumes = ["--volume", f"{Path(certificate).resolve()}:/ca.pem:ro"]
+        arguments["PIP_CERT"] = "/ca.pem"
+
+    def build(layout: Path) -> None:
+        arguments.update(BASE_IMAGE=store.image(base), BUILD_IMAGE=store.image(building))
+        store.bud(ROOT, DOCKERFILE, [*volumes, *_as_options(arguments)], layout)
+
+    return store.get("operator", key, build)
+
+
+def werf(store: Store) -> Layout:
+    """An image that carries `werf`: the one that WERF names, or the stand-in with helm and kubectl.
+
+    Raises:
+        BuildFailedError: it can't be built.
+    """
+    base = running_base(store)
+    chosen = os.environ.get("WERF")
+    tools = Programs.default().find(("helm", "kubectl"))
+    real = [Path(chosen)] if chosen else []
+    key = key_of(
+        _WERF, _STANDIN, *real, *(path.parent.name for path in tools.values()), base.digest
+    )
+
+    def build(layout: Path) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            context = Path(directory)
+            (context / "Dockerfile").write_text(_WERF, encoding="utf-8")
+            home = context / "werf"
+            home.mkdir()
+            if real:
+                shutil.copy(real[0], home / "werf")
+            else:
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(_STANDIN, home / "standin", ignore=ignored)
+            for name, path in tools.items():
+                shutil.copy(path, home / name)
+            arguments = _as_options({"BASE_IMAGE": store.image(base)})
+            store.bud(context, context / "Dockerfile", arguments, layout)
+
+    return store.get("werf", key, build)
+
+
+def _as_options(arguments: dict[str, str]) -> list[str]:
+    return [
+        part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")
+    ]

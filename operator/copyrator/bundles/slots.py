@@ -1,0 +1,125 @@
+"""Which moment of its interval each question to a registry has, so that polls are spread evenly.
+
+A moment drawn by lot (by a hash, say) isn't good enough: of a thousand polls a minute one second
+gets twice its share, and of a thousand in ten minutes five times. So each new question takes the
+moment that is used least. Moments are phases of Unix time: a poll that was announced in a status
+stays true through a restart, because its phase is taken up again. Pure, but for what it holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+_GOLDEN: Final = (math.sqrt(5) - 1) / 2
+"""Multiples of it, modulo 1, are spread evenly however many there are."""
+_MOST_BINS: Final = 3600
+
+
+@dataclass(slots=True)
+class Slot:
+    """A question's moment: ``phase`` seconds after every multiple of ``interval`` (Unix time)."""
+
+    question: str
+    interval: float
+    phase: float
+    bin: int
+    holders: int = 0
+    """Bundles that ask this question."""
+
+    def after(self, now: datetime) -> datetime:
+        """The first such moment after ``now``."""
+        number = (now.timestamp() - self.phase) // self.interval
+        while True:
+            moment = datetime.fromtimestamp(number * self.interval + self.phase, UTC)
+            if moment > now:
+                return moment
+            number += 1
+
+
+class Slots:
+    """The slots of all Bundles.
+
+    ``start``, from 0 to 1, turns all of them. It is to be drawn by lot: else all clusters ask a
+    registry at the same second.
+    """
+
+    def __init__(self, start: float) -> None:
+        self._start = start
+        self._slots: dict[tuple[str, float], Slot] = {}
+        self._wheels: dict[float, Counter[int]] = {}
+        """How many slots each part of an interval has."""
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def take(
+        self,
+        held: Slot | None,
+        question: str,
+        interval: float,
+        *,
+        announced: datetime | None = None,
+        bundles: int = 1,
+    ) -> Slot:
+        """The slot of a question; whoever asks the same one at the same interval gets the same.
+
+        Args:
+            held: the slot that the Bundle has had; it is given back if it is another one.
+            question: what is asked.
+            interval: seconds.
+            announced: when the Bundle's status says that the registry is asked next. Taken up
+                again unless too many others say the same, as after a change of the interval.
+            bundles: how many there are in all; tells what is too many before all have come.
+        """
+        if held is not None and (held.question, held.interval) == (question, interval):
+            return held
+        if held is not None:
+            self.give_back(held)
+        slot = self._slots.get((question, interval))
+        if slot is None:
+            slot = self._new(question, interval, announced, bundles)
+            self._slots[question, interval] = slot
+        slot.holders += 1
+        return slot
+
+    def give_back(self, slot: Slot) -> None:
+        """A Bundle is gone, or asks something else."""
+        slot.holders -= 1
+        if slot.holders:
+            return
+        del self._slots[slot.question, slot.interval]
+        wheel = self._wheels[slot.interval]
+        wheel[slot.bin] -= 1
+        if not any(wheel.values()):
+            del self._wheels[slot.interval]
+
+    def _new(self, question: str, interval: float, announced: datetime | None, count: int) -> Slot:
+        wheel = self._wheels.setdefault(interval, Counter())
+        bins = min(math.ceil(interval), _MOST_BINS)
+        width = interval / bins
+        place, begin = None, 0.0
+        if announced is not None:
+            begin = announced.timestamp() % interval
+            place = min(int(begin / width), bins - 1)
+            if wheel[place] >= math.ceil(1.5 * math.ceil(count / bins)):
+                place = None
+        if place is None:
+            fair = wheel.total() // bins  # one that has no more exists
+            place = next(one for one in self._order(bins, wheel.total()) if wheel[one] <= fair)
+            begin = place * width
+        within = (self._start + wheel[place] * _GOLDEN) % 1.0
+        wheel[place] += 1
+        return Slot(question, interval, begin + within * min(width, 1.0), place)
+
+    def _order(self, bins: int, used: int) -> Iterator[int]:
+        """All parts of an interval, the likely free first; any few in a row are far apart."""
+        stride = max(int(bins * _GOLDEN), 1)
+        while math.gcd(stride, bins) > 1:
+            stride += 1
+        first = int(self._start * bins) + used * stride
+        return ((first + number * stride) % bins for number in range(bins))

@@ -1,0 +1,67 @@
+"""Bundles as the original werf operator left them: what it deployed is the baseline, not a Job.
+
+The original compared config digests, which for a SemVer tag stay when templates change. So a digest
+that fits tells that it deployed this version, not that it deployed this very content: such a
+baseline isn't `verified` (contract, section 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, VersionRef
+from copyrator.api.times import format_time
+
+
+def is_inherited(status: BundleStatus) -> bool:
+    """Tell whether the original deployed something and none of our fields says what."""
+    known = bool(status.deploy.version and status.deploy.digest)
+    return known and status.deployed == Deployed() and status.attempted == Attempted()
+
+
+def config_digest(manifest: Mapping[str, Any]) -> str | None:
+    """The digest by which the original knew a manifest; an index has none."""
+    config = manifest.get("config")
+    digest = config.get("digest") if isinstance(config, Mapping) else None
+    return digest if isinstance(digest, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """What the registry says of the tag that the original deployed."""
+
+    digest: str | None
+    """Manifest digest; None where the tag is gone or names something else by now."""
+    values_hash: str | None
+    """Of the present values, likewise ``spec_hash``: nobody knows the ones that were used."""
+    spec_hash: str
+    generation: int
+
+
+def taken_over(
+    status: BundleStatus, baseline: Baseline, spec: BundleSpec, now: datetime
+) -> BundleStatus:
+    """The status with the original's deploy in our terms.
+
+    Without a digest only its version is known: enough for never going below it, and nothing that
+    a deploy could be spared by.
+    """
+    version = status.deploy.version
+    where = Deployed(version=version, namespace=spec.project_namespace, verified=False)
+    if baseline.digest is None:
+        return replace(status, deployed=where)
+    deployed = replace(
+        where,
+        digest=baseline.digest,
+        reference=spec.reference,
+        values_hash=baseline.values_hash,
+        spec_hash=baseline.spec_hash,
+        generation=baseline.generation,
+        time=format_time(now),
+    )
+    found = VersionRef(digest=baseline.digest, version=version)
+    return replace(status, deployed=deployed, deploy=found, target=found)

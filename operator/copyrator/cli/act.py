@@ -1,0 +1,161 @@
+"""`copyrator suspend`, `resume` and `reconcile`: what people do to rules and Bundles."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.times import format_micro_time
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.faults import Fault
+from copyrator.cli.objects import RESOURCES, SINGULAR, What, complete_names, one
+from copyrator.cli.output import prose
+from copyrator.kube.client import KubeClient
+
+LOOK = 0.25
+"""Seconds between two looks at what is waited for."""
+
+_what = click.argument("what", type=What("rules", "bundles"))
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the operator; 0 doesn't wait.",
+)
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@_timeout
+def suspend(target: Target, what: str, name: str, timeout: float) -> None:
+    """Pause a rule or Bundle: what stands stays as it is, nothing is written or deployed."""
+    run(_set_suspend(target, what, name, value=True, timeout=timeout))
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@_timeout
+def resume(target: Target, what: str, name: str, timeout: float) -> None:
+    """Let a suspended rule or Bundle go on."""
+    run(_set_suspend(target, what, name, value=False, timeout=timeout))
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@click.option("--force", is_flag=True, help="By an annotation of its own, forceAt.")
+@_timeout
+def reconcile(target: Target, what: str, name: str, force: bool, timeout: float) -> None:
+    """Have a rule or Bundle looked at now, and wait until that is done.
+
+    A Bundle's registry is asked, and what it has is deployed, even if it is deployed already or
+    failed too often. Of a rule, what failed is tried again at once.
+    """
+    run(_reconcile(target, what, name, force=force, timeout=timeout))
+
+
+async def _set_suspend(
+    target: Target,
+    what: str,
+    name: str,
+    *,
+    value: bool,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> None:
+    async with target.connect() as client:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        body = await one(client, what, namespace, name)
+        shown = f"{SINGULAR[what]} {namespace}/{name}"
+        if not isinstance(body.get("spec"), Mapping):
+            raise Fault(
+                f"{shown} is of the old form, which can't be suspended; write it under spec "
+                "(docs/rules.md), or stop the operator"
+            )
+        if bool(body["spec"].get("suspend")) is value:
+            click.echo(f"{shown} is {'suspended' if value else 'not suspended'} already.")
+            return
+        patch = {"spec": {"suspend": value or None}}
+        body = await client.patch(RESOURCES[what], namespace, name, patch)
+        generation = body["metadata"]["generation"]
+        body = await _wait(client, what, body, timeout, lambda seen: _observed(seen) >= generation)
+        prose([f"{shown} {'suspended' if value else 'resumed'}{_how(body, timeout)}"])
+
+
+async def _reconcile(
+    target: Target,
+    what: str,
+    name: str,
+    *,
+    force: bool,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> None:
+    async with target.connect() as client:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        body = await one(client, what, namespace, name)
+        if what == "rules":
+            annotation, echo = names.ANN_RULE_REQUESTED_AT, "lastHandledRequest"
+        elif force:
+            annotation, echo = names.ANN_FORCE_AT, "lastHandledForce"
+        else:
+            annotation, echo = names.ANN_REQUESTED_AT, "lastHandledRequest"
+        token = format_micro_time(datetime.now(UTC))
+        patch = {"metadata": {"annotations": {annotation: token}}}
+        body = await client.patch(RESOURCES[what], namespace, name, patch)
+        shown = f"{SINGULAR[what]} {namespace}/{name}"
+        body = await _wait(
+            client, what, body, timeout, lambda seen: (seen.get("status") or {}).get(echo) == token
+        )
+        prose([f"{shown} {'reconciled' if timeout else 'asked'}{_how(body, timeout)}"])
+
+
+def _observed(body: Mapping[str, Any]) -> int:
+    return int((body.get("status") or {}).get("observedGeneration") or 0)
+
+
+def _how(body: Mapping[str, Any], waited: float) -> str:
+    condition = rows.ready(body)
+    if not waited or not condition:
+        return "."
+    message = f": {condition['message']}" if condition.get("message") else "."
+    return f"; it says {condition.get('reason')}{message}"
+
+
+async def _wait(
+    client: KubeClient,
+    what: str,
+    body: dict[str, Any],
+    timeout: float,  # noqa: ASYNC109 - the user's
+    done: Callable[[dict[str, Any]], bool],
+) -> dict[str, Any]:
+    """Look again until it is done.
+
+    Raises:
+        Fault: it isn't, within `timeout` seconds.
+    """
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    deadline = asyncio.get_running_loop().time() + timeout
+    while timeout and not done(body):
+        if asyncio.get_running_loop().time() > deadline:
+            reason = rows.ready(body)
+            said = f" It says {reason['reason']}: {reason.get('message')}." if reason else ""
+            raise Fault(
+                f"{SINGULAR[what]} {namespace}/{name}: the operator hasn't answered within "
+                f"{timeout:g} s.{said} Is it running? See: copyrator doctor"
+            )
+        await asyncio.sleep(LOOK)
+        body = await client.get(RESOURCES[what], namespace, name)
+    return body

@@ -1,0 +1,109 @@
+"""The options by which every command finds its cluster, and the way there."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from copyrator.kube.auth import default_namespace, load_connection
+from copyrator.kube.client import KubeClient
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Which cluster, and where in it."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    user: str | None = None
+    """To be impersonated."""
+    namespace_option: str | None = None
+    everywhere: bool = False
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that a name without one stands in."""
+        return self.namespace_option or default_namespace(self.kubeconfig, self.context)
+
+    @property
+    def scope(self) -> str | None:
+        """The namespace of a list; None is the whole cluster."""
+        return None if self.everywhere else self.namespace
+
+    @asynccontextmanager
+    async def connect(
+        self, make: Callable[..., KubeClient] = KubeClient
+    ) -> AsyncIterator[KubeClient]:
+        """A client for the cluster, closed at the end."""
+        connection = await load_connection(self.kubeconfig, self.context)
+        connection.impersonate = self.user
+        async with make(connection) as client:
+            yield client
+
+
+_CLUSTER = (
+    click.option(
+        "--kubeconfig",
+        envvar="KUBECONFIG",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Kubeconfig file; default: KUBECONFIG, the pod's account, ~/.kube/config.",
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option("--as", "user", metavar="USER", help="User to impersonate."),
+)
+_NAMESPACE = click.option(
+    "-n", "--namespace", "namespace_option", metavar="NAME", help="Default: the context's."
+)
+_EVERYWHERE = click.option(
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces."
+)
+_FIELDS = tuple(field.name for field in dataclasses.fields(Target))
+
+
+def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Callable[..., Any]:
+    """Decorate a command with the cluster's options; it gets them as `target`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def command(**values: Any) -> Any:
+            found = {name: values.pop(name) for name in _FIELDS if name in values}
+            return function(target=Target(**found), **values)
+
+        command.__doc__ = function.__doc__
+        command.__name__ = function.__name__
+        command.__dict__.update(function.__dict__)
+        options = [*_CLUSTER]
+        options += [_NAMESPACE] if namespace else []
+        options += [_EVERYWHERE] if everywhere else []
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a command's work. The operator's own code logs; its lines are no answer to a person."""
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.NullHandler())
+    try:
+        return asyncio.run(work)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+
+
+def split_name(text: str, namespace: str) -> tuple[str, str]:
+    """``namespace/name``, or a name in `namespace`."""
+    before, slash, name = text.partition("/")
+    return (before, name) if slash else (namespace, text)

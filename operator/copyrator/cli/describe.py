@@ -1,0 +1,212 @@
+"""`copyrator describe`: one rule, Bundle or copy, with how it stands and its Events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.describe_copy import copy_lines, find_copy, standing_of
+from copyrator.cli.installation import operator_namespace_option
+from copyrator.cli.objects import What, complete_names, one
+from copyrator.cli.output import labelled, prose
+from copyrator.cli.rehearsal import DryRunClient
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import EVENTS
+
+Body = Mapping[str, Any]
+EVENTS_SHOWN = 10
+
+
+@click.command()
+@click.argument("what", type=What("rules", "bundles", "copies"))
+@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@click.option("--kind", metavar="KIND", help="Of a copy, where several kinds have that name.")
+@cluster_options()
+@operator_namespace_option
+def describe(target: Target, what: str, name: str, kind: str | None, home: str | None) -> None:
+    """Everything about a rule, Bundle or copy: what it says, how it stands, what happened.
+
+    Of a copy: whose it is, since when, who else wrote to it, and whether it is as its rule wants
+    it, which is tried by a dry run. No values are read or shown.
+    """
+    if kind and what != "copies":
+        raise click.UsageError("--kind goes with copies: copyrator describe copy NAME --kind KIND")
+    namespace, name = split_name(name, target.namespace if "/" not in name else "")
+    lines = (
+        _copy(target, namespace, name, kind, home)
+        if what == "copies"
+        else _described(target, what, namespace, name)
+    )
+    prose(run(lines))
+
+
+async def _described(target: Target, what: str, namespace: str, name: str) -> list[str]:
+    async with target.connect() as client:
+        body = await one(client, what, namespace, name)
+        events = await _events(client, body)
+    now = datetime.now(UTC)
+    lines = rule_lines(body, now) if what == "rules" else bundle_lines(body, now)
+    return [*lines, *condition_lines(body, now), *event_lines(events, now)]
+
+
+async def _copy(
+    target: Target, namespace: str, name: str, kind: str | None, home: str | None
+) -> list[str]:
+    async with target.connect(DryRunClient) as client:
+        assert isinstance(client, DryRunClient)
+        resource, body = await find_copy(client, namespace, name, kind)
+        events = await _events(client, body)
+        standing = await standing_of(client, resource, body, home)
+    now = datetime.now(UTC)
+    return [*copy_lines(body, standing, now), *event_lines(events, now)]
+
+
+async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
+    """Newest last. Whoever may not read Events gets none."""
+    metadata = body["metadata"]
+    found: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        pages = client.list_pages(
+            EVENTS, metadata["namespace"], field_selector=f"involvedObject.uid={metadata['uid']}"
+        )
+        async for page in pages:
+            found += list(page.items)
+    return sorted(found, key=_last_seen)[-EVENTS_SHOWN:]
+
+
+def _shown(body: Body) -> str:
+    return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def _last_seen(event: Body) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def _head(body: Body, now: datetime) -> Iterator[str]:
+    metadata = body["metadata"]
+    yield labelled("Name", _shown(body))
+    yield labelled("Age", rows.age(metadata.get("creationTimestamp"), now))
+    condition = rows.ready(body)
+    status, reason = condition.get("status", "-"), condition.get("reason", "-")
+    yield labelled("Ready", f"{status} ({reason})" if condition else "not seen by an operator yet")
+    if "deletionTimestamp" in metadata:
+        yield labelled(
+            "Deleted", f"{rows.age(metadata['deletionTimestamp'], now)} ago, not gone yet"
+        )
+
+
+def rule_lines(body: Body, now: datetime) -> Iterator[str]:
+    """A rule in words."""
+    from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
+
+    yield from _head(body, now)
+    spec = parse_rule(body)
+    if isinstance(spec, InvalidSpec):
+        yield labelled("Invalid", spec)
+    else:
+        yield labelled("Form", "old (ruleType)" if spec.legacy else "spec")
+        if spec.source:
+            which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
+            where = ", ".join(spec.source.namespaces)
+            yield labelled("Source", f"{spec.kind} {which} in {where}")
+        else:
+            yield labelled("Template", spec.kind)
+        yield labelled("Targets", _targets(spec.targets))
+        yield labelled("On conflict", spec.on_conflict)
+        yield labelled("Deletion", spec.deletion_policy)
+        if spec.suspend:
+            yield labelled("Suspended", f"yes; copyrator resume rule {body['metadata']['name']}")
+    status = body.get("status") or {}
+    counts = status.get("copies") or {}
+    parts = ", ".join(
+        f"{counts.get(part, 0)} {part}" for part in ("ready", "failed", "conflicts", "pending")
+    )
+    yield labelled("Copies", f"{counts.get('desired', 0)} wanted: {parts}")
+    synced = status.get("lastSyncTime")
+    yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
+    failures: Sequence[Body] = status.get("failures") or ()
+    if failures:
+        yield "Failures:"
+    for failure in failures:
+        where = f"{failure.get('namespace')}/{failure.get('name')}"
+        yield f"  {where}  {failure.get('reason')}: {failure.get('message')}"
+
+
+def _targets(targets: Any) -> str:
+    parts = [", ".join(targets.namespaces.patterns) or "every namespace"]
+    if targets.exclude.patterns:
+        parts.append(f"but {', '.join(targets.exclude.patterns)}")
+    if text := targets.selector.to_string():
+        parts.append(f"with labels {text}")
+    return " ".join(parts)
+
+
+def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
+    """A Bundle in words."""
+    yield from _head(body, now)
+    spec, status = body.get("spec") or {}, body.get("status") or {}
+    namespace = body["metadata"]["namespace"]
+    yield labelled("Source", f"{spec.get('registry')}/{spec.get('repo')}")
+    yield labelled("Wanted", spec.get("version") or "latest")
+    yield labelled("Release in", spec.get("project_namespace") or namespace)
+    for name, part in (("Available", "available"), ("Deployed", "deployed")):
+        found = status.get(part) or {}
+        yield labelled(name, _version(found, now))
+    attempt = status.get("attempted") or {}
+    if attempt.get("attempt"):
+        text = f"#{attempt['attempt']} {attempt.get('version')} {attempt.get('outcome')}"
+        yield labelled("Last attempt", f"{text}, Job {attempt.get('job')}")
+    if attempt.get("nextRetryAt"):
+        yield labelled("Next try", rows.until(attempt["nextRetryAt"], now))
+    annotations = body["metadata"].get("annotations") or {}
+    if names.ANN_DISABLE_AUTOUPDATE in annotations:
+        yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
+    else:
+        due = rows.until(status.get("nextPollAt"), now)
+        every = spec.get("interval") or f"10m by default; see: copyrator why {_shown(body)}"
+        # Without news there is no newer status.
+        yield labelled("Next poll", f"every {every}" if due == "now" else due)
+    if spec.get("suspend"):
+        yield labelled("Suspended", f"yes; copyrator resume bundle {body['metadata']['name']}")
+    error = status.get("lastError") or {}
+    if error:
+        yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
+    if error.get("logTail"):
+        yield f"  (copyrator logs bundle {body['metadata']['name']} shows what werf said)"
+
+
+def _version(found: Body, now: datetime) -> str:
+    if not found.get("version"):
+        return "-"
+    since = rows.age(found.get("time"), now)
+    return f"{found['version']}  {rows.digest(found.get('digest'))}  since {since}"
+
+
+def condition_lines(body: Body, now: datetime) -> Iterator[str]:
+    """The conditions, each with its sentence."""
+    conditions = (body.get("status") or {}).get("conditions") or []
+    if conditions:
+        yield "Conditions:"
+    for one_ in conditions:
+        since = rows.age(one_.get("lastTransitionTime"), now)
+        yield f"  {one_['type']:<12} {one_['status']:<8} {one_.get('reason')} (for {since})"
+        if one_["type"] == "Ready" and one_.get("message"):
+            yield f"    {one_['message']}"
+
+
+def event_lines(events: Sequence[Body], now: datetime) -> Iterator[str]:
+    """The newest Events."""
+    yield "Events:" if events else "Events:        none of late"
+    for event in events:
+        when = rows.age(_last_seen(event), now)
+        times = f" (x{event['count']})" if (event.get("count") or 1) > 1 else ""
+        what = f"{event.get('type')}  {event.get('reason')}{times}"
+        yield f"  {when:>4}  {what}: {event.get('message')}"

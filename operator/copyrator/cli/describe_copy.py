@@ -1,0 +1,85 @@
+"""`copyrator describe copy`: whose it is, who wrote to it, and whether it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from copyrator.api import names
+from copyrator.cli import rows
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import find_installation
+from copyrator.cli.objects import copies
+from copyrator.cli.output import labelled
+from copyrator.cli.rehearsal import DryRunClient, rehearsing
+from copyrator.cli.why_rules import Question, verdict_of
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import Resource
+
+Body = Mapping[str, Any]
+
+
+async def find_copy(
+    client: KubeClient, namespace: str, name: str, kind: str | None
+) -> tuple[Resource, dict[str, Any]]:
+    """The copy of that name, without its content.
+
+    Raises:
+        Fault: there is none, or there are several.
+    """
+    resources, found = await copies(client, namespace)
+    mine = [body for body in found if body["metadata"]["name"] == name]
+    if kind:
+        mine = [body for body in mine if body["kind"].lower() == kind.lower()]
+    if not mine:
+        raise Fault(
+            f"there is no copy {name} in the namespace {namespace}; "
+            f"copyrator why {namespace}/{name} says why, copyrator get copies -A lists all"
+        )
+    if len(mine) > 1:
+        kinds = [body["kind"] for body in mine]
+        raise Fault(f"{name} is the name of a {' and of a '.join(kinds)}; add --kind {kinds[0]}")
+    (body,) = mine
+    return next(one for one in resources if one.kind == body["kind"]), body
+
+
+async def standing_of(
+    client: DryRunClient, resource: Resource, body: Body, home: str | None
+) -> str:
+    """What the operator does about it now, in a sentence. The client is closed."""
+    metadata = body["metadata"]
+    try:
+        async with rehearsing(client, await find_installation(client, home)) as rehearsal:
+            await rehearsal.serve_all(resource.kind)
+            asked = Question(rehearsal, resource, metadata["namespace"], metadata["name"])
+            return await verdict_of(asked)
+    except errors.Forbidden as error:
+        return f"you may not see enough to tell: {error.message}"
+
+
+def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
+    """A copy in words."""
+    metadata = body["metadata"]
+    yield labelled("Name", f"{metadata['namespace']}/{metadata['name']}")
+    yield labelled("Kind", body["kind"])
+    yield labelled("Rule", rows.annotation(body, names.ANN_RULE))
+    source = rows.annotation(body, names.ANN_SOURCE)
+    yield labelled("Source", source if source != "-" else "none: the rule's template")
+    yield labelled("Age", rows.age(metadata.get("creationTimestamp"), now))
+    written = _writers(body)
+    if ours := written.pop(names.FIELD_MANAGER, None):
+        yield labelled("Written", f"{rows.age(ours, now)} ago")
+    for manager, time in sorted(written.items()):
+        yield labelled("Also by", f"{manager}, {rows.age(time, now)} ago")
+    yield labelled("Standing", standing)
+
+
+def _writers(body: Body) -> dict[str, str]:
+    """When each field manager wrote to it last."""
+    found: dict[str, str] = {}
+    for entry in body["metadata"].get("managedFields") or ():
+        manager, time = str(entry.get("manager")), str(entry.get("time") or "")
+        found[manager] = max(found.get(manager, ""), time)
+    return found

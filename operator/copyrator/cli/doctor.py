@@ -1,0 +1,205 @@
+"""`copyrator doctor`: is everything there that the operator needs, and does it work?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.version_range import ExactTag, parse_version
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.doctor_rights import missing_rights
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import (
+    Installation,
+    find_installation,
+    holder_of,
+    operator_namespace_option,
+)
+from copyrator.cli.objects import listed
+from copyrator.cli.output import Format, count, dump, output_option, prose
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import BUNDLES, RULES, SECRETS
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import AuthenticationFailed, NotFound, RateLimited, RegistryError
+from copyrator.oci.reference import Repository
+from copyrator.prerequisites import missing_crds
+from copyrator.reconcile.hash_key import SECRET_NAME
+
+LEAST_MINOR = 29
+"""Kubernetes 1.29: the first with stable CEL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding; `good` is None where it couldn't be looked at."""
+
+    what: str
+    good: bool | None
+    said: str
+
+
+@click.command()
+@cluster_options(namespace=False)
+@operator_namespace_option
+@output_option
+def doctor(target: Target, home: str | None, shape: Format) -> None:
+    """Check the installation: API server, CRDs, Lease, rights, hash key, registries, objects.
+
+    Exit code: 0 all is well; 1 something isn't.
+    """
+    checks = run(_checks(target, home))
+    if shape in (Format.JSON, Format.YAML):
+        dump([{"check": c.what, "ok": c.good, "message": c.said} for c in checks], shape)
+    else:
+        _show(checks)
+    if any(check.good is False for check in checks):
+        raise click.exceptions.Exit(1)
+
+
+def _show(checks: list[Check]) -> None:
+    from rich.text import Text  # noqa: PLC0415
+
+    marks = {True: ("ok  ", "green"), False: ("BAD ", "bold red"), None: ("?   ", "yellow")}
+    prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
+    bad = sum(check.good is False for check in checks)
+    click.echo(f"{count(bad, 'fault')} found." if bad else "All is well.")
+
+
+async def _checks(target: Target, home: str | None) -> list[Check]:
+    async with target.connect() as client:
+        try:
+            found = [await _server(client)]
+        except errors.Unreachable as error:
+            raise Fault(f"the API server doesn't answer: {error.message}") from None
+        crds = [check async for check in _crds(client)]
+        found += crds
+        installation = await find_installation(client, home)
+        found.append(_installed(installation))
+        found.append(await _lease(client, installation))
+        found += [check async for check in _rights(client, installation)]
+        found.append(await _hash_key(client, installation))
+        if all(check.good for check in crds):
+            found += [check async for check in _objects(client)]
+            found += await _registries(client)
+    return found
+
+
+async def _server(client: KubeClient) -> Check:
+    version = await client.request("GET", "/version")
+    minor = int("".join(filter(str.isdigit, str(version.get("minor", "0")))) or 0)
+    said = f"{version.get('gitVersion')} at {client.connection.host}"
+    if minor < LEAST_MINOR:
+        return Check("API server", False, f"{said}; Copyrator needs 1.{LEAST_MINOR} or later")
+    return Check("API server", True, said)
+
+
+async def _crds(client: KubeClient) -> AsyncIterator[Check]:
+    sentences = await missing_crds(client)
+    for sentence in sentences:
+        yield Check("CRDs", False, sentence)
+    if not sentences:
+        yield Check("CRDs", True, "both are established, under their names, and served")
+
+
+def _installed(installation: Installation) -> Check:
+    if installation.image is None:
+        return Check("Deployment", None, "none is found; the operator may run in another way")
+    said = f"{installation.namespace}/copyrator, {installation.image}"
+    if installation.others:
+        others = ", ".join(installation.others)
+        return Check("Deployment", False, f"{said}; another one is in {others}: remove one")
+    return Check("Deployment", True, said)
+
+
+async def _lease(client: KubeClient, installation: Installation) -> Check:
+    holder = await holder_of(client, installation.namespace)
+    if holder:
+        return Check("Lease", True, f"{holder} leads")
+    return Check(
+        "Lease",
+        False,
+        f"nobody leads by the Lease {installation.namespace}/copyrator: does the operator run? "
+        f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is none",
+    )
+
+
+async def _rights(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+    user = installation.user
+    who = user or "you"
+    try:
+        missing = await missing_rights(client, installation.settings, user)
+    except errors.ApiError as error:
+        yield Check("Rights", None, f"of {who} can't be asked for: {error.message}")
+        return
+    for right in missing:
+        yield Check("Rights", False, f"{who} may not {right}: install the chart's ClusterRole")
+    if not missing:
+        yield Check("Rights", True, f"{who} may do all that the operator needs")
+
+
+async def _hash_key(client: KubeClient, installation: Installation) -> Check:
+    where = f"{installation.settings.namespace}/{SECRET_NAME}"
+    try:
+        await client.get(SECRETS, installation.settings.namespace, SECRET_NAME)
+    except errors.NotFound:
+        said = f"{where} isn't there; the operator makes it at its first start"
+        return Check("Hash key", None, said)
+    except errors.ApiError as error:
+        return Check("Hash key", None, f"{where} can't be read: {error.message}")
+    return Check("Hash key", True, where)
+
+
+async def _objects(client: KubeClient) -> AsyncIterator[Check]:
+    for resource, what in ((RULES, "rules"), (BUNDLES, "bundles")):
+        bodies = await listed(client, resource, None)
+        wrong = [body for body in bodies if rows.ready(body).get("status") == "False"]
+        for body in wrong:
+            metadata = body["metadata"]
+            shown = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+            yield Check(shown, False, f"{rows.ready(body).get('reason')}: {rows.trouble(body)}")
+        if not wrong:
+            said = f"{len(bodies)}, none is failing (copyrator get {what} -A)"
+            yield Check(what.capitalize(), True, said)
+
+
+async def _registries(client: KubeClient) -> list[Check]:
+    """One question to each registry, from here and without credentials: does it answer?"""
+    asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
+    for body in await listed(client, BUNDLES, None):
+        spec = parse_bundle(body, BundleDefaults())
+        if not isinstance(spec, InvalidSpec) and not spec.ca_secret:
+            repository = Repository(
+                spec.registry,
+                spec.repo,
+                plain_http=spec.insecure,
+                verify=not spec.skip_tls_verify,
+            )
+            asked.setdefault(repository.origin, (repository, body["spec"]))
+    oci = RegistryClient(metrics=Metrics(), timeout=10.0)
+    try:
+        return await asyncio.gather(*(_registry(oci, *one) for one in asked.values()))
+    finally:
+        await oci.close()
+
+
+async def _registry(oci: RegistryClient, repository: Repository, spec: Mapping[str, Any]) -> Check:
+    version = parse_version(str(spec.get("version") or "latest"))
+    tag = version.tag if isinstance(version, ExactTag) else "latest"
+    what = f"Registry {repository.origin}"
+    try:
+        await oci.digest(repository, tag, None)
+    except NotFound:
+        return Check(what, True, "answers")
+    except (AuthenticationFailed, RateLimited) as error:
+        return Check(what, True, f"answers ({error.reason} to a question without credentials)")
+    except RegistryError as error:
+        return Check(what, False, f"asked from here: {error.message}")
+    return Check(what, True, "answers")

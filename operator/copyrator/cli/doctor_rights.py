@@ -1,0 +1,114 @@
+"""The rights that the operator needs, asked for one by one where the API server decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+from copyrator.config import Settings
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import (
+    BUNDLES,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    RULES,
+    Discovery,
+    Resource,
+)
+
+REVIEWS = "/apis/authorization.k8s.io/v1"
+WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")
+
+Need = tuple[Resource, str, str, str | None]
+"""Resource, subresource, verb, namespace (None: the whole cluster)."""
+
+
+async def missing_rights(client: KubeClient, settings: Settings, user: str | None) -> list[str]:
+    """What `user`, or whoever asks, may not do, of all that the operator does.
+
+    Raises:
+        ApiError: nobody may be asked about.
+    """
+    resources = await _kinds(client, settings)
+    needs = list(_needs(settings, resources))
+    gate = asyncio.Semaphore(8)
+
+    async def lacks(need: Need) -> bool:
+        async with gate:
+            return not await _allowed(client, need, user, settings.lease_name)
+
+    answers = await asyncio.gather(*(lacks(need) for need in needs))
+    return [_shown(need) for need, missing in zip(needs, answers, strict=True) if missing]
+
+
+async def _kinds(client: KubeClient, settings: Settings) -> list[Resource]:
+    discovery = Discovery(client)
+    found = []
+    for kind in settings.kinds:
+        word, _, rest = kind.partition(".")
+        group, _, version = rest.partition("/")
+        try:
+            resource = await discovery.resolve(word, f"{group}/{version}" if version else None)
+        except (errors.KindUnavailable, errors.AmbiguousKind):
+            continue  # the operator says so itself, and a rule of this kind too
+        found.append(resource)
+    return found
+
+
+def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
+    home = settings.lease_namespace or settings.namespace
+    for verb in ("get", "create", "update"):
+        yield LEASES, "", verb, home
+    wanted: list[tuple[Resource, str, tuple[str, ...]]] = [
+        (RULES, "", ("list", "watch", "patch")),
+        (RULES, "status", ("patch",)),
+        (BUNDLES, "", ("get", "list", "watch", "patch")),
+        (BUNDLES, "status", ("patch",)),
+        (JOBS, "", ("get", "list", "watch", "create", "patch")),
+        (PODS, "", ("list",)),
+        (PODS, "log", ("get",)),
+        (EVENTS, "", ("get", "create", "patch")),
+        *((kind, "", WRITE) for kind in kinds),
+    ]
+    for namespace in settings.scopes:
+        for resource, subresource, verbs in wanted:
+            for verb in verbs:
+                yield resource, subresource, verb, namespace
+    if not settings.watch_namespaces:
+        yield NAMESPACES, "", "list", None
+        yield NAMESPACES, "", "watch", None
+
+
+async def _allowed(client: KubeClient, need: Need, user: str | None, lease: str) -> bool:
+    resource, subresource, verb, namespace = need
+    attributes = {
+        "group": resource.group,
+        "resource": resource.plural,
+        "subresource": subresource,
+        "verb": verb,
+        "namespace": namespace or "",
+    }
+    if resource is LEASES and verb != "create":
+        attributes["name"] = lease
+    spec: dict[str, Any] = {"resourceAttributes": attributes}
+    kind = "SelfSubjectAccessReview"
+    if user:
+        kind = "SubjectAccessReview"
+        _, _, namespace_, _account = user.split(":", 3)
+        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace_}"]
+        spec |= {"user": user, "groups": [*groups, "system:authenticated"]}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    path = f"{REVIEWS}/{kind.lower()}s"
+    answer = await client.request("POST", path, body=body)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def _shown(need: Need) -> str:
+    resource, subresource, verb, namespace = need
+    what = f"{resource.key}/{subresource}" if subresource else resource.key
+    return f"{verb} {what} in {namespace or 'all namespaces'}"

@@ -1,0 +1,53 @@
+"""What goes wrong, as a person reads it: object, fault and remedy, never a traceback."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, Any
+
+import click
+
+from copyrator.cli.output import prose
+from copyrator.kube import errors
+from copyrator.kube.connection import KubeconfigError
+from copyrator.oci.errors import RegistryError
+
+DEBUG = "COPYRATOR_DEBUG"
+"""Set to anything, it shows the traceback of an unexpected error."""
+
+
+class Fault(click.ClickException):
+    """Ends a command with exit code 1 and one line on stderr."""
+
+    def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
+        """Print it; on a terminal it breaks between words."""
+        prose([f"Error: {self.format_message()}"], err=True)
+
+
+def fault_of(error: Exception) -> Fault:
+    """What a command met, as a Fault; the error itself where its traceback is wanted."""
+    if isinstance(error, OSError | KubeconfigError | RegistryError):
+        return Fault(str(error))
+    if isinstance(error, errors.NotFound) and error.kind_missing:
+        return Fault(
+            "the cluster has no such kind: are Copyrator's CRDs installed? copyrator doctor"
+        )
+    if isinstance(error, errors.ApiError):
+        return Fault(f"{error.message}{_remedy(error)}")
+    if os.environ.get(DEBUG):
+        raise error
+    return Fault(
+        f"{type(error).__name__}: {error}. This is a fault of Copyrator's; {DEBUG}=1 shows where, "
+        "for a report"
+    )
+
+
+def _remedy(error: errors.ApiError) -> str:
+    match error:
+        case errors.Unauthorized():
+            return "; log in again, or choose other credentials with --context or --kubeconfig"
+        case errors.Forbidden():
+            return "; ask an administrator for this right, or choose other credentials"
+        case errors.Unreachable():
+            return "; is the cluster up, and is this the right --context?"
+    return ""

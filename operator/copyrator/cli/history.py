@@ -1,0 +1,59 @@
+"""`copyrator history`: the last deploys of a Bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.objects import What, complete_names, one
+from copyrator.cli.output import Column, Format, Table, dump, output_option
+
+
+@click.command()
+@click.argument("what", type=What("bundles"))
+@click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+@cluster_options()
+@output_option
+def history(target: Target, what: str, name: str, shape: Format) -> None:
+    """The last ten attempts of a Bundle, newest first."""
+    run(_history(target, what, name, shape))
+
+
+async def _history(target: Target, what: str, name: str, shape: Format) -> None:
+    async with target.connect() as client:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        body = await one(client, what, namespace, name)
+    entries: list[dict[str, Any]] = (body.get("status") or {}).get("history") or []
+    match shape:
+        case Format.JSON | Format.YAML:
+            dump(entries, shape)
+        case Format.NAME:
+            for entry in entries:
+                click.echo(f"job/{entry.get('job')}")
+        case _ if not entries:
+            click.echo(f"bundle {namespace}/{name} hasn't been deployed yet.", err=True)
+        case _:
+            Table(_columns(datetime.now(UTC)), wide=shape is Format.WIDE).print(entries)
+
+
+def _columns(now: datetime) -> list[Column]:
+    def text(name: str) -> Any:
+        def value(entry: Mapping[str, Any]) -> str:
+            return str(entry.get(name) or "-")
+
+        return value
+
+    return [
+        Column("WHEN", lambda entry: rows.age(entry.get("time"), now)),
+        Column("VERSION", text("version")),
+        Column("DIGEST", lambda entry: rows.digest(entry.get("digest"))),
+        Column("REVISION", text("revision")),
+        Column("OUTCOME", text("outcome")),
+        Column("JOB", text("job"), wide=True),
+        Column("REASON", text("reason")),
+    ]

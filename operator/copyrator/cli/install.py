@@ -1,0 +1,39 @@
+"""`copyrator install --print`: what the chart installs, for those without Helm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from copyrator.cli.crds import crd_texts
+
+MANIFESTS = Path(__file__).with_name("install.yaml")
+"""What the chart renders by default, written by `make generate` and held to it by a test."""
+
+NAMESPACE_MARK, IMAGE_MARK = "copyrator-namespace", "copyrator-image:tag"
+"""What stands in MANIFESTS where the options go."""
+
+
+@click.command()
+@click.option("--print", "wanted", is_flag=True, help="Print the manifests; nothing is applied.")
+@click.option("-n", "--namespace", default="copyrator", show_default=True, metavar="NAME")
+@click.option("--image", metavar="IMAGE", help="The operator's image, with its tag or digest.")
+@click.option("--crds/--no-crds", default=True, show_default=True, help="With both CRDs.")
+def install(wanted: bool, namespace: str, image: str | None, crds: bool) -> None:
+    """Print the manifests of the operator: what the chart renders with its default values.
+
+    copyrator install --print --image REGISTRY/copyrator:TAG | kubectl apply --server-side -f -
+    """
+    if not wanted or image is None:
+        raise click.UsageError(
+            "it only prints, and needs to know the image:\n"
+            "  copyrator install --print --image IMAGE | kubectl apply --server-side -f -"
+        )
+    parts = crd_texts() if crds else []
+    parts.append(f"apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {namespace}\n")
+    text = MANIFESTS.read_text()
+    parts.append(text.replace(NAMESPACE_MARK, namespace).replace(IMAGE_MARK, image))
+    click.echo(
+        "---\n".join(part if part.endswith("\n") else part + "\n" for part in parts), nl=False
+    )

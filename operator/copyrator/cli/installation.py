@@ -1,0 +1,140 @@
+"""Finds the operator that serves the cluster, and the settings that it runs with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api.times import parse_time
+from copyrator.cli.objects import listed
+from copyrator.config import Settings
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import LEASES, Resource
+from copyrator.options import from_options, parameters
+
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+SELECTOR = "app.kubernetes.io/name=copyrator"
+LEASE_NAME = "copyrator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """An installed operator, as far as it can be found."""
+
+    settings: Settings
+    namespace: str
+    """Where its Deployment, or at least its Lease, is."""
+    image: str | None = None
+    service_account: str | None = None
+    found: bool = False
+    """False: nothing was found, and these are the defaults."""
+    others: Sequence[str] = field(default=())
+    """Namespaces of further Deployments."""
+
+    @property
+    def user(self) -> str | None:
+        """The operator's user name in RBAC."""
+        if self.service_account is None:
+            return None
+        return f"system:serviceaccount:{self.namespace}:{self.service_account}"
+
+
+operator_namespace_option = click.option(
+    "--operator-namespace",
+    "home",
+    envvar="COPYRATOR_OPERATOR_NAMESPACE",
+    metavar="NAME",
+    help="Where the operator is installed; default: where its Deployment is found.",
+)
+
+
+async def find_installation(client: KubeClient, home: str | None = None) -> Installation:
+    """Look for the chart's Deployment, else for the operator's Lease, in `home` or anywhere.
+
+    In the operator's own container its variables say it all; it may list neither.
+    """
+    own = os.environ.get("POD_NAMESPACE")
+    if home is None and own and "COPYRATOR_LEASE_NAME" in os.environ:
+        env = [{"name": name, "value": value} for name, value in os.environ.items()]
+        return Installation(settings=settings_of({"env": env}, own), namespace=own, found=True)
+    deployments: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        deployments = await listed(client, DEPLOYMENTS, home, selector=SELECTOR)
+    if deployments:
+        first, *others = deployments
+        return of_deployment(first, [other["metadata"]["namespace"] for other in others])
+    leases: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        leases = await listed(client, LEASES, home)
+    for lease in leases:
+        if lease["metadata"]["name"] == LEASE_NAME:
+            namespace = lease["metadata"]["namespace"]
+            return Installation(
+                settings=Settings(namespace=namespace), namespace=namespace, found=True
+            )
+    namespace = home or Settings().namespace
+    return Installation(settings=Settings(namespace=namespace), namespace=namespace)
+
+
+def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Installation:
+    """The installation that a Deployment of the chart is."""
+    metadata, pod = body["metadata"], body["spec"]["template"]["spec"]
+    container = next(
+        (one for one in pod["containers"] if one["name"] == "copyrator"), pod["containers"][0]
+    )
+    return Installation(
+        settings=settings_of(container, metadata["namespace"]),
+        namespace=metadata["namespace"],
+        image=container.get("image"),
+        service_account=pod.get("serviceAccountName") or "default",
+        found=True,
+        others=others,
+    )
+
+
+def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
+    """The settings that a container's arguments and variables come to.
+
+    They are read by the operator's own options, so that both read them alike.
+    """
+    variables = {
+        one["name"]: one.get("value", namespace)
+        for one in container.get("env") or ()
+        if "value" in one or one["name"] == "POD_NAMESPACE"
+    }
+    arguments = [word for word in container.get("args") or () if word != "run"]
+    for option in (found := parameters()):
+        variable = option.envvar
+        option.envvar = None
+        if isinstance(variable, str) and variable in variables and option.expose_value:
+            option.default = variables[variable]
+
+    def collect(**values: Any) -> Settings:
+        return from_options(values)
+
+    command = click.Command("copyrator", callback=collect, params=found)
+    try:
+        settings = command.main(args=arguments, prog_name="copyrator", standalone_mode=False)
+    except click.ClickException:
+        return Settings(namespace=variables.get("NAMESPACE", namespace))
+    assert isinstance(settings, Settings)
+    return settings
+
+
+async def holder_of(client: KubeClient, namespace: str) -> str | None:
+    """Who leads now, by a Lease that is not over; none where nobody does."""
+    with suppress(errors.NotFound, errors.Forbidden):
+        spec = (await client.get(LEASES, namespace, LEASE_NAME)).get("spec") or {}
+        renewed = parse_time(spec.get("renewTime"))
+        lasts = spec.get("leaseDurationSeconds") or 0
+        fresh = renewed and (datetime.now(UTC) - renewed).total_seconds() <= lasts
+        if fresh and spec.get("holderIdentity"):
+            return str(spec["holderIdentity"])
+    return None

@@ -1,0 +1,79 @@
+"""`copyrator migrate`: rules that do what other copying tools were told to do."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import click
+import yaml
+
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.installation import find_installation, operator_namespace_option
+from copyrator.cli.migrate_tools import Wish, cluster_secret, wishes
+from copyrator.cli.objects import listed
+from copyrator.cli.output import count
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
+
+CLUSTER_SECRETS = Resource(
+    "clustersecret.io", "v2", "clustersecrets", "ClusterSecret", namespaced=False
+)
+
+
+@click.command()
+@cluster_options(namespace=False)
+@operator_namespace_option
+def migrate(target: Target, home: str | None) -> None:
+    """Print rules that do what other copying tools were told to do.
+
+    Of kubernetes-replicator, reflector and config-syncer the annotations are read, of ClusterSecret
+    its objects; of Secrets and ConfigMaps only the metadata. Nothing is changed. The rules adopt
+    the copies that the tools made; docs/adoption.md says in which order to move.
+    """
+    found, where = run(_find(target, home))
+    if not found:
+        click.echo("Nothing in this cluster is copied by one of these tools.", err=True)
+        return
+    for wish in found:
+        click.echo("---")
+        click.echo(f"# {wish.tool}: {wish.kind} {wish.namespace}/{wish.name}")
+        for remark in wish.remarks:
+            click.echo(f"# NOTE: {remark}")
+        click.echo(yaml.safe_dump(wish.rule(where), sort_keys=False).rstrip())
+    tools = ", ".join(sorted({wish.tool for wish in found}))
+    click.echo(
+        f"{count(len(found), 'rule')} for what {tools} did. Stop the old tool first, then apply "
+        "them: docs/adoption.md",
+        err=True,
+    )
+
+
+async def _find(target: Target, home: str | None) -> tuple[list[Wish], str]:
+    async with target.connect() as client:
+        installation = await find_installation(client, home)
+        known = [
+            body["metadata"]["name"]
+            for body in await listed(client, NAMESPACES, None, metadata_only=True)
+        ]
+        found: list[Wish] = []
+        for resource in (CONFIGMAPS, SECRETS):
+            bodies = await listed(client, resource, None, metadata_only=True)
+            found += wishes(resource.kind, bodies, known)
+        for body in await _cluster_secrets(client):
+            found.append(cluster_secret(body, known))
+    return _once(found), installation.settings.namespace
+
+
+async def _cluster_secrets(client: KubeClient) -> list[dict[str, object]]:
+    with suppress(errors.NotFound, errors.Forbidden):
+        return await listed(client, CLUSTER_SECRETS, None)
+    return []
+
+
+def _once(found: list[Wish]) -> list[Wish]:
+    """Equal rules once; of two with one name the later gets a number."""
+    seen: dict[str, Wish] = {}
+    for wish in found:
+        seen.setdefault(str(wish.rule("")), wish)
+    return list(seen.values())

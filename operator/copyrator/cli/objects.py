@@ -1,0 +1,165 @@
+"""The kinds that commands speak of, under all the names that people know them by."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from copyrator.api import names
+from copyrator.cli.cluster import Target
+from copyrator.cli.faults import Fault
+from copyrator.config import DEFAULT_KINDS
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+
+PATIENCE = 10.0
+"""Seconds that the completion of a name may take."""
+MANAGED = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+_ALIASES = {
+    "rules": ("rule", "rules", "copyr", "copyrator", "copyrators", "copyratorrule"),
+    "bundles": ("bundle", "bundles", "bndl"),
+    "copies": ("copy", "copies"),
+}
+RESOURCES: Mapping[str, Resource] = {"rules": RULES, "bundles": BUNDLES}
+SINGULAR = {"rules": "rule", "bundles": "bundle", "copies": "copy"}
+
+
+class What(click.ParamType[str]):
+    """``rules``, ``bundles`` or ``copies``, in any of their spellings."""
+
+    name = "what"
+
+    def __init__(self, *allowed: str) -> None:
+        self.allowed = allowed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The plural word."""
+        for word in self.allowed:
+            if str(value).lower() in _ALIASES[word]:
+                return word
+        return self.fail(f"{value!r} is none of {', '.join(self.allowed)}", param, ctx)
+
+    def shell_complete(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        param: click.Parameter,  # noqa: ARG002
+        incomplete: str,
+    ) -> list[CompletionItem]:
+        """The words as `kubectl` would offer them."""
+        return [CompletionItem(word) for word in self.allowed if word.startswith(incomplete)]
+
+
+def complete_names(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Names of the objects there are. A cluster that can't be asked completes nothing."""
+    what = ctx.params.get("what", "bundles")
+    namespace, slash, _ = incomplete.rpartition("/")
+    with suppress(Exception):
+        target = Target(
+            kubeconfig=ctx.params.get("kubeconfig"),
+            context=ctx.params.get("context"),
+            namespace_option=namespace or ctx.params.get("namespace_option"),
+        )
+        found = asyncio.run(asyncio.wait_for(_names(target, str(what)), PATIENCE))
+        shown = [f"{namespace}{slash}{name}" for name in found]
+        return [CompletionItem(name) for name in shown if name.startswith(incomplete)]
+    return []
+
+
+async def _names(target: Target, what: str) -> list[str]:
+    async with target.connect() as client:
+        if what == "copies":
+            _, found = await copies(client, target.namespace)
+        else:
+            found = await listed(client, RESOURCES[what], target.namespace, metadata_only=True)
+    return sorted({body["metadata"]["name"] for body in found})
+
+
+async def listed(
+    client: KubeClient,
+    resource: Resource,
+    namespace: str | None,
+    *,
+    selector: str | None = None,
+    metadata_only: bool = False,
+) -> list[dict[str, Any]]:
+    """All objects of a kind, with apiVersion and kind, by namespace and name."""
+    found: list[dict[str, Any]] = []
+    async for page in client.list_pages(
+        resource, namespace, label_selector=selector, metadata_only=metadata_only
+    ):
+        for body in page.items:
+            found.append({**body, "apiVersion": resource.api_version, "kind": resource.kind})  # noqa: PERF401
+    found.sort(key=lambda body: (body["metadata"].get("namespace", ""), body["metadata"]["name"]))
+    return found
+
+
+async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[str, Any]:
+    """A rule or Bundle; where there is none of that name, say where there are some.
+
+    Raises:
+        Fault: there is none.
+    """
+    resource = RESOURCES[what]
+    try:
+        return await client.get(resource, namespace, name)
+    except errors.NotFound as error:
+        if error.kind_missing:
+            raise
+    elsewhere: list[str] = []
+    with suppress(errors.ApiError):
+        everywhere = await listed(client, resource, None, metadata_only=True)
+        elsewhere = [
+            body["metadata"]["namespace"] for body in everywhere if body["metadata"]["name"] == name
+        ]
+    hint = (
+        f"there is one in {', '.join(elsewhere)}: add -n {elsewhere[0]}"
+        if elsewhere
+        else f"copyrator get {what} -A lists all"
+    )
+    raise Fault(f"there is no {resource.kind} {name} in the namespace {namespace}; {hint}")
+
+
+async def copy_kinds(client: KubeClient, rules: list[dict[str, Any]]) -> list[Resource]:
+    """The kinds that copies can be of: the chart's own and those that rules name."""
+    from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
+
+    wanted = {kind.partition(".")[0]: None for kind in DEFAULT_KINDS}
+    versions: dict[str, str | None] = dict(wanted)
+    for body in rules:
+        spec = parse_rule(body)
+        if not isinstance(spec, InvalidSpec):
+            versions[spec.kind] = spec.api_version
+    discovery = Discovery(client)
+    found: dict[str, Resource] = {}
+    for kind, version in versions.items():
+        with suppress(errors.KindUnavailable, errors.AmbiguousKind):
+            resource = await discovery.resolve(kind, version)
+            if resource.namespaced:
+                found[resource.key] = resource
+    return list(found.values())
+
+
+async def copies(
+    client: KubeClient, namespace: str | None
+) -> tuple[list[Resource], list[dict[str, Any]]]:
+    """The kinds that copies can be of, and the copies there are, without their content."""
+    rules: list[dict[str, Any]] = []
+    with suppress(errors.Forbidden):
+        rules = await listed(client, RULES, None)
+    resources = await copy_kinds(client, rules)
+    found: list[dict[str, Any]] = []
+    for resource in resources:
+        found += await listed(client, resource, namespace, selector=MANAGED, metadata_only=True)
+    marked = [
+        body for body in found if names.ANN_RULE in (body["metadata"].get("annotations") or {})
+    ]
+    return resources, marked

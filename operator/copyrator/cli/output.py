@@ -1,0 +1,157 @@
+"""Tables, JSON, YAML and names, as kubectl has them; colours only on a terminal."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import yaml
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+GAP = 2
+"""Blanks between two columns."""
+NARROWEST = 24
+"""Cells that a column needs to be read when its text is broken into lines."""
+
+_STYLES = {"True": "green", "False": "bold red", "Unknown": "yellow"}
+
+
+class Format(enum.StrEnum):
+    """How a list is printed."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    NAME = "name"
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    "shape",
+    type=click.Choice(Format, case_sensitive=False),
+    default=Format.TABLE,
+    help="table, wide, json, yaml or name.",
+    metavar="FORMAT",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: its head, what it shows of a row, and whether only -o wide has it."""
+
+    head: str
+    value: Callable[[Any], str]
+    wide: bool = False
+
+
+def console(**options: Any) -> Console:
+    """Where everything is printed; a pipe gets plain text without line breaks of ours."""
+    return Console(highlight=False, emoji=False, markup=False, **options)
+
+
+class Table:
+    """Rows below heads. Once printed, further rows keep to its widths (--watch).
+
+    On a terminal what doesn't fit is cut, but for wide tables; `whole` breaks the last column into
+    lines instead.
+    """
+
+    def __init__(
+        self, columns: Sequence[Column], *, wide: bool = False, whole: bool = False
+    ) -> None:
+        self._columns = [column for column in columns if wide or not column.wide]
+        self._wide = wide
+        self._whole = whole
+        self._console = console()
+        self._widths: list[int] = []
+
+    def print(self, rows: Iterable[Any]) -> None:
+        """Print rows; the first time with heads."""
+        cells = [[column.value(row) for column in self._columns] for row in rows]
+        if not self._widths:
+            heads = [column.head for column in self._columns]
+            self._widths = [
+                max(cell_len(line[index]) for line in (heads, *cells))
+                for index in range(len(heads))
+            ]
+            self._line(heads, "dim")
+        for line in cells:
+            self._line(line)
+
+    def _line(self, cells: Sequence[str], style: str = "") -> None:
+        """One row."""
+        text = Text(style=style)
+        *front, last = cells
+        for cell, width in zip(front, self._widths, strict=False):
+            text.append(cell, _STYLES.get(cell, ""))
+            text.append(" " * (max(width - cell_len(cell), 0) + GAP))
+        indent = text.cell_len
+        text.append(last, _STYLES.get(last, ""))
+        text.rstrip()
+        if not self._console.is_terminal or self._wide:
+            self._console.print(text, soft_wrap=True)
+        elif self._whole and self._console.width - indent >= NARROWEST:
+            _print_broken(self._console, text, indent)
+        else:
+            text.truncate(self._console.width, overflow="ellipsis")
+            self._console.print(text, soft_wrap=True)
+
+
+def prose(lines: Iterable[str | Text], *, err: bool = False) -> None:
+    """Print sentences, or values behind their labels; on a terminal they break between words."""
+    out = console(stderr=err)
+    for line in lines:
+        text = Text(line) if isinstance(line, str) else line
+        label = re.match(r"\w[\w ]*: {2,}", text.plain)
+        blanks = len(text.plain) - len(text.plain.lstrip())
+        _print_broken(out, text, label.end() if label else blanks + 4)
+
+
+def _print_broken(out: Console, text: Text, indent: int) -> None:
+    """Print a text; on a terminal, in lines that fit, which after the first are indented."""
+    if not out.is_terminal or text.cell_len <= out.width:
+        out.print(text, soft_wrap=True)
+        return
+    begin, rest = text.divide([indent])
+    for line in rest.wrap(out, max(out.width - indent, NARROWEST)):
+        line.rstrip()
+        out.print(begin.append_text(line), soft_wrap=True)
+        begin = Text(" " * indent)
+
+
+def dump(value: Any, shape: Format) -> None:
+    """Print a value as JSON or YAML."""
+    if shape is Format.JSON:
+        click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    else:
+        click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def items(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Objects as kubectl puts them into one."""
+    return {"apiVersion": "v1", "kind": "List", "items": [plain(body) for body in bodies]}
+
+
+def plain(body: Mapping[str, Any]) -> dict[str, Any]:
+    """An object without managedFields, which nobody wants to read."""
+    metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
+    return {**body, "metadata": metadata}
+
+
+def labelled(label: str, value: object) -> str:
+    """``Label:     value``, with the values below each other."""
+    return f"{label + ':':<15}{value}"
+
+
+def count(number: int, one: str, many: str | None = None) -> str:
+    """``1 copy``, ``3 copies``."""
+    return f"{number} {one if number == 1 else many or one + 's'}"

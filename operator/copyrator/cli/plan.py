@@ -1,0 +1,285 @@
+"""`copyrator plan`: what a rule would do, tried on the cluster by a dry run."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule import InvalidSpec
+from copyrator.api.rule_status import FailureReason
+from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import find_installation, operator_namespace_option
+from copyrator.cli.manifests import Manifest, read_manifests
+from copyrator.cli.objects import What, complete_names, one
+from copyrator.cli.output import Format, Table, console, dump, output_option, prose
+from copyrator.cli.plan_rows import COLUMNS, Action, Keys, Row, action_of, diff, summary
+from copyrator.cli.rehearsal import DryRunClient, Rehearsal, WholeSurvey, dry_object, rehearsing
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import RULES
+from copyrator.reconcile.survey import survey_rule
+from copyrator.registry.claims import Claim
+from copyrator.registry.rules import Rule
+from copyrator.rules.planning import Act
+from copyrator.rules.sources import SourceReader
+
+AT_ONCE = 8
+"""Dry runs in flight."""
+CHANGES = 2
+"""Exit code where something would be done, or stands in the way."""
+
+
+class _WrongUsage(click.UsageError):
+    """Ends with 1: 2 means changes."""
+
+    exit_code = 1
+
+
+class _Plan(click.Command):
+    """Wrong usage ends with 1, too, where click finds it."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.UsageError as error:
+            raise _WrongUsage(error.format_message(), error.ctx) from None
+
+
+@click.command(cls=_Plan)
+@click.argument("what", type=What("rules"), required=False)
+@click.argument("name", metavar="[NAMESPACE/]NAME", required=False, shell_complete=complete_names)
+@click.option(
+    "-f",
+    "--filename",
+    metavar="FILE",
+    type=click.Path(),
+    help="Rules in a file, a directory or - (stdin).",
+)
+@cluster_options()
+@operator_namespace_option
+@output_option
+def plan(
+    *,
+    target: Target,
+    what: str | None,  # noqa: ARG001 - there is but one
+    name: str | None,
+    filename: str | None,
+    home: str | None,
+    shape: Format,
+) -> None:
+    """What a rule would do: create, update, adopt, delete; conflicts and what is blocked.
+
+    Give a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
+    planner and writer run with a server-side dry run, as you: with --as USER as somebody else, such
+    as the operator. Sources that stand in the file count as applied. Keys are named (+ added,
+    ~ changed, - removed), values never.
+
+    Exit code: 0 nothing to do; 2 there are changes, or something is in the way; 1 a fault.
+    """
+    if bool(name) == bool(filename):
+        raise _WrongUsage("give a rule (plan rule NAME) or a file (plan -f FILE)")
+    manifests = read_manifests([filename]) if filename else []
+    if run(_plan(target, name, manifests, home, shape)):
+        raise click.exceptions.Exit(CHANGES)
+
+
+async def _plan(
+    target: Target,
+    name: str | None,
+    manifests: Sequence[Manifest],
+    home: str | None,
+    shape: Format,
+) -> bool:
+    you = dataclasses.replace(target, user=None)
+    results = []
+    async with you.connect() as mine:
+        installation = await find_installation(mine, home)
+        for body in await _bodies(mine, target, name, manifests):
+            async with target.connect(DryRunClient) as client:
+                assert isinstance(client, DryRunClient)
+                async with rehearsing(client, installation) as rehearsal:
+                    rule = await _serve(rehearsal, body)
+                    await _add_sources(rehearsal, rule, mine, target, manifests)
+                    _check_means_something(rehearsal, rule)
+                    results.append(await _rows(rehearsal, rule))
+    _show(results, shape)
+    return any(rows for _, rows, _ in results)
+
+
+async def _bodies(
+    client: KubeClient, target: Target, name: str | None, manifests: Sequence[Manifest]
+) -> list[dict[str, Any]]:
+    """The rules that are asked about, as the API server would hold them."""
+    if name:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        return [await one(client, "rules", namespace, name)]
+    found = []
+    for manifest in manifests:
+        if manifest.kind != names.RULE_KIND:
+            continue
+        namespace = manifest.namespace or target.namespace
+        try:
+            found.append(await dry_object(client, RULES, namespace, manifest.body))
+        except errors.Invalid as error:
+            raise Fault(f"{manifest.where}: {error.message}") from None
+    if not found:
+        raise Fault("the file holds no CopyratorRule; Bundles are explained by copyrator why")
+    return found
+
+
+Result = tuple[Rule, list[Row], int]
+
+
+async def _serve(rehearsal: Rehearsal, body: Mapping[str, Any]) -> Rule:
+    """Serve the rule, and those that it may meet.
+
+    Raises:
+        Fault: the operator wouldn't serve it.
+    """
+    rule = rehearsal.put(body, acts=True)
+    if isinstance(rule.spec, InvalidSpec):
+        raise Fault(f"rule {rule.owner}: {rule.spec}")
+    if verdict := rehearsal.refusal(rule):
+        raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
+    await rehearsal.serve_all(rule.spec.kind, but=rule.key)
+    await rehearsal.serve(rule)
+    return rule
+
+
+def _check_means_something(rehearsal: Rehearsal, rule: Rule) -> None:
+    world = rehearsal.world
+    if not world.index.of_rule(rule.owner) and not world.count_owned(rule.owner):
+        said = rehearsal.client.verdicts.get(rule.key)
+        why = f"{said['reason']}: {said['message']}" if said else "it has no source yet"
+        raise Fault(f"rule {rule.owner} does nothing now: {why}")
+
+
+async def _add_sources(
+    rehearsal: Rehearsal,
+    rule: Rule,
+    client: KubeClient,
+    target: Target,
+    manifests: Sequence[Manifest],
+) -> None:
+    """Sources that stand in the file count as applied."""
+    assert not isinstance(rule.spec, InvalidSpec)
+    source, world = rule.spec.source, rehearsal.world
+    service = world.services.get(rule.key)
+    if source is None or service is None or service.maker is None:
+        return
+    resource = await world.discovery.resolve(source.kind, source.api_version)
+    for manifest in manifests:
+        namespace = manifest.namespace or target.namespace
+        labels = manifest.body["metadata"].get("labels") or {}
+        if manifest.kind != source.kind or namespace not in source.namespaces:
+            continue
+        named = source.name in (None, manifest.name)
+        if named and (source.selector is None or source.selector.matches(labels)):
+            body = await dry_object(client, resource, namespace, manifest.body)
+            record = SourceReader(resource.api_version, resource.kind)(body)
+            if not record.refused:
+                rank = (source.namespaces.index(namespace), manifest.name)
+                world.index.add(Claim(service.maker, record, rank))
+
+
+async def _rows(rehearsal: Rehearsal, rule: Rule) -> Result:
+    world = rehearsal.world
+    survey = WholeSurvey()
+    await survey_rule(world, rule, survey)
+    rows = []
+    service = world.services[rule.key]
+    service.condemned |= set(survey.unwanted)
+    limit = asyncio.Semaphore(AT_ONCE)
+
+    async def try_(key: CopyKey) -> Row | None:
+        async with limit:
+            return await _try(rehearsal, key)
+
+    mine = [key for key in survey.due if key not in survey.failures]
+    tried = await asyncio.gather(*(try_(key) for key in [*mine, *survey.unwanted]))
+    rows += [row for row in tried if row]
+    kind = world.kinds[service.maker.resource].resource.kind if service.maker else ""
+    for key, (reason, message) in survey.failures.items():
+        action = Action.CONFLICT if reason is FailureReason.CONFLICT else Action.BLOCKED
+        rows.append(Row(action, kind, key.namespace, key.name, reason.value, message))
+    rows.sort(key=lambda row: (row.namespace, row.name))
+    desired = survey.desired - len(survey.failures)
+    changing = sum(row is not None for row in tried[: len(mine)])
+    return rule, rows, max(desired - changing, 0)
+
+
+async def _try(rehearsal: Rehearsal, key: CopyKey) -> Row | None:
+    """Have one copy written by a dry run, and say what came of it."""
+    world, client = rehearsal.world, rehearsal.client
+    resource = world.kinds[key.kind].resource
+    planned = world.plan(key)
+    record = world.kinds[key.kind].copies.get((key.namespace, key.name))
+    foreign = record is None or not record.owner
+    await rehearsal.act(key)
+    where = (resource.kind, key.namespace, key.name)
+    problem = world.problems.get(key)
+    writes = [
+        *client.writes.get(resource.path(key.namespace), ()),
+        *client.writes.get(resource.path(key.namespace, key.name), ()),
+    ]
+    mine = [write for write in writes if write[0] != "POST" or _names(write[1]) == key.name]
+    if problem:
+        action = Action.CONFLICT if problem.reason is FailureReason.CONFLICT else Action.BLOCKED
+        return Row(action, *where, problem.reason.value, problem.message)
+    methods = [method for method, _ in mine]
+    if planned.act not in (Act.DELETE, Act.ASK_OWNER) and "DELETE" in methods:
+        return Row(Action.RECREATE, *where)
+    action_ = action_of(methods, foreign=foreign)
+    if action_ is None:
+        return None
+    wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
+    keys = Keys()
+    if wanted is not None:
+        keys = await _diff(rehearsal, key, wanted, new=action_ is Action.CREATE)
+        if action_ is Action.UPDATE and not str(keys) and not rehearsal.key_known:
+            return None
+    return Row(action_, *where, keys=keys)
+
+
+def _names(body: Mapping[str, Any] | None) -> str:
+    return str(((body or {}).get("metadata") or {}).get("name"))
+
+
+async def _diff(
+    rehearsal: Rehearsal, key: CopyKey, wanted: Mapping[str, Any], *, new: bool
+) -> Keys:
+    if new:
+        return diff(None, wanted)
+    resource = rehearsal.world.kinds[key.kind].resource
+    try:
+        live = await rehearsal.client.get(resource, key.namespace, key.name)
+    except errors.ApiError:
+        return Keys()
+    return diff(live, wanted)
+
+
+def _show(results: Sequence[Result], shape: Format) -> None:
+    if shape in (Format.JSON, Format.YAML):
+        found = [
+            {"rule": rule.owner, "upToDate": right, "changes": [row.to_dict() for row in rows]}
+            for rule, rows, right in results
+        ]
+        dump(found[0] if len(found) == 1 else found, shape)
+        return
+    for rule, rows, right in results:
+        if shape is Format.NAME:
+            for row in rows:
+                click.echo(f"{row.kind.lower()}/{row.namespace}/{row.name}")
+            continue
+        if len(results) > 1:
+            console().print(f"rule {rule.owner}")
+        if rows:
+            Table(COLUMNS, wide=shape is Format.WIDE, whole=True).print(rows)
+        prose([summary(rows, right)])

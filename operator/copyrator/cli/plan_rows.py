@@ -1,0 +1,143 @@
+"""What came of a rehearsal, for each target: pure, from what was written and refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from copyrator.cli.output import Column, count
+from copyrator.rules.transform import DATA_FIELDS
+
+
+class Action(StrEnum):
+    """What would happen to a target."""
+
+    CREATE = "create"
+    UPDATE = "update"
+    ADOPT = "adopt"
+    RECREATE = "recreate"
+    DELETE = "delete"
+    RELEASE = "release"
+    """The object stays, our marks go."""
+    CONFLICT = "conflict"
+    """Somebody else's object stands there."""
+    BLOCKED = "blocked"
+    """The API server, or something in it, says no."""
+
+
+CHANGES = frozenset(Action)
+"""All of them: what is as it should be has no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What changes of an object, by name; never by value."""
+
+    added: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    removed: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        signs = (("+", self.added), ("~", self.changed), ("-", self.removed))
+        return " ".join(f"{sign}{key}" for sign, keys in signs for key in keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One target."""
+
+    action: Action
+    kind: str
+    namespace: str
+    name: str
+    reason: str = ""
+    message: str = ""
+    keys: Keys = field(default_factory=Keys)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As -o json has it."""
+        found: dict[str, Any] = {
+            "action": self.action.value,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        if self.reason:
+            found |= {"reason": self.reason, "message": self.message}
+        keys = {
+            "added": self.keys.added,
+            "changed": self.keys.changed,
+            "removed": self.keys.removed,
+        }
+        if any(keys.values()):
+            found["keys"] = {name: list(value) for name, value in keys.items() if value}
+        return found
+
+
+COLUMNS = (
+    Column("ACTION", lambda row: row.action.value),
+    Column("NAMESPACE", lambda row: row.namespace),
+    Column("NAME", lambda row: row.name),
+    Column("WHAT", lambda row: f"{row.reason}: {row.message}" if row.reason else str(row.keys)),
+)
+
+
+def action_of(methods: Sequence[str], *, foreign: bool) -> Action | None:
+    """What the writes to one object come to; None where there were none."""
+    if not methods:
+        return None
+    if "POST" in methods:
+        return Action.CREATE
+    if "PUT" in methods:
+        return Action.ADOPT if foreign else Action.UPDATE
+    return Action.RELEASE if "PATCH" in methods else Action.DELETE
+
+
+def diff(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Keys:
+    """Which keys of an object differ; of other kinds, which top-level fields."""
+    before = _flat(live) if live else {}
+    after = _flat(wanted)
+    return Keys(
+        added=sorted(after.keys() - before.keys()),
+        changed=sorted(key for key in after.keys() & before.keys() if after[key] != before[key]),
+        removed=sorted(before.keys() - after.keys()),
+    )
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in body.items():
+        if name in ("apiVersion", "kind", "metadata", "status"):
+            continue
+        if name in DATA_FIELDS:
+            found |= value or {}
+        elif value not in (None, "Opaque"):  # the default type of a Secret says nothing
+            found[name] = value
+    for part in ("labels", "annotations"):
+        for key, value in (body["metadata"].get(part) or {}).items():
+            if not key.startswith("copyrator.flant.com/") and not _is_noise(key):
+                found[f"{part}/{key}"] = value
+    return found
+
+
+def _is_noise(key: str) -> bool:
+    return key == "app.kubernetes.io/managed-by" or key.startswith("kubectl.kubernetes.io/")
+
+
+def summary(rows: Iterable[Row], right: int) -> str:
+    """One line: how many of each."""
+    counts = Counter(row.action for row in rows)
+    if not counts:
+        return f"No changes: {count(right, 'copy', 'copies')} {_as_it_is(right)}."
+    parts = [f"{counts[action]} to {action}" for action in Action if counts[action]]
+    text = ", ".join(parts)
+    for words, good in (("to conflict", "in conflict"), ("to blocked", "blocked")):
+        text = text.replace(words, good)
+    return f"Plan: {text}; {right} {_as_it_is(right)}."
+
+
+def _as_it_is(number: int) -> str:
+    return "is as it should be" if number == 1 else "are as they should be"

@@ -1,0 +1,176 @@
+"""`copyrator resolve`: which tag a version chooses in a registry, and why not the others."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.tagfilter import FilterError
+from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
+from copyrator.bundles.candidates import Choice, explain
+from copyrator.bundles.criteria import Criteria
+from copyrator.cli.cluster import run
+from copyrator.cli.faults import Fault
+from copyrator.cli.output import Column, Format, Table, dump, output_option
+from copyrator.metrics import Metrics
+from copyrator.oci.auth import (
+    DOCKER_CONFIG_KEY,
+    Credential,
+    UnusableSecretError,
+    credential_from_secret,
+)
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import NotFound
+from copyrator.oci.reference import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was chosen."""
+
+    tag: str | None
+    digest: str | None
+    rejected: tuple[dict[str, str], ...] = ()
+    why: str = ""
+    """Why there is nothing."""
+
+
+@click.command()
+@click.argument("repository", metavar="REGISTRY/REPO")
+@click.argument("constraint")
+@click.option("--insecure", is_flag=True, help="Plain HTTP.")
+@click.option("--skip-tls-verify", is_flag=True, help="Take any certificate.")
+@click.option("--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="The CA to trust.")
+@click.option("--tag-filter", metavar="REGEX", help="As spec.tagFilter.")
+@click.option("--prerelease", is_flag=True, help="As spec.prerelease.")
+@click.option("--deployed", metavar="TAG", help="What is deployed: nothing lower is chosen.")
+@click.option(
+    "--auth-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Credentials, such as ~/.docker/config.json.",
+)
+@output_option
+def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> None:
+    """Which tag CONSTRAINT chooses (a tag, 1.2.*, '>=1.2 <2'), its digest, and why not the others.
+
+    By the operator's own code, from where you are. Exit code: 0 a tag was chosen; 1 none, or a
+    fault. -o json: tag, digest, rejected: [{tag, reason}].
+    """
+    answer = run(_resolve(repository, constraint, options))
+    if shape in (Format.JSON, Format.YAML):
+        rejected = list(answer.rejected)
+        dump({"tag": answer.tag, "digest": answer.digest, "rejected": rejected}, shape)
+    elif answer.tag is not None:
+        click.echo(answer.tag if shape is Format.NAME else f"{answer.tag}  {answer.digest}")
+    # Where there is none, the error names them.
+    if answer.tag and answer.rejected and shape in (Format.TABLE, Format.WIDE):
+        Table(
+            (
+                Column("NOT CHOSEN", lambda row: row["tag"]),
+                Column("REASON", lambda row: row["reason"]),
+            )
+        ).print(answer.rejected)
+    if answer.tag is None:
+        if shape in (Format.JSON, Format.YAML):
+            raise click.exceptions.Exit(1)
+        raise Fault(answer.why)
+
+
+async def _resolve(text: str, constraint: str, options: dict[str, Any]) -> Answer:
+    repository = _repository(text, options)
+    credential = _credential(options["auth_file"], repository)
+    try:
+        wanted = parse_version(constraint)
+    except VersionError as error:
+        raise Fault(str(error)) from None
+    client = RegistryClient(metrics=Metrics())
+    try:
+        if isinstance(wanted, ExactTag):
+            return await _exact(client, repository, wanted.tag, credential)
+        return await _range(client, repository, wanted, credential, options)
+    finally:
+        await client.close()
+
+
+async def _exact(
+    client: RegistryClient, repository: Repository, tag: str, credential: Credential | None
+) -> Answer:
+    try:
+        return Answer(tag, await client.digest(repository, tag, credential))
+    except NotFound as error:
+        return Answer(None, None, why=f"{error.message}; is it pushed, under this very name?")
+
+
+async def _range(
+    client: RegistryClient,
+    repository: Repository,
+    wanted: VersionRange,
+    credential: Credential | None,
+    options: dict[str, Any],
+) -> Answer:
+    criteria = Criteria(
+        range=wanted,
+        tag_filter=options["tag_filter"],
+        prerelease=options["prerelease"],
+        deployed=options["deployed"],
+    )
+    try:
+        selection = criteria.selection()
+    except FilterError as error:
+        raise Fault(f"--tag-filter is no regular expression for tags: {error}") from None
+    async with aclosing(client.tags(repository, credential)) as pages:
+        async for tags in pages:
+            for tag in tags:
+                selection.offer(tag)
+    choice: Choice = selection.result()
+    rejected = tuple(
+        {"tag": str(one.version), "reason": str(one.reason)} for one in choice.rejected
+    )
+    if choice.tag is None:
+        why = explain(choice, wanted.text, options["deployed"])
+        return Answer(None, None, rejected, f"{repository}: {why}")
+    return Answer(choice.tag, await client.digest(repository, choice.tag, credential), rejected)
+
+
+def _repository(text: str, options: dict[str, Any]) -> Repository:
+    """Checked by the parser of Bundles, so that both take the same."""
+    registry, slash, repo = text.partition("/")
+    if not slash:
+        raise Fault(
+            f"{text} is no repository: write REGISTRY/REPO, as registry.example.com/team/app"
+        )
+    body = {
+        "metadata": {"namespace": "default", "name": "resolve"},
+        "spec": {"registry": registry, "repo": repo},
+    }
+    spec = parse_bundle(body, BundleDefaults())
+    if isinstance(spec, InvalidSpec):
+        raise Fault(f"{text}: {spec.message}")
+    ca = options["ca_file"]
+    return Repository(
+        registry,
+        repo,
+        plain_http=options["insecure"],
+        verify=not options["skip_tls_verify"],
+        ca=ca.read_bytes() if ca else None,
+    )
+
+
+def _credential(path: Path | None, repository: Repository) -> Credential | None:
+    """The file is what a Secret of type dockerconfigjson holds, so it is read as one."""
+    if path is None:
+        return None
+    secret = {
+        "type": "kubernetes.io/dockerconfigjson",
+        "data": {DOCKER_CONFIG_KEY: base64.b64encode(path.read_bytes()).decode()},
+    }
+    try:
+        return credential_from_secret(secret, repository.registry)
+    except UnusableSecretError as error:
+        raise Fault(f"{path} {error}") from None

@@ -1,0 +1,161 @@
+"""What a rule, a Bundle and a copy show in a line: pure, from the object and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.times import parse_time
+from copyrator.cli.output import Column
+
+Body = Mapping[str, Any]
+
+
+def ready(body: Body) -> Mapping[str, Any]:
+    """The Ready condition; empty where the operator hasn't said anything."""
+    conditions = (body.get("status") or {}).get("conditions")
+    return conditions_by_type(conditions).get(ConditionType.READY, {})
+
+
+def age(stamp: object, now: datetime) -> str:
+    """How long ago, as kubectl shows it: 45s, 12m, 5h, 3d."""
+    moment = parse_time(stamp)
+    if moment is None:
+        return "-"
+    seconds = max(int((now - moment).total_seconds()), 0)
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def until(stamp: object, now: datetime) -> str:
+    """How long until then: ``in 45s``; ``now`` where it is past."""
+    moment = parse_time(stamp)
+    if moment is None:
+        return "-"
+    seconds = int((moment - now).total_seconds())
+    if seconds <= 0:
+        return "now"
+    if seconds < 120:
+        return f"in {seconds}s"
+    return f"in {seconds // 60}m" if seconds < 7200 else f"in {seconds // 3600}h"
+
+
+def digest(value: object) -> str:
+    """The beginning of a digest, enough to tell two apart."""
+    text = str(value or "")
+    return text.removeprefix("sha256:")[:12] or "-"
+
+
+def trouble(body: Body) -> str:
+    """What is wrong; empty where nothing is."""
+    if not ready(body):
+        return "not seen by an operator yet; see: copyrator doctor"
+    condition = ready(body)
+    return "" if condition.get("status") == "True" else str(condition.get("message") or "")
+
+
+def rule_kind(body: Body) -> str:
+    """The kind that a rule copies or renders, in either form."""
+    spec = body.get("spec")
+    if isinstance(spec, Mapping):
+        part = spec.get("source") or spec.get("template") or {}
+        return str(part.get("kind") or "-") if isinstance(part, Mapping) else "-"
+    kinds = {"configmap": "ConfigMap", "secret": "Secret"}
+    return kinds.get(str(body.get("ruleType")).lower(), "-")
+
+
+def copies(body: Body) -> str:
+    """``12/13``: right, of those wanted."""
+    counts = (body.get("status") or {}).get("copies") or {}
+    return f"{counts.get('ready', 0)}/{counts.get('desired', 0)}"
+
+
+def _counted(name: str, part: str = "copies") -> Column:
+    def value(body: Body) -> str:
+        return str(((body.get("status") or {}).get(part) or {}).get(name, 0))
+
+    return Column(name.upper(), value, wide=True)
+
+
+def _at(*path: str) -> Any:
+    def value(body: Body) -> str:
+        found: Any = body
+        for step in path:
+            found = (found or {}).get(step) if isinstance(found, Mapping) else None
+        return str(found) if found not in (None, "") else "-"
+
+    return value
+
+
+NAMESPACE = Column("NAMESPACE", _at("metadata", "namespace"))
+NAME = Column("NAME", _at("metadata", "name"))
+
+
+def _common(now: datetime) -> tuple[Column, ...]:
+    return (
+        NAME,
+        Column("READY", lambda body: str(ready(body).get("status") or "-")),
+        Column("REASON", lambda body: str(ready(body).get("reason") or "-")),
+        Column("SINCE", lambda body: age(ready(body).get("lastTransitionTime"), now)),
+    )
+
+
+def rule_columns(now: datetime) -> list[Column]:
+    """The columns of `get rules`."""
+    return [
+        *_common(now),
+        Column("COPIES", copies),
+        Column("KIND", rule_kind, wide=True),
+        Column(
+            "SOURCES", lambda body: str((body.get("status") or {}).get("sources", 0)), wide=True
+        ),
+        _counted("failed"),
+        _counted("conflicts"),
+        _counted("pending"),
+        Column("AGE", lambda body: age(body["metadata"].get("creationTimestamp"), now), wide=True),
+        Column("MESSAGE", trouble),
+    ]
+
+
+def bundle_columns(now: datetime) -> list[Column]:
+    """The columns of `get bundles`."""
+    return [
+        *_common(now),
+        Column("DEPLOYED", _at("status", "deployed", "version")),
+        Column("AVAILABLE", _at("status", "available", "version")),
+        Column(
+            "WANTED", lambda body: str((body.get("spec") or {}).get("version") or "latest"), True
+        ),
+        Column(
+            "FROM",
+            lambda body: f"{_at('spec', 'registry')(body)}/{_at('spec', 'repo')(body)}",
+            wide=True,
+        ),
+        Column(
+            "DIGEST",
+            lambda body: digest(((body.get("status") or {}).get("deployed") or {}).get("digest")),
+            wide=True,
+        ),
+        Column("MESSAGE", trouble),
+    ]
+
+
+def annotation(body: Body, name: str) -> str:
+    """An annotation's value, or a dash."""
+    return str((body["metadata"].get("annotations") or {}).get(name) or "-")
+
+
+def copy_columns(now: datetime) -> list[Column]:
+    """The columns of `get copies`."""
+    return [
+        Column("KIND", lambda body: str(body["kind"])),
+        NAME,
+        Column("AGE", lambda body: age(body["metadata"].get("creationTimestamp"), now)),
+        Column("RULE", lambda body: annotation(body, names.ANN_RULE)),
+        Column("SOURCE", lambda body: annotation(body, names.ANN_SOURCE), wide=True),
+    ]

@@ -1,0 +1,124 @@
+"""Checks a value against a CRD's structural schema: what the API server would say, offline.
+
+Only the words that our CRDs use. CEL rules aren't evaluated: the operator's own parsers, which
+`validate` asks too, know all that they say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+Step = str | int
+Schema = Mapping[str, Any]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a field, and what to do."""
+
+    path: tuple[Step, ...]
+    message: str
+
+    @property
+    def field(self) -> str:
+        """As people write it: ``spec.valuesFrom[0].kind``."""
+        text = ""
+        for step in self.path:
+            text += f"[{step}]" if isinstance(step, int) else f".{step}"
+        return text.lstrip(".")
+
+
+def problems(value: Any, schema: Schema, path: tuple[Step, ...] = ()) -> Iterator[Problem]:
+    """Everything that the schema has against a value."""
+    if value is None:
+        return  # the API server drops it
+    if schema.get("x-kubernetes-int-or-string"):
+        if not isinstance(value, int | str) or isinstance(value, bool):
+            yield Problem(path, "must be a number or a string")
+        return
+    wanted = schema.get("type")
+    if wanted and not _is(value, wanted):
+        article = "an" if wanted[0] in "aeiou" else "a"
+        yield Problem(path, f"must be {article} {wanted}, not {_shown(value)}")
+        return
+    if isinstance(value, dict):
+        yield from _map(value, schema, path)
+    elif isinstance(value, list):
+        yield from _list(value, schema, path)
+    else:
+        yield from _scalar(value, schema, path)
+
+
+def _is(value: Any, wanted: str) -> bool:
+    if isinstance(value, bool) and wanted != "boolean":
+        return False
+    return isinstance(value, _TYPES[wanted])
+
+
+def _map(value: dict[str, Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
+    known: Mapping[str, Schema] = schema.get("properties") or {}
+    rest = schema.get("additionalProperties")
+    free = rest is not None or schema.get("x-kubernetes-preserve-unknown-fields")
+    top = not path
+    free = free or path == ("metadata",)  # the API server's own, of which CRDs only limit the name
+    for name, item in value.items():
+        here = (*path, name)
+        if name in known:
+            yield from problems(item, known[name], here)
+        elif isinstance(rest, Mapping):
+            yield from problems(item, rest, here)
+        elif not free and not (top and name in ("apiVersion", "kind", "metadata")):
+            close = get_close_matches(name, known, n=1)
+            others = f"; there are {', '.join(known)}" if known else "; remove it"
+            hint = f"; did you mean {close[0]}?" if close else others
+            yield Problem(here, f"is no field{hint}")
+    for name in schema.get("required") or ():
+        if value.get(name) is None:
+            yield Problem(path, f"{name} is required")
+    if "maxProperties" in schema and len(value) > schema["maxProperties"]:
+        yield Problem(path, f"must have at most {schema['maxProperties']} entries")
+
+
+def _list(value: list[Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
+    if "maxItems" in schema and len(value) > schema["maxItems"]:
+        yield Problem(path, f"must have at most {schema['maxItems']} items")
+    if "minItems" in schema and len(value) < schema["minItems"]:
+        yield Problem(path, f"must have at least {schema['minItems']} items")
+    for index, item in enumerate(value):
+        yield from problems(item, schema.get("items") or {}, (*path, index))
+
+
+def _scalar(value: Any, schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
+    if "enum" in schema and value not in schema["enum"]:
+        yield Problem(path, f"{_shown(value)} is none of {', '.join(map(str, schema['enum']))}")
+        return
+    if isinstance(value, str):
+        if len(value) < schema.get("minLength", 0):
+            yield Problem(path, "must not be empty")
+        elif "maxLength" in schema and len(value) > schema["maxLength"]:
+            yield Problem(path, f"must have at most {schema['maxLength']} characters")
+        elif "pattern" in schema and not re.search(schema["pattern"], value):
+            yield Problem(path, f"{_shown(value)} doesn't match {schema['pattern']}")
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        if value < schema.get("minimum", value):
+            yield Problem(path, f"must be at least {schema['minimum']}")
+        if value > schema.get("maximum", value):
+            yield Problem(path, f"must be at most {schema['maximum']}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

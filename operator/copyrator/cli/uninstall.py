@@ -1,0 +1,113 @@
+"""`copyrator uninstall`: what leaving means, and letting go of what would hang without us."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import find_installation, holder_of, operator_namespace_option
+from copyrator.cli.objects import MANAGED, copy_kinds, listed
+from copyrator.cli.output import count
+from copyrator.cli.stopping import stop
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import BUNDLES, RULES, Resource
+
+OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
+
+
+@click.command()
+@cluster_options(namespace=False)
+@operator_namespace_option
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option(
+    "--stop",
+    "deployment",
+    metavar="DEPLOYMENT",
+    help="First scale this Deployment to 0; needs --operator-namespace.",
+)
+def uninstall(target: Target, home: str | None, dry_run: bool, deployment: str | None) -> None:
+    """Take our finalizers off rules and Bundles, so that nothing hangs once the operator is gone.
+
+    Copies and releases stay as they are: nothing is deleted and nothing is uninstalled. To be run
+    after the operator was stopped and before its CRDs are deleted; `helm uninstall` does so.
+    """
+    if deployment and (home is None or dry_run):
+        raise click.UsageError("--stop needs --operator-namespace, and can't be tried")
+    run(_uninstall(target, home, deployment, dry_run=dry_run))
+
+
+async def _uninstall(
+    target: Target, home: str | None, deployment: str | None, *, dry_run: bool
+) -> None:
+    async with target.connect() as client:
+        if home and deployment:
+            installation, holder = await stop(client, home, deployment), None
+        else:
+            installation = await find_installation(client, home)
+            holder = await holder_of(client, installation.namespace)
+        if holder and not dry_run:
+            raise Fault(
+                f"the operator {holder} runs and would put its finalizers back: stop it first "
+                f"(helm uninstall copyrator -n {installation.namespace}, or scale its Deployment "
+                "to 0) and wait 10 seconds"
+            )
+        held = [
+            (resource, body)
+            for resource in (RULES, BUNDLES)
+            for namespace in installation.settings.scopes
+            for body in await listed(client, resource, namespace)
+        ]
+        for resource, body in held:
+            await _let_go(client, resource, body, dry_run=dry_run)
+        await _what_stays(client, held, installation.settings.scopes)
+        if holder:
+            click.echo(f"Before that: stop the operator; {holder} leads now.")
+        if dry_run:
+            click.echo("Nothing has been changed (--dry-run).")
+
+
+async def _let_go(
+    client: KubeClient, resource: Resource, body: Mapping[str, Any], *, dry_run: bool
+) -> None:
+    metadata = body["metadata"]
+    shown = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
+    finalizers = list(metadata.get("finalizers") or ())
+    if OURS[resource] not in finalizers:
+        return
+    going = " It is being deleted, and goes then." if "deletionTimestamp" in metadata else ""
+    verb = "would lose" if dry_run else "lost"
+    if not dry_run:
+        patch = {
+            "metadata": {
+                "resourceVersion": metadata["resourceVersion"],
+                "finalizers": [one for one in finalizers if one != OURS[resource]],
+            }
+        }
+        with suppress(errors.NotFound):
+            await client.patch(resource, metadata["namespace"], metadata["name"], patch)
+    click.echo(f"{shown} {verb} its finalizer.{going}")
+
+
+async def _what_stays(
+    client: KubeClient, held: list[tuple[Resource, dict[str, Any]]], scopes: Sequence[str | None]
+) -> None:
+    copies = 0
+    kinds = await copy_kinds(client, [body for kind, body in held if kind is RULES])
+    for resource, scope in itertools.product(kinds, scopes):
+        with suppress(errors.Forbidden):
+            found = await listed(client, resource, scope, selector=MANAGED, metadata_only=True)
+            copies += sum(rows.annotation(body, names.ANN_RULE) != "-" for body in found)
+    deployed = [(body.get("status") or {}).get("deployed") or {} for _, body in held]
+    releases = sum(bool(one.get("version")) for one in deployed)
+    click.echo(
+        f"{count(copies, 'copy', 'copies')} and {count(releases, 'release')} stay as they are."
+    )

@@ -1,0 +1,128 @@
+"""`copyrator why`: which rule put an object there, or why none does; why a Bundle runs what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import find_installation, operator_namespace_option
+from copyrator.cli.objects import RESOURCES, listed
+from copyrator.cli.output import prose
+from copyrator.cli.rehearsal import DryRunClient, owner_of, rehearsing
+from copyrator.cli.why_bundle import explain_bundle
+from copyrator.cli.why_rules import Question, explain, verdict_of
+from copyrator.kube import errors
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+
+_GUESSES = ("Secret", "ConfigMap")
+"""Kinds that are tried where none is named."""
+
+
+@click.command()
+@click.argument("name", metavar="[NAMESPACE/]NAME")
+@click.option("--kind", metavar="KIND", help="Of the object; default: Bundle, Secret, ConfigMap.")
+@cluster_options()
+@operator_namespace_option
+def why(target: Target, name: str, kind: str | None, home: str | None) -> None:
+    """Why an object is there, or isn't: each rule's answer. Of a Bundle: why this version.
+
+    The object needn't exist. Nothing is written: where a rule would write, that is tried by a dry
+    run, so that quotas, webhooks and missing rights are named.
+    """
+    before, slash, rest = name.partition("/")
+    namespace, name = (before, rest) if slash else (target.namespace, name)
+    run(_why(target, namespace, name, kind, home))
+
+
+async def _why(
+    target: Target, namespace: str, name: str, kind: str | None, home: str | None
+) -> None:
+    async with target.connect(DryRunClient) as client:
+        assert isinstance(client, DryRunClient)
+        installation = await find_installation(client, home)
+        if kind is None or kind.lower() in ("bundle", "bundles"):
+            bundle = await _found(client, BUNDLES, namespace, name)
+            if bundle is not None:
+                prose(explain_bundle(bundle, installation, datetime.now(UTC)))
+                return
+            if kind is not None:
+                raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
+        resource, body = await _object(client, namespace, name, kind)
+        async with rehearsing(client, installation) as rehearsal:
+            await rehearsal.serve_all(resource.kind)
+            asked = Question(rehearsal, resource, namespace, name)
+            head = (_head(resource, namespace, name, body), await verdict_of(asked))
+            prose((*head, *(f"  {line}" for line in explain(asked, owner_of(body or _NOBODY)))))
+            if home is None and not installation.found:
+                prose([_UNSEEN.format(installation.settings.namespace)], err=True)
+
+
+_UNSEEN = (
+    "You see no operator here, so this is by its default settings, with the trusted rules in the "
+    "namespace {}; where it is installed, say --operator-namespace."
+)
+_NOBODY: Mapping[str, Any] = {"metadata": {}}
+
+
+async def _found(
+    client: KubeClient, resource: Resource, namespace: str, name: str
+) -> dict[str, Any] | None:
+    try:
+        return await client.get(resource, namespace, name)
+    except errors.NotFound:
+        return None
+
+
+async def _object(
+    client: KubeClient, namespace: str, name: str, kind: str | None
+) -> tuple[Resource, dict[str, Any] | None]:
+    """The kind that is meant, and the object where it exists."""
+    discovery = Discovery(client)
+    if kind is not None:
+        word, _, version = kind.partition(".")
+        resource = RESOURCES.get(kind.lower()) or await discovery.resolve(
+            _spelled(word), version or None
+        )
+        return resource, await _found(client, resource, namespace, name)
+    for guess in _GUESSES:
+        resource = await discovery.resolve(guess)
+        if body := await _found(client, resource, namespace, name):
+            return resource, body
+    return await discovery.resolve(await _rules_kind(client)), None
+
+
+async def _rules_kind(client: KubeClient) -> str:
+    """The kind that rules speak of, where all of them speak of one."""
+    from copyrator.cli.rows import rule_kind  # noqa: PLC0415
+
+    kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
+    return kinds.pop() if len(kinds) == 1 and "-" not in kinds else _GUESSES[0]
+
+
+def _spelled(kind: str) -> str:
+    """``secret``, ``configmaps`` and the like as kinds are written."""
+    known = {one.kind.lower(): one.kind for one in _well_known()}
+    word = kind.lower()
+    return known.get(word) or known.get(word.removesuffix("s")) or kind
+
+
+def _well_known() -> list[Resource]:
+    from copyrator.kube.resources import WELL_KNOWN  # noqa: PLC0415
+
+    return list(WELL_KNOWN.values())
+
+
+def _head(resource: Resource, namespace: str, name: str, body: Mapping[str, Any] | None) -> str:
+    shown = f"{resource.kind} {namespace}/{name}"
+    if body is None:
+        return f"{shown} isn't there."
+    owner = owner_of(body)
+    return f"{shown} is there, and " + (
+        f"carries the marks of the rule {owner}." if owner else "no rule made it."
+    )

@@ -1,0 +1,120 @@
+"""Why a Bundle runs the version that it runs, and why not another: from its status alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.times import format_duration, parse_time
+from copyrator.bundles.schedule import interval_of
+from copyrator.cli import rows
+from copyrator.cli.installation import Installation
+
+_REJECTED = {
+    "OutOfRange": "isn't in the range {wanted}",
+    "PreRelease": "is a pre-release; spec.prerelease: true takes them",
+    "Filtered": "doesn't match spec.tagFilter",
+    "Quarantined": "failed too often; copyrator reconcile bundle {name} tries it again",
+    "LowerThanDeployed": "is lower than what is deployed; to go back, set spec.version to it",
+}
+
+
+def explain_bundle(
+    body: Mapping[str, Any], installation: Installation, now: datetime
+) -> Iterator[str]:
+    """The whole story, a sentence a line."""
+    settings = installation.settings
+    defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
+    spec, status = parse_bundle(body, defaults), parse_status(body)
+    metadata = body["metadata"]
+    shown = f"Bundle {metadata['namespace']}/{metadata['name']}"
+    deployed = status.deployed
+    if deployed.version:
+        since = rows.age(deployed.time, now)
+        yield f"{shown} runs {deployed.version} ({rows.digest(deployed.digest)}), for {since}."
+    else:
+        yield f"{shown} hasn't been deployed yet."
+    condition = rows.ready(body)
+    if condition:
+        yield f"It says {condition.get('reason')}: {condition.get('message')}"
+    else:
+        yield "No operator has seen it yet; see: copyrator doctor"
+    if isinstance(spec, InvalidSpec):
+        return
+    yield from _choice(spec, status)
+    yield from _attempt(spec, status, now)
+    yield from _brakes(body, spec)
+    yield from _poll(body, spec, status, now, known=installation.image is not None)
+
+
+def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
+    available = status.available
+    where = f"{spec.registry}/{spec.repo}"
+    if available.version:
+        yield (
+            f"Of {where} it wants {spec.version}, which is {available.version} "
+            f"({rows.digest(available.digest)})."
+        )
+    elif available.time:
+        yield f"Of {where} it wants {spec.version}, and there is nothing that fits."
+    for one in available.rejected:
+        text = _REJECTED.get(str(one.reason), str(one.reason))
+        yield f"  not {one.version}: {text.format(wanted=spec.version, name=spec.name)}"
+
+
+def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
+    attempt = status.attempted
+    if attempt.outcome == Outcome.RUNNING:
+        yield f"{attempt.version} is being deployed by the Job {attempt.job}."
+    if attempt.outcome not in (Outcome.FAILED, Outcome.INTERRUPTED):
+        return
+    failures = attempt.failures or 0
+    yield f"The last attempt, {attempt.version}, {attempt.outcome}: {attempt.message}"
+    if attempt.next_retry_at:
+        yield f"It is tried again {rows.until(attempt.next_retry_at, now)}."
+    elif failures > spec.retry.limit:
+        yield (
+            f"It failed {failures} times and is left alone until its tag, the spec or the values "
+            f"change, or you ask: copyrator reconcile bundle -n {spec.namespace} {spec.name}"
+        )
+    yield f"What werf said: copyrator logs bundle -n {spec.namespace} {spec.name}"
+
+
+def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
+    annotations = body["metadata"].get("annotations") or {}
+    if names.ANN_DISABLE_AUTOUPDATE in annotations:
+        yield (
+            f"The annotation {names.ANN_DISABLE_AUTOUPDATE} stops polls and deploys until it is "
+            "removed."
+        )
+    if spec.suspend:
+        yield (
+            "spec.suspend is true: the registry is asked, nothing is deployed; copyrator resume "
+            f"bundle -n {spec.namespace} {spec.name}"
+        )
+
+
+def _poll(
+    body: Mapping[str, Any], spec: BundleSpec, status: BundleStatus, now: datetime, *, known: bool
+) -> Iterator[str]:
+    if names.ANN_DISABLE_AUTOUPDATE in (body["metadata"].get("annotations") or {}):
+        return
+    if not known and not body["spec"].get("interval"):
+        yield (
+            "The registry is asked every 10m, or as the operator's WERF_OPERATOR_TIMER_INTERVAL "
+            "says."
+        )
+        return
+    every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
+    if said is None:
+        yield f"The registry is asked every {every}."
+        return
+    wait = (said - now).total_seconds()
+    if wait < 0:  # a status isn't written anew for a poll that found nothing
+        wait %= interval_of(spec)
+    yield f"The registry is asked every {every}; the next time in {format_duration(int(wait) + 1)}."

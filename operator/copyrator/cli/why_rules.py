@@ -1,0 +1,181 @@
+"""Each rule's answer to: why is this object there, or why isn't it?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule import InvalidSpec, Mode
+from copyrator.cli.rehearsal import Rehearsal
+from copyrator.kube.resources import Resource
+from copyrator.registry.claims import Bid, Claim
+from copyrator.registry.namespaces import Namespace
+from copyrator.registry.rules import Rule
+from copyrator.rules.matching import source_allows
+from copyrator.rules.planning import Act, Plan, Why
+
+_SENTENCES = {
+    Why.UP_TO_DATE: "It is as the rule {winner} wants it.",
+    Why.UNWANTED: "No rule wants it there.",
+    Why.FOREIGN: "The rule {winner} wants a copy there, but an object that isn't a copy is in the "
+    "way; remove it, or set spec.onConflict.",
+    Why.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
+    Why.ABANDONED: "Its rule exists no more and no other wants it: it is left alone.",
+    Why.IS_SOURCE: "It is itself the source of a rule, so it is never overwritten.",
+    Why.BEING_DELETED: "It is being deleted, and somebody's finalizer holds it.",
+    Why.PAUSED: "The rule {winner} wants it, but is paused (suspend, mode: Plan, or not served).",
+    Why.BROKEN: "The rule {winner} can't make it; see below.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Which object is asked about."""
+
+    rehearsal: Rehearsal
+    resource: Resource
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> CopyKey:
+        """As the planner names it."""
+        return CopyKey(self.resource.key, self.namespace, self.name)
+
+    @property
+    def place(self) -> Namespace | None:
+        """Its namespace, where that exists."""
+        return self.rehearsal.world.namespaces.get(self.namespace)
+
+
+async def verdict_of(asked: Question) -> str:
+    """One sentence: what the operator does about this object now."""
+    world, place = asked.rehearsal.world, asked.place
+    if place is None:
+        return f"The namespace {asked.namespace} doesn't exist."
+    if place.terminating:
+        return f"The namespace {place.name} is being deleted: nothing is made or changed there."
+    if asked.resource.key not in world.kinds:
+        return "No rule that is served is of this kind."
+    plan = world.plan(asked.key)
+    if plan.act in (Act.CREATE, Act.REPLACE, Act.ADOPT):
+        return await _attempt(asked, plan)
+    if plan.act in (Act.DELETE, Act.RELEASE, Act.ASK_OWNER):
+        return "Its rule doesn't want it any more: it is about to be removed."
+    return _sentence(plan.why, plan.winner.owner if plan.winner else "")
+
+
+async def _attempt(asked: Question, plan: Plan[Bid]) -> str:
+    """Try the write, to hear who says no."""
+    rehearsal = asked.rehearsal
+    owner = plan.winner.owner if plan.winner else ""
+    await rehearsal.act(asked.key)
+    if problem := rehearsal.world.problems.get(asked.key):
+        return f"The rule {owner} wants it, but: {problem.reason}: {problem.message}"
+    if plan.act is Act.REPLACE and not rehearsal.key_known:
+        return f"It is the rule {owner}'s; the operator's hash key can't be read to say more."
+    found = "isn't there" if plan.act is Act.CREATE else "isn't as the rule wants it"
+    return (
+        f"The rule {owner} wants it and could write it this moment; if it still {found} in a few "
+        "seconds, the operator isn't running: copyrator doctor"
+    )
+
+
+def _sentence(why: Why, winner: str) -> str:
+    return _SENTENCES.get(why, why.value).format(winner=winner or "?")
+
+
+def explain(asked: Question, owner: str | None) -> Iterator[str]:
+    """A line for each rule: that it put the object there, or why it doesn't."""
+    rules = sorted(asked.rehearsal.world.rules, key=lambda rule: rule.owner)
+    if not rules:
+        yield "There are no rules; make one (docs/rules.md)."
+    for rule in rules:
+        mine = " (made it)" if rule.owner == owner else ""
+        yield f"rule {rule.owner}{mine}: {_of_rule(asked, rule)}"
+
+
+def _of_rule(asked: Question, rule: Rule) -> str:
+    if verdict := asked.rehearsal.refusal(rule):
+        return f"isn't served: {verdict.reason}: {verdict.message}"
+    spec = rule.spec
+    assert not isinstance(spec, InvalidSpec)
+    if spec.kind != asked.resource.kind:
+        return f"is about {spec.kind}s"
+    if rule.deleting:
+        return "is being deleted"
+    place = asked.place
+    if place is None:
+        return "that namespace doesn't exist"
+    claims = list(asked.rehearsal.world.index.of_rule(rule.owner).values())
+    if not claims:
+        return _paused(rule) + _no_source(asked.rehearsal, rule)
+    said = _outside(claims[0], place) or _of_claims(asked, rule, claims, place)
+    return _paused(rule) + said
+
+
+def _paused(rule: Rule) -> str:
+    spec = rule.spec
+    assert not isinstance(spec, InvalidSpec)
+    if spec.suspend:
+        return "is suspended; else: "
+    return "only plans (mode: Plan); else: " if spec.mode is Mode.PLAN else ""
+
+
+def _no_source(rehearsal: Rehearsal, rule: Rule) -> str:
+    said = rehearsal.client.verdicts.get(rule.key)
+    if said:
+        return f"{said['reason']}: {said['message']}"
+    spec = rule.spec
+    assert not isinstance(spec, InvalidSpec)
+    where = ", ".join(spec.source.namespaces) if spec.source else ""
+    return f"has no source: nothing that matches is in {where}"
+
+
+def _of_claims(asked: Question, rule: Rule, claims: list[Claim], place: Namespace) -> str:
+    made = {claim.at(place).name: claim for claim in claims}
+    if asked.name not in made:
+        broken = [claim.at(place).problem for claim in claims if claim.at(place).problem]
+        shown = ", ".join(sorted(name for name in made if name)[:3])
+        return f"can't be made: {broken[0]}" if broken else f"makes {shown} there, not this"
+    claim = made[asked.name]
+    plan = asked.rehearsal.world.plan(asked.key)
+    if not claim.covers(place):
+        return _uncovered(claim, place)
+    if plan.winner and plan.winner.owner != rule.owner:
+        return f"wants it, but it belongs to the rule {plan.winner.owner}"
+    if problem := claim.at(place).problem:
+        return f"can't be made: {problem}"
+    return f"wants it, from {claim.origin or 'its template'}"
+
+
+def _outside(claim: Claim, place: Namespace) -> str | None:
+    """Why the namespace is no target of the rule, or None."""
+    targets = claim.maker.targets
+    wanted = targets.targets
+    if place.labels.get(names.LABEL_IGNORE) == "true":
+        return f"{place.name} keeps every rule out by the label {names.LABEL_IGNORE}"
+    if wanted.namespaces.patterns and not wanted.namespaces.matches(place.name):
+        shown = ", ".join(wanted.namespaces.patterns)
+        return f"{place.name} doesn't match spec.targets.namespaces ({shown})"
+    if wanted.exclude.matches(place.name):
+        return f"{place.name} is in spec.targets.exclude ({', '.join(wanted.exclude.patterns)})"
+    if not wanted.selector.matches(place.labels):
+        return f"{place.name}'s labels don't match {wanted.selector.to_string()}"
+    if not targets.is_accepted_by(place):
+        return (
+            f"{place.name} doesn't accept copies from {targets.tenant}: its owner has to name "
+            f"that in the annotation {names.ANN_ALLOW_FROM}"
+        )
+    return None
+
+
+def _uncovered(claim: Claim, place: Namespace) -> str:
+    source = claim.source
+    if source and source.namespace == place.name:
+        return "this is its source"
+    if source and not source_allows(source.annotations, place.name):
+        return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} doesn't name {place.name}"
+    return "doesn't mean this namespace"

@@ -1,0 +1,65 @@
+"""The safety net: every rule and Bundle is looked at again, though no change of it is known.
+
+On a healthy cluster it finds nothing and writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+
+from copyrator.api.keys import BundleKey, Key, RuleKey
+from copyrator.engine.outcome import Lane
+from copyrator.engine.queue import WorkQueue
+from copyrator.handlers.intake import Intake, Reader
+from copyrator.kube.errors import ApiError
+
+log = logging.getLogger(__name__)
+
+RESYNC_SECONDS = 600.0
+"""Between two of them, give or take a tenth."""
+
+CONFIRM_AGAIN = 5.0
+"""Seconds until the API server is asked again about what a list missed."""
+
+
+async def resync_for_ever(
+    reader: Reader, rules: Intake, bundles: Intake, queue: WorkQueue[Key]
+) -> None:
+    """List both kinds every RESYNC_SECONDS and queue all that exist; a fault costs one time."""
+    while True:
+        await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
+        try:
+            await rules.resync(reader)
+            await bundles.resync(reader)
+        except ApiError as error:
+            log.warning("The resync is left out this time: %s", error)
+            continue
+        look_at_all(rules, bundles, queue, respect_backoff=True)
+
+
+async def confirm_missed(
+    reader: Reader, intakes: tuple[Intake, ...], missed: asyncio.Event
+) -> None:
+    """Whenever `missed` is set, find out whether what kopf's lists missed is gone."""
+    while True:
+        await missed.wait()
+        missed.clear()
+        try:
+            for intake in intakes:
+                await intake.confirm(reader)
+        except ApiError as error:
+            log.warning("Whether objects are gone can't be told now: %s", error)
+            await asyncio.sleep(CONFIRM_AGAIN)
+            missed.set()
+
+
+def look_at_all(
+    rules: Intake, bundles: Intake, queue: WorkQueue[Key], *, respect_backoff: bool = False
+) -> None:
+    """Queue every rule and Bundle, with or without those that wait after a failure."""
+    keys: list[Key] = [RuleKey(*name) for name in rules.names()]
+    keys += [BundleKey(*name) for name in bundles.names()]
+    for key in keys:
+        queue.add(key, Lane.RESYNC, respect_backoff=respect_backoff)

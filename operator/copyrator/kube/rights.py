@@ -1,0 +1,134 @@
+"""The rights that the operator lacks: learnt by being refused, forgotten when they are granted.
+
+Each refusal is somebody's condition already. Here they are the operator's own: one list for
+/readyz, and a question to the API server now and then whether a right has been granted, so that
+nobody has to wait for the back-off of what was refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from copyrator.kube.errors import ApiError
+from copyrator.kube.refusals import Refusal, Right
+
+log = logging.getLogger(__name__)
+
+REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""Everybody may ask what they may do (the ClusterRole system:basic-user)."""
+
+TICK = 1.0
+FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
+"""Seconds between two questions about a right, doubling."""
+LONGEST_DOUBT = 300.0
+"""The same where the answer was yes and the request was refused again: not by the authorizer."""
+FORGET = 900.0
+"""Seconds without a new refusal, three times the longest back-off: nobody needs the right now."""
+SHOWN = 20
+"""Rights that /readyz names."""
+
+
+class Reviewer(Protocol):
+    """The part of KubeClient that asks."""
+
+    async def request(self, method: str, path: str, *, body: Mapping[str, Any]) -> Any:
+        """Send a review."""
+        ...
+
+
+@dataclass(slots=True)
+class _Lack:
+    """One right, and where it was missing last."""
+
+    refusal: Refusal
+    last: float
+    due: float
+    delay: float = FIRST_DELAY
+    granted: bool = False
+
+
+class MissingRights:
+    """Takes refusals at any time; `review_for_ever` is a task of its own."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.on_granted: Callable[[], None] = lambda: None
+        """Called when something that was refused may succeed now."""
+        self._clock = clock
+        self._lacks: dict[Right, _Lack] = {}
+
+    def refused(self, refusal: Refusal) -> None:
+        """Note what the API server refused for want of a right."""
+        now = self._clock()
+        lack = self._lacks.get(refusal.right)
+        if lack is None:
+            lack = self._lacks[refusal.right] = _Lack(refusal, now, now + FIRST_DELAY)
+            log.warning("The operator lacks a right: %s", refusal)
+        elif lack.granted:
+            lack.granted = False
+            lack.delay = min(lack.delay * 2, LONGEST_DOUBT)
+            lack.due = now + lack.delay
+        lack.refusal, lack.last = refusal, now
+
+    def missing(self) -> list[Refusal]:
+        """What is missing now, sorted."""
+        lacking = sorted((right, lack) for right, lack in self._lacks.items() if not lack.granted)
+        return [lack.refusal for _, lack in lacking]
+
+    def sentence(self) -> str | None:
+        """Not ready: something can't be done for want of a right."""
+        missing = self.missing()
+        if not missing:
+            return None
+        more = f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        shown = "; ".join(str(refusal) for refusal in missing[:SHOWN])
+        return f"the operator may not {shown}{more}: grant it, or switch off what needs it"
+
+    async def review_for_ever(self, reviewer: Reviewer) -> None:
+        """Ask now and then whether what is missing has been granted."""
+        while True:
+            await asyncio.sleep(TICK)
+            if await self.review(reviewer):
+                self.on_granted()
+
+    async def review(self, reviewer: Reviewer) -> bool:
+        """Ask about the rights that are due; return whether any was granted."""
+        granted = False
+        for right, lack in list(self._lacks.items()):
+            now = self._clock()
+            if now - lack.last > FORGET:
+                del self._lacks[right]
+            elif not lack.granted and now >= lack.due:
+                granted |= await self._is_granted(reviewer, lack)
+        return granted
+
+    async def _is_granted(self, reviewer: Reviewer, lack: _Lack) -> bool:
+        refusal = lack.refusal
+        try:
+            allowed = await _ask(reviewer, refusal)
+        except ApiError as error:
+            log.debug("can't ask whether the operator may %s: %s", refusal, error)
+            allowed = False
+        if refusal is not lack.refusal:  # refused elsewhere meanwhile: ask about that
+            return False
+        if allowed:
+            lack.granted = True
+            log.info("The operator has been granted a right: %s", refusal)
+            return True
+        lack.delay = min(lack.delay * 2, max(lack.delay, LONGEST_DELAY))
+        lack.due = self._clock() + lack.delay
+        return False
+
+
+async def _ask(reviewer: Reviewer, refusal: Refusal) -> bool:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": refusal.attributes},
+    }
+    answer = await reviewer.request("POST", REVIEWS, body=review)
+    return bool((answer.get("status") or {}).get("allowed"))

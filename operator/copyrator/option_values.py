@@ -1,0 +1,66 @@
+"""What a flag or variable may hold: click callbacks that say clearly what is wrong with a value."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # OCI distribution spec, "Pulling manifests"
+KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
+IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
+
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+
+
+def matching(pattern: re.Pattern[str], what: str) -> Callback:
+    """Return a click callback that lets only `pattern` through; `what` ends "is not ..."."""
+
+    def check(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+        if value is not None and not pattern.fullmatch(value):
+            raise click.BadParameter(f"{value!r} is not {what}.")
+        return value
+
+    return check
+
+
+def listed(pattern: re.Pattern[str], what: str) -> Callback:
+    """Return a click callback for a comma-separated list; blanks and empty items don't matter."""
+    one = matching(pattern, what)
+
+    def split(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
+        items = (part.strip() for part in (value or "").split(","))
+        return tuple(dict.fromkeys(one(ctx, param, item) for item in items if item))
+
+    return split
+
+
+def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
+    """Return a click callback for a finite number, more than `above` and at least `least`."""
+
+    def check(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+        if not math.isfinite(value):
+            raise click.BadParameter(f"{value} is not a usable number of seconds.")
+        if value <= above:
+            raise click.BadParameter(f"{value:g} is too little: more than {above:g} seconds.")
+        if value < least:
+            raise click.BadParameter(f"{value:g} is too little: at least {least:g} seconds.")
+        return value
+
+    return check
+
+
+def secret_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
+    """An empty variable counts as not set, so none at all needs a sign of its own."""
+    words = [word.strip() for word in value.split(",")]
+    if "*" in words:
+        return ("*",)
+    if words == ["-"]:
+        return ()
+    names: tuple[str, ...] = listed(DNS_SUBDOMAIN, "a Secret's name")(ctx, param, value)
+    return names

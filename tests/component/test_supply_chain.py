@@ -1,0 +1,111 @@
+"""What we depend on: no known vulnerability, no licence that binds, nothing abandoned."""
+
+import datetime
+import re
+import subprocess
+import sys
+
+import pytest
+
+import audit
+from dependencies import DOCUMENT, REASONS, ROOT, licence
+
+ALLOWED = (
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "MIT",
+    "MPL-2.0",  # binds changes of its own files only; we change none
+    "PSF-2.0",
+)
+SPELLED = {
+    "Apache 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "BSD License": "BSD-3-Clause",
+    "MIT License": "MIT",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+}
+"""How metadata from before SPDX expressions name them."""
+
+TWO_YEARS = datetime.timedelta(days=730)
+
+LOCKED = re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+
+
+def vulnerability(*aliases):
+    return {"id": "PYSEC-1", "aliases": list(aliases), "fix_versions": ["2"]}
+
+
+def test_the_lock_has_no_known_vulnerability():
+    done = subprocess.run(
+        [sys.executable, audit.__file__], capture_output=True, text=True, check=False
+    )
+    if done.returncode == audit.UNKNOWN:
+        pytest.skip(done.stdout.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "code", "said"),
+    [
+        ([{"name": "a", "version": "1", "vulns": []}], 0, "No known vulnerability in 1"),
+        (
+            [{"name": "a", "version": "1", "vulns": [vulnerability()]}],
+            audit.FOUND,
+            "a 1: PYSEC-1, mended in 2",
+        ),
+        ([{"name": "a", "skip_reason": "not found"}], audit.UNKNOWN, "NOT AUDITED"),
+        ([], audit.UNKNOWN, "NOT AUDITED"),
+        (
+            [
+                {"name": "a", "skip_reason": "not found"},
+                {"name": "b", "version": "1", "vulns": [vulnerability()]},
+            ],
+            audit.FOUND,
+            "b 1",
+        ),
+    ],
+)
+def test_silence_is_no_good_news(dependencies, code, said):
+    found, text = audit.judge({"dependencies": dependencies})
+    assert found == code
+    assert said in text
+
+
+def test_an_advisory_is_left_out_only_by_name(monkeypatch):
+    known = {"dependencies": [{"name": "a", "version": "1", "vulns": [vulnerability("CVE-1")]}]}
+    assert audit.judge(known)[0] == audit.FOUND
+    monkeypatch.setitem(audit.EXCEPTIONS, "CVE-1", "we don't call it")
+    assert audit.judge(known)[0] == 0
+
+
+@pytest.mark.parametrize("name", LOCKED)
+def test_the_licence_of_a_dependency_lets_us_use_it(name):
+    words = re.split(r" (?:AND|OR) |, ", licence(name))
+    assert {SPELLED.get(word, word) for word in words} <= set(ALLOWED)
+
+
+def test_every_direct_dependency_is_documented_argued_and_alive():
+    text = DOCUMENT.read_text()
+    written = datetime.date.fromisoformat(re.findall(r"^As of ([\d-]+)\.$", text, re.MULTILINE)[0])
+    rows = re.findall(
+        r"^\| ([a-z0-9-]+) \| .+ \| .+ \| ([^ ]+) \| ([\d-]+) \|$", text, re.MULTILINE
+    )
+    locked = (ROOT / "requirements.lock").read_text()
+    assert [name for name, _, _ in rows] == sorted(REASONS)
+    for name, version, day in rows:
+        assert f"\n{name}=={version} \\\n" in locked, f"{name}: run make lock"
+        assert written - datetime.date.fromisoformat(day) < TWO_YEARS, name
+
+
+def test_a_rule_against_insecure_code_is_only_switched_off_with_a_reason():
+    sources = [*ROOT.glob("operator/**/*.py"), *ROOT.glob("hack/**/*.py")]
+    bare = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sources
+        for line in path.read_text().splitlines()
+        if re.search(r"# noqa: (?:\w+, )*S\d+(?!\d*(?:, \w+)* - \w)", line)
+    ]
+    assert bare == []

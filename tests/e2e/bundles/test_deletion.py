@@ -1,0 +1,126 @@
+"""Deleted Bundles: uninstalled, or let go with a word about what stays behind."""
+
+import pytest
+from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, is_gone, within
+
+from localcluster import Api
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+NOWHERE = {"nodeSelector": {"no": "where"}}
+
+
+@pytest.mark.parametrize("how", ["policy", "annotation"])
+def test_a_bundle_can_be_deleted_without_its_release(
+    team: Team, operator: Operator, how: str
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", deletionPolicy="Orphan" if how == "policy" else None)
+    team.wait_deployed("shop", digest)
+    if how == "annotation":
+        team.annotate("shop", **{"force-delete": "true"})
+
+    team.delete("bundles", "shop")
+
+    team.wait_gone("bundles", "shop")
+    assert team.release("shop") is not None
+    assert team.jobs("shop", "uninstall") == []
+    assert f"Release {team.namespace}/shop" in operator.log.read_text()
+
+
+def test_a_deletion_during_a_deploy_waits_for_it_and_uninstalls(team: Team) -> None:
+    team.publish("1.0.0", "first")
+    team.bundle("shop", interval="1h")
+    job = team.first_job()
+
+    team.delete("bundles", "shop")
+
+    team.wait_gone("bundles", "shop", 2 * DEPLOY)
+    assert team.release("shop") is None
+    found = team.get("jobs", job)
+    assert found is None or found["status"].get("succeeded") == 1  # it wasn't killed
+
+
+def test_a_namespace_that_is_deleted_is_not_held_up(
+    team: Team, api: Api, operator: Operator
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+
+    api.delete(f"/api/v1/namespaces/{team.namespace}")
+
+    within(DEPLOY, lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
+    assert "stays behind (namespace-terminating)" in operator.log.read_text()
+    field = f"involvedObject.kind=Namespace,involvedObject.name={team.namespace}"
+    within(20, lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
+
+
+def events(api: Api, field: str, reason: str) -> list[str]:
+    items = api.get("/api/v1/namespaces/default/events", fieldSelector=field)["items"]
+    return [item["message"] for item in items if item["reason"] == reason]
+
+
+def test_an_uninstall_without_rights_fails_until_they_are_granted(
+    team: Team, api: Api, operator: Operator
+) -> None:
+    """Helm 3 calls a release that it may not see "not found"."""
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}/rolebindings"
+    binding = api.get(f"{rights}/werf")
+    api.delete(f"{rights}/werf")
+
+    team.delete("bundles", "shop")
+    condition = team.wait_reason("shop", "UninstallFailed")
+    assert "forbidden" in condition["message"]
+    assert team.release("shop") is not None
+
+    api.create(rights, {**binding, "metadata": {"name": "werf"}})
+    team.wait_gone("bundles", "shop")
+    assert team.release("shop") is None
+    text = f"bundle/{team.namespace}/shop: its release is uninstalled"
+    assert operator.log.read_text().count(text) == 1
+
+
+def test_a_bundle_whose_deploys_never_started_goes_at_once(team: Team) -> None:
+    team.publish("1.0.0", "first")
+    team.bundle("shop", job=NOWHERE)
+    team.wait_reason("shop", "JobUnschedulable")
+
+    team.delete("bundles", "shop")
+
+    team.wait_gone("bundles", "shop")
+    assert team.jobs("shop", "uninstall") == []
+
+
+def test_an_uninstall_that_cannot_start_gives_way_to_an_edited_spec(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    team.patch("bundles", "shop", spec={"job": NOWHERE})
+
+    team.delete("bundles", "shop")
+    condition = team.wait_reason("shop", "UninstallFailed")
+    assert "can't be scheduled" in condition["message"]
+    team.patch("bundles", "shop", spec={"job": None})
+
+    team.wait_gone("bundles", "shop")
+    assert team.release("shop") is None
+
+
+def test_nobody_uninstalls_as_a_service_account_that_is_not_allowed(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.create("serviceaccounts", "admin")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    team.patch("bundles", "shop", spec={"serviceAccountName": "admin"})
+
+    team.delete("bundles", "shop")
+
+    condition = team.wait_reason("shop", "UninstallFailed")
+    assert "admin isn't allowed" in condition["message"]
+    assert team.jobs("shop", "uninstall") == []
+    team.patch("bundles", "shop", spec={"serviceAccountName": None})
+    team.wait_gone("bundles", "shop")

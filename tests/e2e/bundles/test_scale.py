@@ -1,0 +1,212 @@
+"""Many Bundles of many repositories at once: what they cost the registry, the API server and us."""
+
+import itertools
+import logging
+import math
+import os
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.e2e.bundles.bad_registry import serving
+from tests.e2e.bundles.conftest import Operator, Team, is_gone, make_team, operating, within
+from tests.histories import status
+from tests.long import LONG
+
+from localcluster import Api, Cluster
+
+log = logging.getLogger(__name__)
+
+COUNT = 1000 if LONG else 150
+INTERVAL = 60 if LONG else 10
+LATE = 2.0
+"""Seconds that a poll may be late, but for one in a hundred."""
+BUNDLE = 10_000
+"""Bytes of memory that a Bundle more may take."""
+BURST = 0 if LONG else 4_000_000
+"""Bytes by which two looks at the same process differ: few Bundles don't show in them."""
+POLL = 0.004
+"""Seconds of CPU that one of a thousand polls a minute may take; the aim is 0.002."""
+SHARED = "shared/app"
+
+pytestmark = pytest.mark.timeout(3600 if LONG else 900)
+
+
+@dataclass
+class Registry(FakeRegistry):
+    """Wants tokens, and notes when each repository's tag was asked for."""
+
+    auth: str = "bearer"
+    heads: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        answer = await super()._serve(request)
+        if answer.status == 200 and "/manifests/" in request.path:
+            repository = request.path.removeprefix("/v2/").partition("/manifests/")[0]
+            self.heads[repository].append(time.time())
+        return answer
+
+    def tokens_of(self, repository: str) -> int:
+        return sum(path.startswith("/token") and f":{repository}:" in path for path in self.paths)
+
+    @property
+    def paths(self) -> list[str]:
+        return [path.replace("%3A", ":").replace("%2F", "/") for _, path in self.asked]
+
+
+@dataclass
+class Fleet:
+    """Bundles with long histories. They are suspended: it is polls that count here, not Jobs."""
+
+    team: Team
+    operator: Operator
+    registry: Registry
+    count: int = 0
+
+    def grow(self, count: int, repository: Callable[[int], str]) -> None:
+        """Add Bundles, and wait until the operator has nothing to say about them any more."""
+        numbers = range(self.count, self.count + count)
+        for number in numbers:
+            self.registry.put(repository(number), "1.0.0", "app")
+        with ThreadPoolExecutor(4) as makers:
+            list(makers.map(lambda number: self._make(number, repository(number)), numbers))
+        self.count += count
+        within(900, self._is_settled, "all Bundles are polled")
+
+    def _is_settled(self) -> bool:
+        time.sleep(1)  # to look costs more than anything else here
+        return all(map(_is_polled, self.bundles()))
+
+    def _make(self, number: int, repository: str) -> None:
+        name = f"app-{number}"
+        spec = {"version": "1.0.0", "suspend": True, "interval": f"{INTERVAL}s"}
+        body = self.team.bundle(name, registry=self.registry.host, repo=repository, **spec)
+        history = status(number)
+        for field_ in ("nextPollAt", "lastHandledRequest", "observedGeneration", "conditions"):
+            del history[field_]
+        history["deployed"]["namespace"] = self.team.namespace
+        path = self.team.path("bundles", name) + "/status"
+        self.team.api.patch(path, {"status": history})
+        assert body["metadata"]["generation"] == 1
+
+    def bundles(self) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.team.api.get(self.team.path("bundles"))["items"]
+        return items
+
+    @property
+    def pid(self) -> int:
+        assert self.operator.process is not None
+        return self.operator.process.pid
+
+    def resident(self) -> int:
+        """Bytes."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def cpu(self) -> float:
+        """Seconds so far."""
+        used = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _is_polled(bundle: dict[str, Any]) -> bool:
+    found = bundle.get("status", {})
+    return bool(found.get("nextPollAt") and found.get("observedGeneration") and found["conditions"])
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    registry = Registry()
+    with serving(registry):
+        yield registry
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    cluster: Cluster, api: Api, registry: Registry, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """A settled operator with COUNT Bundles of as many repositories, and half as many of one."""
+    directory = tmp_path_factory.mktemp("fleet")
+    settings = {"WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL)}
+    namespace = f"fleet-{os.getpid()}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+    team = make_team(cluster, api, namespace, directory)
+    with operating(cluster, api, directory / "operator.log", settings) as operator:
+        fleet = Fleet(team, operator, registry)
+        fleet.grow(COUNT, lambda number: f"team-{number}/app")
+        fleet.grow(COUNT // 2, lambda _: SHARED)
+        yield fleet
+    with ThreadPoolExecutor(4) as hands:
+        list(hands.map(lambda name: Team.let_go(replace(team, made=[name])), team.made))
+    api.delete(f"/api/v1/namespaces/{namespace}")
+    # Hundreds of Bundles go slowly, and the next test's operator would serve them.
+    within(300, lambda: is_gone(api, f"/api/v1/namespaces/{namespace}"), "the fleet is gone")
+
+
+def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet) -> None:
+    registry, operator = fleet.registry, fleet.operator
+    time.sleep(INTERVAL)  # the last of them has found its slot
+    announced = {
+        bundle["spec"]["repo"]: datetime.fromisoformat(bundle["status"]["nextPollAt"]).timestamp()
+        for bundle in fleet.bundles()
+    }
+    requests, asked = fleet.team.cluster.requests(), len(registry.asked)
+    started, used = time.time(), fleet.cpu()
+    time.sleep(2 * INTERVAL + 3)
+    ended, used = time.time(), fleet.cpu() - used
+
+    heads = {
+        name: [at for at in moments if at > started] for name, moments in registry.heads.items()
+    }
+    polls = sorted(itertools.chain.from_iterable(heads.values()))
+    late = sorted(
+        (at - announced[name]) % INTERVAL for name, moments in heads.items() for at in moments
+    )
+    seconds = [
+        sum(second <= at < second + 1 for at in polls)
+        for second in range(math.ceil(started), int(ended))
+    ]
+    p99 = late[int(len(late) * 0.99)]
+    figures = (
+        f"{len(polls)} polls in {ended - started:.0f} s, busiest second {max(seconds)}, lateness "
+        f"p99 {p99:.2f} s, {used / len(polls) * 1000:.2f} ms CPU each"
+    )
+    log.info(figures)
+
+    assert len(heads) == COUNT + 1  # the shared one is asked for as often as any other
+    assert all(2 <= len(moments) <= 3 for moments in heads.values()), figures
+    gaps = [b - a for moments in heads.values() for a, b in itertools.pairwise(moments)]
+    assert min(gaps) > INTERVAL - LATE - 1, figures
+    others = [one for one in registry.asked[asked:] if one[0] != "HEAD"]
+    assert others == [] or LONG  # tokens live for 300 s
+    assert requests.writes(user=operator.user, resource="bundles") == []
+    assert max(seconds) <= math.ceil(1.5 * COUNT / INTERVAL), figures
+    assert p99 < LATE, figures
+    assert used / len(polls) < POLL or not LONG, figures  # a few polls drown in all else
+
+
+def test_a_token_is_fetched_once_in_its_life(fleet: Fleet) -> None:
+    registry = fleet.registry
+    for number in range(0, COUNT, 50):
+        moments = registry.heads[f"team-{number}/app"]
+        assert registry.tokens_of(f"team-{number}/app") <= 1 + (moments[-1] - moments[0]) // 290
+
+
+def test_a_bundle_more_takes_little_memory(fleet: Fleet) -> None:
+    before, count = fleet.resident(), fleet.count
+
+    fleet.grow(COUNT, lambda number: f"team-{number}/app")
+    time.sleep(INTERVAL)
+
+    more, added = fleet.resident() - before, fleet.count - count
+    figures = f"{before / 1e6:.1f} MB, and {more / added / 1000:.1f} KB a Bundle more"
+    log.info(figures)
+    assert more <= added * BUNDLE + BURST, figures

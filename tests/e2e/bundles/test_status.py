@@ -1,0 +1,38 @@
+"""The status on a real API server: what others wrote there, and what it costs to mend that."""
+
+import pytest
+from tests.e2e.bundles.conftest import INTERVAL, Operator, Team, stays, within
+
+from localcluster import AuditEvent, Requests
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def test_a_status_that_somebody_else_wrote_is_mended_by_one_write(
+    team: Team, operator: Operator
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    body = team.get("bundles", "shop")
+    assert body
+    status = body["status"]
+    status["lastError"] = {"reason": "RegistryUnreachable", "message": "as a backup had it"}
+    status["available"]["rejected"] = [{"version": "2.0.0-rc", "reason": "PreRelease"}]
+    foreign = {"type": "Audited", "status": "True", "reason": "Seen", "message": ""}
+    status["conditions"].append({**foreign, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    status["forceUpdate"] = 0
+    # All fields are this client's now, as after a restore: server-side apply would leave them.
+    since = team.cluster.requests()
+    team.api.replace(team.path("bundles", "shop") + "/status", body)
+
+    within(6 * INTERVAL, lambda: "lastError" not in team.status("shop"), "the error is taken away")
+    assert "rejected" not in team.status("shop")["available"]
+    assert team.status("shop")["forceUpdate"] == 0
+    assert team.condition("shop", "Audited")["status"] == "True"
+    stays(2 * INTERVAL + 1, lambda: len(_writes(since, operator, team)) == 1, "one write mends it")
+    assert len(team.jobs("shop")) == 1
+
+
+def _writes(since: Requests, operator: Operator, team: Team) -> list[AuditEvent]:
+    return since.writes(user=operator.user, resource="bundles", namespace=team.namespace)

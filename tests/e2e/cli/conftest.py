@@ -1,0 +1,181 @@
+"""A cluster with both jobs at work, and the command line as a person types it."""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+from tests.e2e.operator_process import OperatorProcess, uninstall, until
+
+from copyrator.cli import cli
+from demo.chart import ROOT, render
+from localcluster import Api, Cluster
+from localcluster.bundle import push
+
+RULES = "/apis/flant.com/v1/namespaces/{}/copyrators"
+BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
+SENTINEL = "the-secret-value"
+"""In every Secret of these tests; never to be printed."""
+DEPLOY = 90.0
+"""Seconds that a deploy may take on a loaded machine."""
+
+
+@dataclass
+class Stage:
+    """An installed operator: rules are trusted in `home`, Bundles live in `apps`."""
+
+    cluster: Cluster
+    api: Api
+    home: str
+    apps: str
+    operator: OperatorProcess
+    admin: Path
+    variables: dict[str, str] = field(default_factory=dict)
+    """Of the terminal at which commands are typed, beside the usual ones."""
+
+    def types(self, command: str, code: int | None = 0, **more: Any) -> str:
+        """Type a command; return what is printed, errors included. No value of a Secret is."""
+        result = self.result(command, **more)
+        shown = f"copyrator {command}\n{result.output}"
+        assert code is None or result.exit_code == code, f"{shown}\nexit code {result.exit_code}"
+        return result.output
+
+    def result(self, command: str, **more: Any) -> Result:
+        """The same with the exit code, and stdout apart from stderr."""
+        environment = {
+            "KUBECONFIG": str(self.admin),
+            "COPYRATOR_OPERATOR_NAMESPACE": self.home,
+            "COLUMNS": "80",
+            **self.variables,
+        }
+        result = CliRunner().invoke(cli, command.split(), env=environment, **more)
+        assert SENTINEL not in result.output, command
+        assert "Traceback" not in result.output, result.output
+        return result
+
+    def apply(self, *documents: dict[str, Any]) -> None:
+        """Apply manifests as an administrator."""
+        self.cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(documents))
+
+    def ready(self, path: str, name: str) -> dict[str, Any]:
+        """The Ready condition of a rule or Bundle; empty where there is none."""
+        status = self.api.get(f"{path}/{name}").get("status") or {}
+        found = (one for one in status.get("conditions") or () if one["type"] == "Ready")
+        return next(found, {})
+
+    def wait_reason(self, path: str, name: str, reason: str, seconds: float = DEPLOY) -> None:
+        """Wait until a rule or Bundle says so."""
+        until(
+            lambda: self.ready(path, name).get("reason") == reason,
+            lambda: f"{name} says {reason}; {self.ready(path, name)}\n{self.operator.log[-3000:]}",
+            seconds,
+        )
+
+
+def rule(home: str, name: str, **spec: Any) -> dict[str, Any]:
+    """A rule's manifest."""
+    metadata = {"name": name, "namespace": home}
+    return {
+        "apiVersion": "flant.com/v1", "kind": "CopyratorRule", "metadata": metadata, "spec": spec
+    }  # fmt: skip
+
+
+def secret(namespace: str, name: str, *keys: str, **labels: str) -> dict[str, Any]:
+    """A Secret's manifest; each key holds the sentinel."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "stringData": dict.fromkeys(keys, SENTINEL),
+    }
+
+
+def plainly(output: str) -> str:
+    """Output with ages and digests made equal, for comparing with what is written in a test."""
+    text = re.sub(r"\b\d+[smhd]\b", "AGE", output)
+    text = re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", text)
+    return re.sub(r" +", " ", text)
+
+
+@contextmanager
+def staged(
+    cluster: Cluster, log: Path, values: dict[str, Any], settings: dict[str, str]
+) -> Iterator[Stage]:
+    """The chart's rights and CRDs, its Deployment with no pods, and the operator as a process."""
+    word = secrets.token_hex(3)
+    home, apps = f"home-{word}", f"apps-{word}"
+    api = cluster.api()
+    for name in (home, apps):
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    chart = render(cluster.helm, namespace=home, values={"werf.namespaces": [apps], **values})
+    chart.deployment["spec"]["replicas"] = 0
+    for documents in (chart.crds, chart.rights, [chart.deployment]):
+        cluster.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
+            input=yaml.safe_dump_all(documents),
+        )
+    kubeconfig = cluster.kubeconfig_for_service_account(home, chart.service_account)
+    settings = {"NAMESPACE": home, "WERF_OPERATOR_TIMER_INTERVAL": "5", **settings}
+    with OperatorProcess(kubeconfig, log, settings=settings) as operator:
+        operator.wait_ready()
+        admin = Path(cluster.environment()["KUBECONFIG"])
+        yield Stage(cluster, api, home, apps, operator, admin)
+        if operator.code is None:
+            cluster.kubectl("delete", "bundles", "--all", "-n", apps, "--timeout=120s")
+            assert operator.stop() == 0
+    uninstall(cluster, home)
+    cluster.kubectl("delete", "namespace", apps, "--wait=false")
+
+
+@pytest.fixture(scope="module")
+def stage(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """An operator with the chart's default values for all tests of a module."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with staged(cluster, log, {}, {}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def shop(stage: Stage) -> str:
+    """A Bundle that is deployed; its repository has 1.0.0, 1.1.0-rc.1 and 2.0.0."""
+    repository = f"team/{stage.apps}"
+    for tag in ("1.0.0", "1.1.0-rc.1", "2.0.0"):
+        push(ROOT / "examples" / "charts" / "hello", stage.cluster.registry, repository, tag)
+    stage.apply(
+        {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": "shop", "namespace": stage.apps},
+            "spec": {
+                "registry": stage.cluster.registry,
+                "repo": repository,
+                "version": "1.*",
+                "insecure": True,
+            },
+        }
+    )
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+    return repository
+
+
+@pytest.fixture
+def word() -> str:
+    """For the names of a test, so that tests don't meet."""
+    return f"t{secrets.token_hex(3)}"
+
+
+def in_environment(stage: Stage) -> dict[str, str]:
+    """Variables for a process of its own."""
+    return {
+        **os.environ,
+        "KUBECONFIG": str(stage.admin),
+        "PYTHONPATH": str(ROOT / "operator"),
+        "COPYRATOR_OPERATOR_NAMESPACE": stage.home,
+    }

@@ -1,0 +1,218 @@
+"""Commands about Bundles and their registries, on a cluster where the operator runs."""
+
+import json
+import shutil
+
+import pytest
+from rich.text import Text
+from tests.e2e.cli.conftest import BUNDLES, ROOT, RULES, plainly, rule, secret
+from tests.e2e.operator_process import until
+
+from localcluster.bundle import push
+
+
+def test_get_describe_and_history_tell_what_runs(stage, shop):
+    assert plainly(stage.types(f"get bundles -n {stage.apps}")) == (
+        "NAME READY REASON SINCE DEPLOYED AVAILABLE MESSAGE\nshop True Deployed AGE 1.0.0 1.0.0\n"
+    )
+    said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
+    assert f"Source: {stage.cluster.registry}/{shop}\n" in said
+    assert "Wanted: 1.*\n" in said
+    assert "Deployed: 1.0.0 DIGEST since AGE\n" in said
+    said = plainly(stage.types(f"history bundle -n {stage.apps} shop"))
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON"
+    assert "AGE 1.0.0 DIGEST 1 Succeeded Deployed\n" in said
+
+
+def test_why_says_why_this_version_and_none_newer(stage, shop):
+    said = plainly(stage.types(f"why {stage.apps}/shop"))
+    assert f"Bundle {stage.apps}/shop runs 1.0.0 (DIGEST), for AGE.\n" in said
+    assert f"Of {stage.cluster.registry}/{shop} it wants 1.*, which is 1.0.0 (DIGEST).\n" in said
+    assert "not 2.0.0: isn't in the range 1.*\n" in said
+    assert "not 1.1.0-rc.1: is a pre-release; spec.prerelease: true takes them\n" in said
+    assert "The registry is asked every AGE; the next time in " in said  # the Deployment's value
+
+
+def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
+    path = f"{BUNDLES.format(stage.apps)}/shop"
+    for options, echo in (("", "lastHandledRequest"), ("--force", "lastHandledForce")):
+        before = stage.api.get(path)["status"].get(echo)
+        said = stage.types(f"reconcile bundle {stage.apps}/shop {options}")
+        assert said.startswith(f"bundle {stage.apps}/shop reconciled; it says ")
+        assert stage.api.get(path)["status"][echo] != before
+        stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+
+
+def test_logs_show_what_werf_said(stage, shop):
+    stage.types(f"reconcile bundle {stage.apps}/shop")
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+    result = stage.result(f"logs bundle {stage.apps}/shop")
+    assert result.exit_code == 0, result.output
+    assert "container werf" in result.stderr
+    assert result.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("get rules -A", "get bundles -A", "get copies -A", "get bundles -n {apps}"),
+        *(
+            "describe bundle {apps}/shop",
+            "describe rule {home}/shown",
+            "history bundle {apps}/shop",
+        ),
+        *("describe copy {apps}/shown", "why {apps}/shop", "why {apps}/shown", "why default/shown"),
+        *("doctor", "plan rule {home}/shown", "version", "uninstall --dry-run"),
+    ],
+)
+def test_what_a_command_shows_fits_80_columns_and_nothing_is_cut(
+    stage, shop, shown, command, monkeypatch
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    typed = command.format(home=stage.home, apps=stage.apps)
+    output = Text.from_ansi(stage.types(typed, code=None)).plain
+    assert output
+    assert max(len(line) for line in output.splitlines()) <= 80, output
+    assert "…" not in output
+
+
+@pytest.fixture(scope="module")
+def shown(stage):
+    """A rule with a copy beside the Bundle."""
+    stage.apply(
+        secret(stage.home, "shown", "user"),
+        rule(
+            stage.home,
+            "shown",
+            source={"kind": "Secret", "name": "shown"},
+            targets={"namespaces": [stage.apps]},
+        ),
+    )
+    stage.wait_reason(RULES.format(stage.home), "shown", "Synced")
+    yield
+    stage.cluster.kubectl("delete", "copyrator", "shown", "-n", stage.home, "--timeout=60s")
+
+
+@pytest.fixture
+def bundle(stage):
+    """Makes a Bundle of version 1.* of a repository, and waits for how its first deploy ends."""
+    made = []
+
+    def make(name, repository, reason):
+        made.append(name)
+        spec = {"registry": stage.cluster.registry, "repo": repository, "version": "1.*"}
+        stage.apply(
+            {
+                "apiVersion": "operator.werf.dev/v1",
+                "kind": "Bundle",
+                "metadata": {"name": name, "namespace": stage.apps},
+                "spec": {**spec, "insecure": True},
+            }
+        )
+        stage.wait_reason(BUNDLES.format(stage.apps), name, reason)
+
+    yield make
+    stage.cluster.kubectl("delete", "bundle", *made, "-n", stage.apps, "--timeout=120s")
+
+
+def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, bundle, tmp_path):
+    chart = shutil.copytree(ROOT / "examples" / "charts" / "hello", tmp_path / "hello")
+    (chart / "templates" / "configmap.yaml").write_text('{{ fail "on purpose" }}')
+    push(chart, stage.cluster.registry, f"{shop}-broken", "1.0.0")
+    bundle("fine", shop, "Deployed")
+    bundle("broken", f"{shop}-broken", "DeployFailed")
+    for name in ("fine", "broken"):
+        mine = f"operator.werf.dev/bundle={name}"
+        stage.cluster.kubectl("delete", "jobs", "-n", stage.apps, "-l", mine)
+    said = stage.types(f"logs bundle {stage.apps}/fine", code=1)
+    assert f"Error: bundle {stage.apps}/fine has no Job with a log now; the last attempt" in said
+    assert "copyrator history bundle fine shows how they ended" in said
+    result = stage.result(f"logs bundle {stage.apps}/broken")
+    assert result.exit_code == 0, result.output
+    assert "on purpose" in result.stdout
+    assert "the end, as the status kept it" in result.stderr
+
+
+def test_suspend_stops_deploys_and_resume_lets_them_go_on(stage, shop):
+    said = stage.types(f"suspend bundle {stage.apps}/shop")
+    assert said.startswith(f"bundle {stage.apps}/shop suspended; it says ")
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Suspended")
+    assert "spec.suspend is true" in stage.types(f"why {stage.apps}/shop")
+    stage.types(f"resume bundle {stage.apps}/shop")
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+
+
+def test_resolve_answers_as_the_operator_would(stage, shop):
+    where = f"{stage.cluster.registry}/{shop} --insecure"
+
+    def resolved(constraint, code=0):
+        return json.loads(stage.types(f"resolve {where} {constraint} -o json", code=code))
+
+    found = resolved("1.*")
+    assert found["tag"] == "1.0.0"
+    assert found["digest"] == stage.api.get(f"{BUNDLES.format(stage.apps)}/shop")["status"][
+        "deployed"
+    ]["digest"]  # fmt: skip
+    assert {"tag": "1.1.0-rc.1", "reason": "PreRelease"} in found["rejected"]
+    assert resolved("1.* --prerelease")["tag"] == "1.1.0-rc.1"
+    assert resolved("2.0.0") == {
+        "tag": "2.0.0",
+        "digest": resolved("2.*")["digest"],
+        "rejected": [],
+    }
+    nothing = resolved("3.*", code=1)
+    assert (nothing["tag"], nothing["digest"]) == (None, None)
+    assert nothing["rejected"][0] == {"tag": "2.0.0", "reason": "OutOfRange"}
+    assert resolved("9.9.9", code=1)["tag"] is None
+    assert "No tag matches 3.*" in stage.types(f"resolve {where} 3.*", code=1)
+
+
+def test_resolve_says_what_to_do_about_a_registry_that_doesnt_answer(stage, shop):
+    said = stage.types(f"resolve {stage.cluster.registry}/{shop} 1.*", code=1)
+    assert "a registry on plain HTTP needs insecure" in said
+    assert "is no usable version range" in stage.types("resolve r.example.com/a >=1,<", code=1)
+    assert "write REGISTRY/REPO" in stage.types("resolve nonsense 1.*", code=1)
+
+
+def test_doctor_finds_all_well_and_then_what_isnt(stage, shop):
+    until(lambda: stage.result("doctor").exit_code == 0, lambda: stage.types("doctor", code=None))
+    said = stage.types("doctor")
+    assert "ok  CRDs: both are established" in said
+    assert "ok  Lease: copyrator-0 leads" in said
+    user = f"system:serviceaccount:{stage.home}:copyrator"
+    assert f"ok  Rights: {user} may do all that the operator needs" in said
+    assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
+    role = f"{stage.home}:copyrator"
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    binding = stage.api.get(f"{path}/{role}")
+    stage.api.delete(f"{path}/{role}")
+    try:
+        until(lambda: "may not" in stage.types("doctor", code=None), "the right is missed")
+        said = stage.types("doctor", code=1)
+        assert f"BAD Rights: {user} may not list copyrators.flant.com in all namespaces" in said
+    finally:
+        fresh = {key: binding["metadata"][key] for key in ("name", "labels")}
+        stage.api.create(path, {**binding, "metadata": fresh})
+    until(lambda: "may not" not in stage.types("doctor", code=None), "the right is back")
+
+
+def test_doctor_names_a_registry_that_cant_be_reached(stage, shop):
+    # Nobody deploys it: the annotation keeps the operator away from its registry.
+    stage.apply(
+        {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {
+                "name": "lost",
+                "namespace": stage.apps,
+                "annotations": {"operator.werf.dev/disable-autoupdate": "true"},
+            },
+            "spec": {"registry": "127.0.0.1:1", "repo": "team/lost", "insecure": True},
+        }
+    )
+    try:
+        said = stage.types("doctor", code=1)
+        assert "BAD Registry http://127.0.0.1:1: asked from here: " in said
+        assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
+    finally:
+        stage.cluster.kubectl("delete", "bundle", "lost", "-n", stage.apps, "--timeout=60s")

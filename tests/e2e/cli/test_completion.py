@@ -1,0 +1,169 @@
+"""Tab completes commands, words, files and the names of objects, in every shell there is a
+script for: each script is loaded by the shell itself.
+"""
+
+import os
+import pty
+import secrets
+import select
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.e2e.cli.conftest import ROOT, rule
+
+from localcluster.build import Programs
+
+PATIENCE = 60.0
+"""Seconds until a shell has answered on a loaded machine."""
+CASES = {
+    "a command": ("desc", "describe"),
+    "a word": ("get bun", "bundles"),
+    "an object": ("describe rule -n {home} compl", "completed"),
+    "an object with its namespace": ("describe rule {home}/compl", "{home}/completed"),
+    "a file": ("validate -f manif", "manifest.yaml"),
+}
+
+
+@pytest.fixture(scope="module")
+def home(cluster):
+    """A namespace with a rule in it, which no operator serves."""
+    name = f"completion-{secrets.token_hex(3)}"
+    crds = str(ROOT / "crds")
+    cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", crds)
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", crds)
+    cluster.api().create("/api/v1/namespaces", {"metadata": {"name": name}})
+    path = f"/apis/flant.com/v1/namespaces/{name}/copyrators"
+    cluster.api().create(path, rule(name, "completed", source={"kind": "Secret", "name": "none"}))
+    yield name
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def environment(cluster, tmp_path):
+    """Variables for a shell that has `copyrator`, and its plug-in for kubectl, on its PATH."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("copyrator", "kubectl-copyrator"):
+        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m copyrator "$@"\n')
+    (programs / "kubectl_complete-copyrator").write_text(script("kubectl"))
+    for program in programs.iterdir():
+        program.chmod(0o755)
+    (tmp_path / "manifest.yaml").touch()
+    kubectl = Programs.default().find(["kubectl"])["kubectl"]
+    return {
+        **os.environ,
+        "KUBECONFIG": str(cluster.admin_kubeconfig),
+        "PYTHONPATH": str(ROOT / "operator"),
+        "PATH": f"{programs}:{kubectl.parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "TERM": "dumb",
+        "PS1": "% ",
+    }
+
+
+def script(shell):
+    command = (sys.executable, "-m", "copyrator", "completion", shell)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def installed(shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} isn't installed, so its script isn't tried: apt-get install {shell}")
+
+
+def cases(*but):
+    chosen = {name: case for name, case in CASES.items() if name not in but}
+    return pytest.mark.parametrize(("typed", "meant"), chosen.values(), ids=chosen.keys())
+
+
+class Terminal:
+    """A shell at which somebody sits."""
+
+    def __init__(self, command, environment, directory):
+        self._end, its_end = pty.openpty()
+        self._process = subprocess.Popen(
+            command, env=environment, cwd=directory,
+            stdin=its_end, stdout=its_end, stderr=its_end, start_new_session=True,
+        )  # fmt: skip
+        os.close(its_end)
+        self._seen = ""
+
+    def type(self, text):
+        os.write(self._end, text.encode())
+
+    def read_until(self, wanted):
+        deadline = time.monotonic() + PATIENCE
+        while wanted not in self._seen:
+            left = deadline - time.monotonic()
+            assert left > 0, f"no {wanted!r} in {self._seen!r}"
+            if select.select([self._end], [], [], left)[0]:
+                self._seen += os.read(self._end, 4096).decode(errors="replace")
+
+    def close(self):
+        self._process.kill()
+        self._process.wait()
+        os.close(self._end)
+
+
+SITTING = {
+    "bash": (["bash", "--norc", "--noprofile", "-i"], ""),
+    "zsh": (["zsh", "-f", "-i"], "autoload -U compinit && compinit -u -D; "),
+}
+
+
+@pytest.mark.parametrize("shell", SITTING)
+@cases()
+def test_tab_completes(shell, home, environment, tmp_path, typed, meant):
+    installed(shell)
+    command, before = SITTING[shell]
+    (tmp_path / "script").write_text(script(shell))
+    terminal = Terminal(command, environment, tmp_path)
+    try:
+        # What is entered in the end is shown, not run; completing runs the program all the same.
+        terminal.type(f"{before}source ./script; copyrator() {{ echo \"<$*>\"; }}; echo re''ady\n")
+        terminal.read_until("ready")
+        terminal.type(f"copyrator {typed.format(home=home)}\t\n")
+        whole = f"{typed.rpartition(' ')[0]} {meant}".strip().format(home=home)
+        terminal.read_until(f"<{whole}>")
+    finally:
+        terminal.close()
+
+
+@cases()
+def test_fish_completes(home, environment, tmp_path, typed, meant):
+    installed("fish")
+    (tmp_path / "script").write_text(script("fish"))
+    asked = f"source ./script; complete -C 'copyrator {typed.format(home=home)}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=PATIENCE,
+    )  # fmt: skip
+    found = dict(line.partition("\t")[::2] for line in done.stdout.splitlines())
+    assert meant.format(home=home) in found
+    if meant == "describe":
+        assert found[meant].startswith("Everything about a rule, Bundle or copy"), found
+
+
+@cases("a file")
+def test_kubectl_completes(home, environment, tmp_path, typed, meant):
+    assert answer_of_kubectl(environment, typed.format(home=home)) == [
+        meant.format(home=home),
+        ":4",
+    ]
+
+
+def test_kubectl_leaves_files_to_the_shell(environment):
+    assert answer_of_kubectl(environment, "validate -f manif") == [":0"]
+
+
+def answer_of_kubectl(environment, typed):
+    done = subprocess.run(
+        ["kubectl", "__complete", "copyrator", *typed.split()],
+        env=environment, capture_output=True, text=True, check=True, timeout=PATIENCE,
+    )  # fmt: skip
+    return done.stdout.splitlines()

@@ -1,0 +1,315 @@
+"""Commands about rules and copies, on a cluster where the operator runs."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from tests.e2e.cli.conftest import RULES, in_environment, plainly, rule, secret
+from tests.e2e.operator_process import until
+
+
+@pytest.fixture
+def copied(stage, word, namespace):
+    """A rule `word` whose Secret stands in two namespaces; they are returned."""
+    targets = sorted(namespace(f"{word}-team") for _ in range(2))
+    stage.apply(
+        secret(stage.home, word, "user", "password"),
+        rule(
+            stage.home,
+            word,
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [f"{word}-*"]},
+        ),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    yield targets
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+
+
+def test_get_shows_rules_and_copies_in_every_shape(stage, word, copied):
+    home = stage.home
+    assert plainly(stage.types(f"get rules -n {home} {word}")) == (
+        f"NAME READY REASON SINCE COPIES MESSAGE\n{word} True Synced AGE 2/2\n"
+    )
+    assert plainly(stage.types(f"get copies -A --rule {word}")) == (
+        "NAMESPACE KIND NAME AGE RULE\n"
+        + "".join(f"{one} Secret {word} AGE {home}/{word}\n" for one in copied)
+    )
+    assert "SOURCE" in stage.types(f"get copies -A --rule {word} -o wide")
+    assert stage.types(f"get rules -n {home} {word} -o name") == f"rule/{word}\n"
+    assert json.loads(stage.types(f"get rules -n {home} {word} -o json"))["kind"] == "CopyratorRule"
+    assert "kind: CopyratorRule" in stage.types(f"get rule -n {home} {word} -o yaml")
+    assert "SOURCES" in stage.types(f"get rules -n {home} {word} -o wide")
+
+
+def test_get_says_where_a_rule_is_that_isnt_here(stage, word, copied):
+    said = stage.types(f"get rules {word} -n default", code=1)
+    assert said == (
+        f"Error: there is no CopyratorRule {word} in the namespace default; "
+        f"there is one in {stage.home}: add -n {stage.home}\n"
+    )
+
+
+def test_get_watch_goes_on_with_what_changes(stage, word, copied):
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-u", "-m", "copyrator", "get", "copies"),
+            *("-n", copied[0], "--watch", "-o", "name"),
+        ],
+        env=in_environment(stage),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == f"secret/{word}\n"
+        patch = {"metadata": {"labels": {"seen": "yes"}}}
+        until(lambda: _touch(stage, copied[0], word, patch) and _readable(process), "a change", 60)
+        assert process.stdout.readline() == f"secret/{word}\n"
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.stdout.close()
+        assert process.wait(20) == 130
+
+
+def _touch(stage, namespace, name, patch):
+    """A change for each look: the first may come before the watch stands."""
+    patch["metadata"]["labels"]["seen"] += "s"
+    stage.api.patch(f"/api/v1/namespaces/{namespace}/secrets/{name}", patch)
+    return True
+
+
+def _readable(process):
+    import select  # noqa: PLC0415
+
+    return bool(select.select([process.stdout], [], [], 0.5)[0])
+
+
+def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied):
+    said = plainly(stage.types(f"describe rule {stage.home}/{word}"))
+    assert f"Name: {stage.home}/{word}\n" in said
+    assert f"Source: Secret {word} in {stage.home}\n" in said
+    assert f"Targets: {word}-*\n" in said
+    assert "Copies: 2 wanted: 2 ready, 0 failed, 0 conflicts, 0 pending\n" in said
+    until(lambda: "Synced: 2 copies" in stage.types(f"describe rule {stage.home}/{word}"), "Events")
+
+
+def test_plan_finds_nothing_to_do_where_all_is_right(stage, word, copied):
+    assert stage.types(f"plan rule {stage.home}/{word}") == (
+        "No changes: 2 copies are as they should be.\n"
+    )
+
+
+def test_plan_names_every_kind_of_change_and_makes_none(
+    stage, word, copied, namespace, tmp_path, requests
+):
+    first, second = copied
+    full, taken, fresh = (namespace(f"{word}x-{name}") for name in ("full", "taken", "fresh"))
+    stage.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "none", "namespace": full},
+            "spec": {"hard": {"secrets": "0"}},
+        },
+        secret(taken, word, "theirs"),
+    )
+    until(
+        lambda: stage.api.get(f"/api/v1/namespaces/{full}/resourcequotas/none")["status"].get(
+            "hard"
+        ),
+        "the quota counts",
+    )
+    newer = secret(stage.home, word, "user", "token", team="a")
+    wanted = rule(
+        stage.home,
+        word,
+        source={"kind": "Secret", "name": word},
+        targets={"namespaces": [first, full, taken, fresh]},
+    )
+    file = tmp_path / "rule.json"
+    file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
+    before = stage.cluster.audit_offset()
+    quota = (
+        f'QuotaExceeded: secrets "{word}" is forbidden: exceeded quota: none, '
+        "requested: secrets=1, used: secrets=0, limited: secrets=0"
+    )
+    foreign = "an object of that name that isn't ours stands there; remove it, or set"
+    assert plainly(stage.types(f"plan -f {file}", code=2)) == (
+        "ACTION NAMESPACE NAME WHAT\n"
+        f"update {first} {word} +labels/team +token -password\n"
+        f"delete {second} {word}\n"
+        f"create {fresh} {word} +labels/team +token +user\n"
+        f"blocked {full} {word} {quota}\n"
+        f"conflict {taken} {word} Conflict: {foreign} spec.onConflict\n"
+        "Plan: 1 to create, 1 to update, 1 to delete, 1 in conflict, 1 blocked; "
+        "0 are as they should be.\n"
+    )
+    assert stage.types(f"get copies -A --rule {word} -o name").count(word) == 2
+    assert _persisted(stage, before) == []
+    wanted["spec"]["onConflict"] = "Overwrite"
+    file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
+    found = json.loads(stage.types(f"plan -f {file} -o json", code=2))
+    actions = {change["namespace"]: change["action"] for change in found["changes"]}
+    assert actions[taken] == "adopt"
+
+
+def _persisted(stage, offset):
+    """Writes of people that stayed. The administrator's own commands are the only ones here."""
+    words = ("create", "update", "patch", "delete")
+    return [
+        event
+        for event in stage.cluster.audit_events(offset)
+        if event.verb in words
+        and not event.user.startswith("system:")
+        and "dryRun=All" not in event.uri
+        and "reviews" not in event.resource
+    ]
+
+
+def test_plan_as_the_operator_says_which_right_is_missing(stage, word, namespace, tmp_path):
+    there = namespace(f"{word}-team")
+    stage.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "weak", "namespace": stage.home},
+        }
+    )
+    file = tmp_path / "rule.json"
+    wanted = rule(
+        stage.home,
+        word,
+        template={
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": word},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"
+            },
+            "subjects": [],
+        },
+        targets={"namespaces": [there]},
+    )  # fmt: skip
+    file.write_text(json.dumps(wanted))
+    assert "1 to create" in stage.types(f"plan -f {file}", code=2)
+    user = f"system:serviceaccount:{stage.home}:copyrator"
+    said = stage.types(f"plan -f {file} --as {user}", code=2)
+    assert f"blocked  {there}" in said
+    assert 'the verb "bind" on clusterroles "admin"' in said
+
+
+def test_plan_refuses_what_the_api_server_would_refuse_and_says_where(stage, word, tmp_path):
+    file = tmp_path / "rule.json"
+    file.write_text(json.dumps(rule(stage.home, word, source={"kind": "Secret"}, limit=0)))
+    said = stage.types(f"plan -f {file}", code=1)
+    assert said.startswith(f"Error: {file}:1: CopyratorRule {word}: ")
+    assert "spec.limit" in said
+
+
+def test_why_gives_each_rules_answer(stage, word, copied, namespace):
+    first = copied[0]
+    other, closed = (
+        namespace("elsewhere"),
+        namespace(f"{word}-closed", labels={"copyrator.flant.com/ignore": "true"}),
+    )
+    owner = f"{stage.home}/{word}"
+
+    def said(there, name=word):
+        return stage.types(f"why {there}/{name} --kind secret")
+
+    assert said(first).splitlines()[:2] == [
+        f"Secret {first}/{word} is there, and carries the marks of the rule {owner}.",
+        f"It is as the rule {owner} wants it.",
+    ]
+    assert f"rule {owner} (made it): wants it, from {owner}" in said(first)
+    assert f"{other} doesn't match spec.targets.namespaces ({word}-*)" in said(other)
+    assert f"{closed} keeps every rule out by the label copyrator.flant.com/ignore" in said(closed)
+    assert f"rule {owner}: makes {word} there, not this" in said(first, "other")
+    assert "The namespace nowhere doesn't exist." in said("nowhere")
+    taken = namespace(f"{word}-taken")
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    stage.apply(rule(
+        stage.home, f"{word}-late",
+        source={"kind": "Secret", "name": word}, targets={"namespaces": [taken]},
+    ))  # fmt: skip
+    stage.wait_reason(RULES.format(stage.home), f"{word}-late", "PartialFailure")
+    assert f"rule {owner}-late: wants it, but it belongs to the rule {owner}" in said(taken)
+
+
+@pytest.mark.refused("list deployments", "list leases")
+def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
+    stage, word, copied, monkeypatch
+):
+    user = f"system:serviceaccount:{stage.home}:copyrator"  # may not list Deployments
+    typed = f"why {copied[0]}/{word} --kind secret --as {user}"
+    monkeypatch.setitem(stage.variables, "COPYRATOR_OPERATOR_NAMESPACE", "")
+    said = plainly(stage.types(typed))
+    assert "isn't served: NotTrusted" in said
+    assert "You see no operator here, so this is by its default settings" in said
+    own = {
+        "POD_NAMESPACE": stage.home,
+        "NAMESPACE": stage.home,
+        "COPYRATOR_LEASE_NAME": "copyrator",
+    }
+    for name, value in own.items():
+        monkeypatch.setitem(stage.variables, name, value)
+    said = plainly(stage.types(typed))
+    assert f"It is as the rule {stage.home}/{word} wants it." in said
+    assert "You see no operator here" not in said
+
+
+def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace):
+    full = namespace("full")
+    stage.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "none", "namespace": full},
+            "spec": {"hard": {"secrets": "0"}},
+        }
+    )
+    until(
+        lambda: stage.api.get(f"/api/v1/namespaces/{full}/resourcequotas/none")["status"].get(
+            "hard"
+        ),
+        "the quota counts",
+    )
+    patch = {"spec": {"targets": {"namespaces": [full]}}}
+    stage.api.patch(f"{RULES.format(stage.home)}/{word}", patch)
+    said = stage.types(f"why {full}/{word}")
+    assert f"The rule {stage.home}/{word} wants it, but: QuotaExceeded: " in said
+
+
+def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    said = stage.types(f"suspend rule {stage.home}/{word}")
+    assert said == f"{shown} suspended; it says Suspended: spec.suspend is true\n"
+    assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is suspended already.\n"
+    said = stage.types(f"resume rule {stage.home}/{word}")
+    assert said.startswith(f"{shown} resumed; it says ")
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+
+
+def test_reconcile_tries_at_once_what_had_failed(stage, word, copied, namespace):
+    there = namespace(f"{word}-taken", labels={"copyrator.flant.com/ignore": "true"})
+    stage.apply(secret(there, word, "theirs"))
+    path = f"/api/v1/namespaces/{there}"
+    stage.api.patch(path, {"metadata": {"labels": {"copyrator.flant.com/ignore": None}}})
+    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    stage.api.delete(f"{path}/secrets/{word}")
+    assert stage.types(f"reconcile rule {stage.home}/{word}") == (
+        f"rule {stage.home}/{word} reconciled; it says Synced: 3 copies are up to date\n"
+    )
+
+
+def test_an_operator_that_doesnt_answer_is_said_to_be_silent(stage, word):
+    other = rule("default", word, source={"kind": "Secret", "name": word})
+    stage.apply(other)
+    try:
+        stage.wait_reason(RULES.format("default"), word, "NotTrusted")
+        said = stage.types(f"why default/{word} --kind secret")
+        assert f"rule default/{word}: isn't served: NotTrusted: only rules in" in said
+    finally:
+        stage.cluster.kubectl("delete", "copyrator", word, "-n", "default")

@@ -1,0 +1,167 @@
+"""Bundles, tags and values that change at random, and a record of every attempt at a deploy.
+
+The reasons for a deploy are counted here, as they are given: what the operator did is held
+against that in test_crash_anywhere.py.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+from tests.e2e.bundles.conftest import TEMPLATE, Team
+
+BROKEN = f"{TEMPLATE}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: Not_A_Name\n"
+"""The API server refuses it, so the deploy fails by werf's verdict. What was there before stays in
+the chart: Helm uninstalls what its newest revision names, though that revision failed."""
+RETRY = {"limit": 1, "backoff": "1s"}
+
+
+@dataclass
+class Release:
+    """One Bundle as its users know it."""
+
+    uid: str
+    tag: str
+    digests: list[str]
+    """Pushed to the tag since the Bundle was made, in this order; what stood there comes first."""
+    text: str
+    follows_tags: bool = False
+    """The Bundle takes the highest tag, so a push may be of a new one."""
+    greeting: str | None = None
+    """What its values say, where it has some."""
+    broken: bool = False
+    """What was pushed last can't be deployed."""
+    reasons: int = 0
+    """How many times somebody gave a reason for a deploy: a push, an edit, a wish."""
+
+
+@dataclass
+class Fleet:
+    """The Bundles of one team."""
+
+    team: Team
+    random: Random
+    live: dict[str, Release] = field(default_factory=dict)
+    gone: dict[str, Release] = field(default_factory=dict)
+    serial: Iterator[int] = field(default_factory=itertools.count)
+
+    def begin(self, bundles: int = 3) -> None:
+        for _ in range(bundles):
+            self._new_bundle()
+
+    def change(self) -> str:
+        """Change one thing and say what."""
+        changes: list[tuple[int, Callable[[], str]]] = [
+            (4, self._push),
+            (1, self._push_broken),
+            (2, self._edit_values),
+            (2, self._edit_spec),
+            (1, self._edit_what_does_not_matter),
+            (1, self._request),
+            (1, self._force),
+            (1, self._replace_bundle),
+        ]
+        weights = [weight for weight, _ in changes]
+        ((_, chosen),) = self.random.choices(changes, weights)
+        return f"{chosen.__name__.strip('_')} {chosen()}"
+
+    def finish(self) -> None:
+        """The last change: what can't be deployed is replaced."""
+        for name, release in self.live.items():
+            if release.broken:
+                self._publish(name, release, broken=False)
+
+    def _new_bundle(self) -> str:
+        name = f"app{next(self.serial)}"
+        release = Release("", "1.0.0", [], "", follows_tags=self.random.random() < 0.5)
+        self._publish(name, release, broken=False)
+        spec = {"version": "1.*" if release.follows_tags else "1.0.0", "retry": RETRY}
+        if self.random.random() < 0.5:
+            release.greeting = self._word()
+            self.team.create("configmaps", f"{name}-values", data=_values(release.greeting))
+            spec["values"] = f"{name}-values"
+        made = self.team.bundle(name, repo=self._repo(name), **spec)
+        release.uid = made["metadata"]["uid"]
+        self.live[name] = release
+        return f"{name} {spec}"
+
+    def _push(self) -> str:
+        name = self._pick()
+        self._publish(name, self.live[name], broken=False)
+        return f"{name} {self.live[name].tag} {self.live[name].text}"
+
+    def _push_broken(self) -> str:
+        name = self._pick()
+        self._publish(name, self.live[name], broken=True)
+        return f"{name} {self.live[name].tag} {self.live[name].text}"
+
+    def _publish(self, name: str, release: Release, *, broken: bool) -> None:
+        if release.follows_tags and release.digests and self.random.random() < 0.5:
+            release.tag = f"1.{len(release.digests)}.0"
+        template = BROKEN if broken else TEMPLATE
+        release.text, release.broken = self._word(), broken
+        repo = self._repo(name)
+        digest = self.team.publish(release.tag, release.text, repo=repo, template=template)
+        release.digests.append(digest)
+        release.reasons += 1
+
+    def _edit_values(self) -> str:
+        name = self._pick()
+        release = self.live[name]
+        if release.greeting is None:
+            return self._push()
+        release.greeting = self._word()
+        release.reasons += 1
+        self.team.patch("configmaps", f"{name}-values", data=_values(release.greeting))
+        return f"{name} {release.greeting}"
+
+    def _edit_spec(self) -> str:
+        name = self._pick()
+        self.live[name].reasons += 1
+        self.team.patch("bundles", name, spec={"env": {"CHANGED": self._word()}})
+        return name
+
+    def _edit_what_does_not_matter(self) -> str:
+        """No reason for a deploy; a failed one is tried afresh after any edit of the spec."""
+        name = self._pick()
+        release = self.live[name]
+        release.reasons += release.broken
+        self.team.patch("bundles", name, spec={"timeout": f"{self.random.randint(600, 999)}s"})
+        return name
+
+    def _request(self) -> str:
+        name = self._pick()
+        self.live[name].reasons += 1
+        self.team.annotate(name, requestedAt=self._word())
+        return name
+
+    def _force(self) -> str:
+        """The original's way to ask for a deploy."""
+        name = self._pick()
+        self.live[name].reasons += 1
+        path = f"{self.team.path('bundles', name)}/status"
+        self.team.api.patch(path, {"status": {"forceUpdate": 1}})
+        return name
+
+    def _replace_bundle(self) -> str:
+        """Delete a Bundle, whose release goes, and make another."""
+        name = self._pick()
+        self.gone[name] = self.live.pop(name)
+        self.team.delete("bundles", name)
+        return f"{name} by {self._new_bundle()}"
+
+    def _repo(self, name: str) -> str:
+        return f"{self.team.repo}/{name}"
+
+    def _word(self) -> str:
+        return f"w{self.random.randrange(10**6)}"
+
+    def _pick(self) -> str:
+        return self.random.choice(sorted(self.live))
+
+
+def _values(greeting: str) -> dict[str, str]:
+    return {"values.yaml": f"greeting: {greeting}\n"}

@@ -1,0 +1,141 @@
+"""API server and etcd are killed under a running operator and come back, also without history."""
+
+import json
+import re
+import secrets
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.e2e.bundles.conftest import make_team
+from tests.e2e.faults.light import Light
+from tests.e2e.faults.proxy import FaultProxy, answers
+from tests.e2e.operator_process import OperatorProcess, install, on_this_machine, until
+from tests.long import LONG
+
+from localcluster import Cluster
+
+pytestmark = [pytest.mark.xdist_group("control-plane-dies"), pytest.mark.timeout(400)]
+
+AWAY = 30.0 if LONG else 5.0
+"""Seconds for which the control plane is gone."""
+CONVERGED = 60.0
+"""Seconds until all is right; the control plane's own start comes before."""
+SETTINGS = {"WERF_OPERATOR_TIMER_INTERVAL": "3", "WERF_OPERATOR_TIMER_IDLE": "0"}
+
+
+@dataclass
+class World:
+    cluster: Cluster
+    home: str
+    proxy: FaultProxy
+    process: OperatorProcess
+    light: Light
+    since: int
+
+    def wait_right(self) -> None:
+        until(
+            lambda: not self.light.wrong(),
+            lambda: f"{self.light.wrong()}\n{self.process.log[-4000:]}",
+            on_this_machine(CONVERGED),
+        )
+
+    def wait_deployed(self, digest: str) -> None:
+        self.light.team.wait_deployed(self.light.word, digest, 120.0)
+
+    def revive(self) -> None:
+        for component in ("etcd", "kube-apiserver"):
+            self.cluster.restart(component)
+
+    def written(self, verb: str, resource: str) -> int:
+        """What the operator did and the API server took."""
+        events = self.cluster.audit_events(self.since)
+        return sum(
+            (one.verb, one.resource) == (verb, resource)
+            and self.home in one.user
+            and one.code < 300
+            for one in events
+        )
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A cluster of these tests' own: nobody else could live in it."""
+    logs: Path = tmp_path_factory.mktemp("dies")
+    with Cluster.start(logs / "cluster") as cluster, FaultProxy(cluster) as proxy:
+        api, home, team = cluster.api(), f"op-{secrets.token_hex(3)}", f"t-{secrets.token_hex(3)}"
+        direct = install(cluster, home)
+        api.create("/api/v1/namespaces", {"metadata": {"name": team}})
+        light = Light(api, home, make_team(cluster, api, team, logs))
+        light.begin()
+        since = cluster.audit_offset()
+        kubeconfig = proxy.kubeconfig(direct, logs / "kubeconfig")
+        settings = {**SETTINGS, "NAMESPACE": home}
+        with OperatorProcess(kubeconfig, logs / "operator.log", settings=settings) as process:
+            process.wait_ready()
+            world = World(cluster, home, proxy, process, light, since)
+            until(lambda: not light.wrong(), lambda: f"{light.wrong()}\n{process.log}", 120.0)
+            yield world
+            assert process.stop() == 0
+            assert "Traceback" not in process.log
+
+
+def test_killed_and_back_it_goes_on_where_it_was(world: World) -> None:
+    jobs = world.written("create", "jobs")
+    digest = world.light.team.publish("1.0.0", "second")
+    with world.light.changing(undeterred=True):
+        for component in ("kube-apiserver", "etcd"):
+            world.cluster.kill(component)
+        time.sleep(AWAY)  # that is how long it is away
+        world.revive()
+    world.light.change()
+    world.wait_right()
+    world.wait_deployed(digest)
+    world.process.wait_ready()
+    assert world.process.code is None
+    # While controllers find their feet a Job may get no pod; an edit of the spec then replaces it.
+    unstarted = world.process.log.count("was given up for the edited spec")
+    assert world.written("create", "jobs") == jobs + 1 + unstarted
+    assert world.written("delete", "secrets") == 0
+
+
+def test_without_its_history_everything_is_listed_again_and_nothing_is_lost(world: World) -> None:
+    jobs, restarts = world.written("create", "jobs"), listed_again(world.process)
+    with world.proxy.fault(answers(503, "ServiceUnavailable")):
+        for _ in range(3):
+            world.light.change()
+        world.cluster.kill("kube-apiserver")  # whose cache would remember
+        compact(world.cluster)
+        world.cluster.restart("kube-apiserver")
+    world.wait_right()
+    world.process.wait_ready()
+    assert listed_again(world.process) - restarts >= 5, "the versions were gone"
+    assert world.process.code is None
+    assert world.written("create", "jobs") == jobs
+    assert world.written("delete", "secrets") == 0
+
+
+def compact(cluster: Cluster) -> None:
+    """Let etcd forget everything but the present."""
+    now = etcd(cluster, "range", {"key": "AA=="})["header"]["revision"]
+    etcd(cluster, "compaction", {"revision": now, "physical": True})
+
+
+def etcd(cluster: Cluster, action: str, body: dict[str, object]) -> dict[str, dict[str, str]]:
+    url = f"{cluster.supervisor.plan.url('etcd', 'http')}/v3/kv/{action}"
+    request = urllib.request.Request(url, json.dumps(body).encode())
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+        found: dict[str, dict[str, str]] = json.load(answer)
+    return found
+
+
+def listed_again(process: OperatorProcess) -> float:
+    """Watches that began again, by the operator's count.
+
+    Because their version was gone, or because before that they had been refused several times.
+    """
+    pattern = r'^copyrator_watch_restarts_total\{reason="(?:expired|lost)".*\} (\S+)$'
+    return sum(map(float, re.findall(pattern, process.get("/metrics")[1], re.MULTILINE)))

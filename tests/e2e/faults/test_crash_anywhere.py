@@ -1,0 +1,181 @@
+"""The operator dies at random moments while everything changes: nothing is lost, none done twice.
+
+A run prints its seed; COPYRATOR_SEED=<seed> makes the same decisions again.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.e2e.bundles.conftest import make_team
+from tests.e2e.faults import attempts, oracle
+from tests.e2e.faults.attempts import Records
+from tests.e2e.faults.churn import Churn, sweep
+from tests.e2e.faults.fleet import Fleet
+from tests.e2e.faults.recorder import Recorder
+from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+from tests.long import LONG
+
+from localcluster import Api, Cluster
+from localcluster.audit import WRITE_VERBS
+
+KILLS = 50 if LONG else 8
+IN_THE_CRADLE = 0.25
+"""The share of lives that end before the operator has said that it is ready."""
+LONGEST_LIFE = 2.0
+"""Times as long as a start takes, counted from its end: a slow machine gets more time."""
+SETTLED = 240.0
+"""Seconds until all is right after the last start, on a loaded machine: deploys take a while."""
+QUIET = 3.0
+SETTINGS = {
+    "WERF_OPERATOR_TIMER_INTERVAL": "3",
+    "WERF_OPERATOR_TIMER_IDLE": "0",
+    "WERF_OPERATOR_JOBS_TTL": "86400",
+    "POD_NAME": "copyrator-0",
+}
+
+
+@dataclass
+class Run:
+    """One operator that dies again and again, and the world that it looks after."""
+
+    cluster: Cluster
+    home: str
+    kubeconfig: Path
+    logs: Path
+    random: Random
+    churn: Churn
+    fleet: Fleet
+    records: Records
+    began: float = field(default_factory=time.monotonic)
+    starts: int = 0
+    start_takes: float = 2.0
+    """Seconds, on this machine, now."""
+
+    def operator(self) -> OperatorProcess:
+        """Start it, under a name that stays as a pod's of a StatefulSet does."""
+        self.starts += 1
+        log = self.logs / f"operator-{self.starts:03}.log"
+        return OperatorProcess(self.kubeconfig, log, settings={**SETTINGS, "NAMESPACE": self.home})
+
+    def live_and_die(self) -> None:
+        dies_young = self.random.random() < IN_THE_CRADLE
+        life = self.random.uniform(0, 1) * (1.0 if dies_young else LONGEST_LIFE)
+        moments = sorted(self.random.uniform(0, life) for _ in range(self.random.randint(2, 8)))
+        with self.operator() as process:
+            began = time.monotonic()
+            if not dies_young:
+                process.wait_ready()
+                self.start_takes = time.monotonic() - began
+            born = time.monotonic()
+            for moment in moments:
+                _sleep_until(born + moment * self.start_takes)
+                self.change()
+            _sleep_until(born + life * self.start_takes)
+            assert process.code is None, f"it ended by itself:\n{process.log}"
+            process.kill()
+        self.say(f"killed after {time.monotonic() - began:.1f} s")
+        for _ in range(self.random.randrange(4)):
+            self.change(up=False)
+
+    def change(self, *, up: bool = True) -> None:
+        is_copying = self.random.random() < 0.75
+        self.say(self.churn.change(up=up) if is_copying else self.fleet.change())
+
+    def faults(self) -> list[str]:
+        return oracle.faults(self.churn) + attempts.faults(self.fleet, self.records)
+
+    def attempts(self) -> Counter[str]:
+        """How many attempts at a deploy there were, by what came of them."""
+        releases = [*self.fleet.live.values(), *self.fleet.gone.values()]
+        return Counter(
+            told[-1].get("reason") or told[-1]["outcome"]
+            for release in releases
+            for told in self.records.attempts(release.uid).values()
+        )
+
+    def wait_quiet(self) -> None:
+        """Wait until the operator has written nothing for some seconds."""
+        user = f"system:serviceaccount:{self.home}:copyrator"
+        offset, since = self.cluster.audit_offset(), time.monotonic()
+
+        def quiet() -> bool:
+            nonlocal offset, since
+            events = self.cluster.audit_events(offset)
+            own = ("events", "leases")  # an Event may be late, and a Lease is renewed for ever
+            if any(
+                event.user == user and event.verb in WRITE_VERBS and event.resource not in own
+                for event in events
+            ):
+                offset, since = self.cluster.audit_offset(), time.monotonic()
+            return time.monotonic() - since > QUIET
+
+        until(quiet, "the operator writes no more", 60)
+
+    def say(self, what: str) -> None:
+        print(f"{time.monotonic() - self.began:7.1f} {what}")  # noqa: T201 - shown when it fails
+
+
+def _sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+@pytest.fixture
+def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path) -> Iterator[Run]:
+    seed = int(os.environ.get("COPYRATOR_SEED") or secrets.randbelow(10**9))
+    print(f"COPYRATOR_SEED={seed}")  # noqa: T201 - shown when it fails
+    home, word = f"op-{secrets.token_hex(3)}", f"t{secrets.token_hex(3)}"
+    kubeconfig = install(cluster, home)
+    team = make_team(cluster, api, namespace("team"), tmp_path)
+    random = Random(seed)
+    churn, fleet = Churn(api, random, home, word), Fleet(team, random)
+    with ExitStack() as stack:
+        stack.callback(uninstall, cluster, home)
+        stack.callback(sweep, api, word)
+        stack.callback(team.let_go)
+        watches = [
+            stack.enter_context(Recorder(api, path))
+            for path in (
+                team.path("bundles"),
+                team.path("jobs"),
+                f"/api/v1/namespaces/{team.namespace}/pods",
+            )
+        ]
+        yield Run(cluster, home, kubeconfig, tmp_path, random, churn, fleet, Records(*watches))
+
+
+@pytest.mark.timeout(1800 if LONG else 600)
+def test_dies_anywhere_and_does_all_of_its_work_once(run: Run) -> None:
+    requests = run.cluster.requests()
+    run.churn.begin()
+    run.fleet.begin()
+    for _ in range(KILLS):
+        run.live_and_die()
+    run.churn.finish()
+    run.fleet.finish()
+    with run.operator() as process:
+        run.say("started for good")
+        until(lambda: not run.faults(), lambda: "\n".join(run.faults()), SETTLED)
+        run.say(f"all is right: {len(oracle.wanted(run.churn))} copies; {run.attempts()}")
+        run.wait_quiet()
+        assert run.faults() == [], "it stays right"
+        made = requests.all(
+            user=f"system:serviceaccount:{run.home}:copyrator",
+            verb="create",
+            resource="jobs",
+            code=201,
+        )
+        assert len(made) == len(run.records.jobs.newest()), "every Job was looked at above"
+        assert process.stop(signal.SIGTERM) == 0
+    for log in sorted(run.logs.glob("operator-*.log")):
+        assert "Traceback" not in log.read_text(), log.read_text()

@@ -1,0 +1,155 @@
+"""What stands between the operator and the API server misbehaves while things change.
+
+For each fault: the process stays, asks fewer than ten times a second, tells the fault once, deletes
+nothing and deploys nothing, and all is right within 30 s of its end.
+"""
+
+import re
+import secrets
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.e2e.bundles.conftest import make_team
+from tests.e2e.faults.light import Light
+from tests.e2e.faults.proxy import (
+    Chosen,
+    Fault,
+    FaultProxy,
+    answers,
+    closes_at_once,
+    cuts,
+    delays,
+    disorders,
+    everything,
+    fails_within,
+    only,
+    pages_of_one,
+    truncates,
+)
+from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+from tests.long import LONG
+
+from localcluster import Api, Cluster
+
+pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
+
+SECONDS = 40.0 if LONG else 4.0
+"""How long a fault lasts, once everybody has met it."""
+CONVERGED = 30.0
+"""Seconds from its end until all is right."""
+RATE = 10.0
+"""Requests a second that a fault may cause."""
+FIRST = 0.0 if LONG else 1.0
+"""Seconds at its beginning that aren't counted: all watches that were cut are opened again then,
+and a short fault has little else."""
+
+Faults = list[tuple[Fault, Chosen]]
+
+WRITES = only("create", "update", "patch", "delete")
+READS = only("get", "list", "watch")
+WATCHES = only("watch")
+
+FAULTS: dict[str, Faults] = {
+    "cut in mid-stream and mid-body": [(cuts, everything)],
+    "delayed": [(delays(3.0), everything)],
+    "429 with Retry-After": [(answers(429, "TooManyRequests", retry_after=2), everything)],
+    "500 and 503": [
+        (answers(500, "InternalError"), READS),
+        (answers(503, "ServiceUnavailable", retry_after=1), WRITES),
+    ],
+    "401": [(answers(401, "Unauthorized"), everything)],
+    "403 on secrets and on rules": [
+        (answers(403, "Forbidden"), only(of=("secrets",))),
+        (answers(403, "Forbidden"), only("list", "watch", of=("copyrators",))),
+    ],
+    "410 on watches and on page 2": [
+        (fails_within(410, "Expired"), WATCHES),
+        (answers(410, "Expired"), only("list", page=2)),
+        (pages_of_one, only("list")),
+    ],
+    "watches that close at once": [(closes_at_once, WATCHES)],
+    "500 within watches": [(fails_within(500, "InternalError"), WATCHES)],
+    "duplicated and re-ordered events": [(disorders, WATCHES)],
+    "truncated JSON": [(truncates, everything)],
+}
+
+
+@dataclass
+class World:
+    proxy: FaultProxy
+    process: OperatorProcess
+    light: Light
+
+    def complaints(self, since: int) -> Counter[str]:
+        """What was said of trouble since then; numbers don't make a line another one."""
+        found = re.findall(r"(?:WARNING|ERROR|CRITICAL) .*", self.process.log[since:])
+        return Counter(re.sub(r"\d+", "N", line) for line in found)
+
+    def wait_right(self, seconds: float) -> float:
+        began = time.monotonic()
+        until(
+            lambda: not self.light.wrong(),
+            lambda: f"{self.light.wrong()}\n{self.process.log[-4000:]}",
+            seconds,
+        )
+        return time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    logs: Path = tmp_path_factory.mktemp("faults")
+    home, teams = f"op-{secrets.token_hex(3)}", f"team-{secrets.token_hex(3)}"
+    direct = install(cluster, home)
+    settings = {"NAMESPACE": home, "WERF_OPERATOR_TIMER_IDLE": "0"}
+    api.create("/api/v1/namespaces", {"metadata": {"name": teams}})
+    light = Light(api, home, make_team(cluster, api, teams, logs))
+    light.begin()
+    since = cluster.audit_offset()
+    with FaultProxy(cluster) as proxy:
+        kubeconfig = proxy.kubeconfig(direct, logs / "kubeconfig")
+        with OperatorProcess(kubeconfig, logs / "operator.log", settings=settings) as process:
+            process.wait_ready()
+            world = World(proxy, process, light)
+            world.wait_right(120.0)
+            yield world
+            assert process.stop() == 0
+            assert "Traceback" not in process.log
+    ours = [one for one in cluster.audit_events(since) if home in one.user]
+    assert [one for one in ours if one.verb == "delete" and one.resource == "secrets"] == []
+    jobs = [one for one in ours if one.verb == "create" and one.resource == "jobs"]
+    assert len([one for one in jobs if one.code < 300]) == 1, "one deploy, and no reason for more"
+    light.delete()
+    uninstall(cluster, home)
+
+
+@pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
+def test_it_outlives(world: World, faults: Faults, record_property) -> None:
+    process, proxy = world.process, world.proxy
+    mark, began = len(process.log), time.monotonic()
+    with ExitStack() as lasting, world.light.changing():
+        for fault, chosen in faults:
+            lasting.enter_context(proxy.fault(fault, chosen))
+        until(lambda: met_by_both(proxy, began), "kopf and our reflectors met the fault", 30.0)
+        time.sleep(SECONDS)  # that is how long the fault lasts
+    lasted = time.monotonic() - began
+    asked = len(proxy.since(began + FIRST))
+    said = world.complaints(mark)
+    converged = world.wait_right(CONVERGED)
+    until(lambda: process.get("/readyz")[0] == 200, lambda: process.get("/readyz")[1], CONVERGED)
+    record_property("requests a second", f"{asked / (lasted - FIRST):.1f}")
+    record_property("lines", said.total())
+    record_property("right after", f"{converged:.1f} s")
+    assert process.code is None
+    assert "Starting again" not in process.log[mark:]
+    assert asked / (lasted - FIRST) < RATE
+    assert [line for line, times in said.items() if times > 1] == []
+
+
+def met_by_both(proxy: FaultProxy, since: float) -> bool:
+    by_kopf = {one.resource in ("copyrators", "bundles") for one in proxy.met(since)}
+    return by_kopf == {True, False}

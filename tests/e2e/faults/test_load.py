@@ -1,0 +1,154 @@
+"""Many copies under constant change and failing requests: right, in time, in flat memory."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import secrets
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from statistics import mean
+
+import pytest
+from tests.e2e.faults.churn import sweep
+from tests.e2e.faults.load import Load, Pace, load
+from tests.e2e.faults.proxy import FaultProxy, fails_somehow
+from tests.e2e.operator_process import OperatorProcess, install, uninstall
+from tests.long import LONG
+
+from localcluster import Cluster
+
+
+@dataclass(frozen=True)
+class Size:
+    namespaces: int
+    sources: int
+    seconds: float
+    pace: Pace
+    settled: float
+    """Seconds within which all copies are made, and all is right after the last change."""
+
+
+SMALL = Size(60, 10, 30, Pace(sources=1.5, namespaces=1.5, copies=0.5), settled=120)
+LARGE = Size(2000, 50, 600, Pace(sources=10.0, namespaces=1.0, copies=0.5), settled=900)
+if chosen := os.environ.get("COPYRATOR_LOAD"):
+    """`namespaces,sources,seconds`, for a machine that has less time."""
+    LARGE = dataclasses.replace(
+        LARGE,
+        **dict(zip(("namespaces", "sources", "seconds"), map(int, chosen.split(",")), strict=True)),
+    )
+SIZE = LARGE if LONG else SMALL
+OLDEST = 60.0
+GROWTH = 1.10
+ERRORS = 0.05
+"""Share of the operator's requests that fail while things change."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The operator at one moment."""
+
+    resident: int
+    """Bytes."""
+    oldest: float
+    """Seconds that the key which is due longest has waited."""
+    writes: float
+
+
+async def watch(process: OperatorProcess, samples: list[Sample]) -> None:
+    while True:
+        await asyncio.sleep(1)
+        _, page = await asyncio.to_thread(process.get, "/metrics")
+        lines = (line.rsplit(" ", 1) for line in page.splitlines() if line[0] != "#")
+        metrics = {name.removeprefix("copyrator_"): float(value) for name, value in lines}
+        samples.append(
+            Sample(
+                resident=process.resident,
+                oldest=metrics["queue_oldest_seconds"],
+                writes=sum(metrics[name] for name in metrics if name.startswith("copy_writes")),
+            )
+        )
+
+
+async def settled(work: Load, seconds: float) -> float:
+    """Wait until the rules say that all is right; returns the seconds that it took."""
+    began = time.monotonic()
+    while not await work.settled():
+        assert time.monotonic() - began < seconds, await work.faults()
+        await asyncio.sleep(1)
+    return time.monotonic() - began
+
+
+@pytest.fixture
+def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """A control plane; thousands of namespaces need one of their own, because they go slowly."""
+    if not LONG:
+        yield cluster
+        return
+    with Cluster.start(tmp_path / "plane", process_node=False, registry=False) as own:
+        yield own
+
+
+@pytest.fixture
+def installed(plane: Cluster) -> Iterator[tuple[str, Path]]:
+    """The operator's namespace and its kubeconfig."""
+    home = f"op-{secrets.token_hex(3)}"
+    yield home, install(plane, home)
+    if not LONG:
+        uninstall(plane, home)
+
+
+@pytest.mark.timeout(4 * SIZE.settled + SIZE.seconds)
+async def test_keeps_up(plane: Cluster, installed: tuple[str, Path], tmp_path: Path) -> None:
+    home, kubeconfig = installed
+    word = f"l{secrets.token_hex(3)}"
+    settings = {"NAMESPACE": home, "COPYRATOR_KINDS": "Secret", "POD_NAME": "copyrator-0"}
+    random = Random(secrets.randbelow(10**9))
+    async with AsyncExitStack() as stack:
+        proxy = stack.enter_context(FaultProxy(plane))
+        led = proxy.kubeconfig(kubeconfig, tmp_path / "kubeconfig")
+        process = stack.enter_context(
+            OperatorProcess(led, tmp_path / "operator.log", settings=settings)
+        )
+        await asyncio.to_thread(process.wait_ready)
+        async with load(plane.api(), home, word, random) as work:
+            began = time.monotonic()
+            await work.begin(SIZE.namespaces, SIZE.sources)
+            await settled(work, SIZE.settled)
+            say(f"{work.wanted} copies made in {time.monotonic() - began:.0f} s")
+            samples: list[Sample] = []
+            watching = asyncio.create_task(watch(process, samples))
+            since = time.monotonic()
+            failing = proxy.fault(
+                fails_somehow(random), lambda _: random.random() < ERRORS, cut=False
+            )
+            with failing:
+                await work.go_on(SIZE.seconds, SIZE.pace)
+            asked, failed = len(proxy.since(since)), len(proxy.met(since))
+            took = await settled(work, SIZE.settled)
+            watching.cancel()
+            third = len(samples) // 3
+            memory = [mean(s.resident for s in samples[n * third :][:third]) for n in range(3)]
+            oldest = max(sample.oldest for sample in samples)
+            say(f"{work.changes} changes, {samples[-1].writes - samples[0].writes:.0f} writes")
+            say(f"{failed} of {asked} requests failed")
+            say(f"right {took:.1f} s after the last, oldest key {oldest:.1f} s")
+            say("memory by thirds " + ", ".join(f"{part / 1e6:.1f} MB" for part in memory))
+            assert await work.faults() == []
+            assert failed > asked * ERRORS / 2
+            assert oldest < OLDEST
+            assert memory[2] < memory[1] * GROWTH
+        assert process.stop(signal.SIGTERM) == 0
+        assert "Traceback" not in process.log
+    if not LONG:
+        sweep(plane.api(), word)
+
+
+def say(what: str) -> None:
+    print(what)  # noqa: T201 - the figures of docs/reliability.md

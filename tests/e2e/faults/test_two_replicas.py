@@ -1,0 +1,300 @@
+"""Two replicas and one Lease: who works, how soon another does, and that nothing is done twice.
+
+One replica runs by `copyrator run`, the other by `kopf run`. Each test finds both running, and
+starts again what it has taken down.
+"""
+
+import re
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from tests.e2e.bundles.conftest import Team
+from tests.e2e.bundles.conftest import team as bundle_team
+from tests.e2e.copying.conftest import User
+from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
+from tests.e2e.operator_process import on_this_machine, until
+
+from localcluster import Api, Cluster, Requests
+
+pytestmark = [pytest.mark.xdist_group("two-replicas"), pytest.mark.timeout(240)]
+
+COPIES = 8
+
+
+@dataclass
+class Pair:
+    """A leader and a standby."""
+
+    home: Installation
+    leader: Replica
+    standby: Replica
+
+    @property
+    def both(self) -> tuple[Replica, Replica]:
+        return self.leader, self.standby
+
+    def complete(self) -> None:
+        """Start who has ended, and see who leads now."""
+        for name in ("leader", "standby"):
+            if getattr(self, name).code is not None:
+                setattr(self, name, self.home.start(getattr(self, name).name))
+        for replica in self.both:
+            replica.wait_ready()
+        until(lambda: self.leader.leads != self.standby.leads, "one of them leads")
+        if self.standby.leads:
+            self.leader, self.standby = self.standby, self.leader
+
+    def let_lead(self, name: str) -> None:
+        """Hand over, unless that one leads already."""
+        if self.leader.name != name:
+            assert self.leader.stop() == 0
+            self.standby.wait_leads()
+            self.complete()
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with installed(cluster, tmp_path_factory.mktemp("replicas")) as home:
+        yield home
+
+
+@pytest.fixture(scope="module")
+def running(home: Installation) -> Iterator[Pair]:
+    pair = Pair(home, *(home.start(name) for name in ACCOUNTS))
+    yield pair
+    for replica in (pair.standby, pair.leader):
+        if replica.code is None:
+            assert replica.stop() == 0
+        assert "Traceback" not in replica.log
+
+
+@pytest.fixture
+def pair(running: Pair) -> Pair:
+    running.complete()
+    return running
+
+
+team = bundle_team
+
+
+@pytest.fixture(scope="session")
+def user(api: Api) -> User:
+    return User(api)
+
+
+@dataclass
+class Fleet:
+    """A rule, its source and its copies."""
+
+    user: User
+    home: str
+    name: str
+    source: str
+    targets: list[str]
+
+    def change(self, value: str) -> None:
+        self.user.patch("configmaps", self.source, self.name, data={"key": value})
+
+    def holds(self, value: str) -> bool:
+        look = self.user.data
+        return all(look("configmaps", one, self.name) == {"key": value} for one in self.targets)
+
+    def wait(self, value: str, seconds: float = 60.0) -> None:
+        until(lambda: self.holds(value), f"all copies hold {value}", seconds)
+
+
+@pytest.fixture
+def fleet(home: Installation, user: User, namespace: Callable[..., str]) -> Iterator[Fleet]:
+    name = f"t{secrets.token_hex(3)}"
+    source = namespace("source")
+    targets = [namespace(f"{name}-{number}") for number in range(COPIES)]
+    user.create("configmaps", source, name, data={"key": "first"})
+    copied = {"kind": "ConfigMap", "namespace": source, "name": name}
+    user.rule(home.namespace, name, {"source": copied, "targets": {"namespaces": [f"{name}-*"]}})
+    fleet = Fleet(user, home.namespace, name, source, targets)
+    yield fleet
+    user.delete("copyrators", home.namespace, name)
+    user.patch("copyrators", home.namespace, name, metadata={"finalizers": None})
+
+
+def elapsed(since: float) -> float:
+    return time.monotonic() - since
+
+
+def wait_quiet(pair: Pair, seconds: float = 3.0) -> None:
+    """Wait until nothing but the Lease has been written for so long."""
+    since, at = pair.home.cluster.requests(), time.monotonic()
+    while elapsed(at) < seconds:
+        if any(replica.writes(since) for replica in pair.both):
+            since, at = pair.home.cluster.requests(), time.monotonic()
+        time.sleep(0.1)
+
+
+def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
+    pair: Pair, fleet: Fleet, team: Team, requests: Requests
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    fleet.wait("first")
+    team.wait_deployed("shop", digest)
+    assert pair.standby.get("/readyz") == (200, "ok\n")
+    assert pair.standby.get("/healthz") == (200, "ok\n")
+    assert [pair.leader.leads, pair.standby.leads] == [True, False]
+    assert f"Standing by: {pair.leader.name} leads" in pair.standby.log
+    assert pair.standby.writes(requests, lease=True) == []
+
+    wait_quiet(pair)
+    idle = pair.home.cluster.requests()
+    time.sleep(6)  # a rate is measured over a time
+    renewals = pair.leader.writes(idle, lease=True)
+    assert {(event.verb, event.resource, event.code) for event in renewals} == {
+        ("update", "leases", 200)
+    }
+    assert 2 <= len(renewals) <= 4
+    assert pair.standby.writes(idle, lease=True) == []
+
+
+def test_after_sigterm_the_standby_copies_and_deploys_within_3_seconds(
+    pair: Pair, fleet: Fleet, team: Team, record_property: Callable[[str, object], None]
+) -> None:
+    fleet.wait("first")
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+
+    pair.leader.send(signal.SIGTERM)
+    told = time.monotonic()
+    until(lambda: "Gave the Lease" in pair.leader.log, "it has let go")
+    fleet.change("second")
+    team.annotate("shop", requestedAt="now")
+    until(lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done")
+    taken = elapsed(told)
+    record_property("taken over after", f"{taken:.1f} s")
+    assert taken < on_this_machine(3.0)
+
+    team.wait_deployed("shop", digest)
+    assert len(team.jobs("shop")) == 2
+    assert pair.leader.wait() == 0
+
+
+def test_a_push_that_is_told_to_any_replica_is_deployed(pair: Pair, team: Team) -> None:
+    """A Service knows both; the next poll is ten minutes away."""
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    pushed = {"repository": team.repo, "tag": "1.0.0"}
+    for replica in (pair.standby, pair.leader):
+        digest = team.publish("1.0.0", f"told to {replica.name}")
+        assert replica.call(pushed) == 202
+        team.wait_deployed("shop", digest)
+    assert pair.leader.stop() == 0
+    digest = team.publish("1.0.0", "told to the new leader")
+    until(lambda: pair.standby.call(pushed) == 202, "the new leader works")
+    team.wait_deployed("shop", digest)
+
+
+def test_after_sigkill_it_does_within_15_seconds_and_sees_a_running_deploy_to_its_end(
+    pair: Pair, fleet: Fleet, team: Team, record_property: Callable[[str, object], None]
+) -> None:
+    fleet.wait("first")
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    team.bundle("running")
+    until(lambda: team.jobs("running"), "a deploy runs")
+
+    pair.leader.kill()
+    killed = time.monotonic()
+    fleet.change("second")
+    team.annotate("shop", requestedAt="now")
+    until(lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done")
+    taken = elapsed(killed)
+    record_property("taken over after", f"{taken:.1f} s")
+    assert taken < on_this_machine(15.0)
+
+    status = team.wait_deployed("running", digest)
+    assert status["attempted"]["attempt"] == 1
+    team.wait_deployed("shop", digest)
+    assert [len(team.jobs(name)) for name in ("running", "shop")] == [1, 2]
+
+
+def test_a_leader_that_stood_still_does_no_harm_and_steps_down(
+    pair: Pair, fleet: Fleet, team: Team
+) -> None:
+    pair.let_lead("copyrator")  # by `copyrator run`
+    paused, other = pair.both
+    fleet.wait("first")
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+
+    fleet.change("second")  # it is at work when it is stopped
+    paused.send(signal.SIGSTOP)
+    try:
+        other.wait_leads(30)
+        fleet.wait("second")
+        fleet.change("third")
+        team.annotate("shop", requestedAt="now")
+        fleet.wait("third")
+        until(lambda: len(team.jobs("shop")) == 2, "the request is deployed")
+        since = pair.home.cluster.requests()
+    finally:
+        paused.send(signal.SIGCONT)
+
+    until(lambda: f"Leading has ended: {other.name} holds the Lease" in paused.log, "it steps down")
+    assert "wasn't renewed for 7 s (the process stood still)" in paused.log
+    until(lambda: paused.get("/readyz")[0] == 200 and not paused.leads, "it stands by again")
+    team.wait_deployed("shop", digest)
+    assert [event for event in paused.writes(since, lease=True) if event.code < 300] == []
+    assert fleet.holds("third")
+    assert len(team.jobs("shop")) == 2
+    assert other.leads
+
+
+def test_who_loses_the_lease_under_kopf_run_ends_in_order(pair: Pair) -> None:
+    pair.let_lead("second")  # by `kopf run`
+    lease = pair.home.lease()
+    lease["spec"]["holderIdentity"] = ""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{pair.home.namespace}/leases/copyrator"
+    pair.home.api.replace(path, lease)
+    assert pair.leader.wait() == 0
+    assert re.search("Leading has ended: (nobody|copyrator) holds the Lease", pair.leader.log)
+    pair.standby.wait_leads()
+
+
+def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
+    pair: Pair, fleet: Fleet, team: Team
+) -> None:
+    for replica in pair.both[::-1]:
+        assert replica.stop() == 0
+    one, two = (pair.home.start(account, election=False) for account in ACCOUNTS)
+    with one, two:
+        both = (one, two)
+        for replica in both:
+            replica.wait_ready()
+            assert replica.leads
+        team.publish("1.0.0", "first")
+        team.bundle("shop")
+        fleet.wait("first")
+        for number in range(2, 4):
+            until(
+                lambda: team.status("shop").get("deployed"),
+                lambda: f"it is deployed: {team.status('shop')}\n{one.log}\n{two.log}",
+                60,
+            )
+            digest = team.publish("1.0.0", f"number {number}")
+            fleet.change(f"number {number}")
+            team.annotate("shop", requestedAt=f"{number}")
+            team.wait_deployed("shop", digest)
+            assert len(team.jobs("shop")) == number
+            fleet.wait(f"number {number}")
+        since = pair.home.cluster.requests()
+        time.sleep(4)  # whoever fights, fights on
+        assert [event for replica in both for event in replica.writes(since)] == []
+        for replica in both:
+            assert replica.stop() == 0
+            assert "Traceback" not in replica.log

@@ -1,0 +1,98 @@
+"""The operator under the chart's rights, and the stage on which they are taken away."""
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.copying.conftest import User
+from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.rights.bundle_cases import FAILS
+from tests.e2e.rights.roles import Roles
+from tests.e2e.rights.stage import BUNDLES, Stage
+
+from demo.chart import Rendered, render
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+
+VALUES: dict[str, Any] = {"rules.bindClusterRoles": ["edit"]}
+
+
+def settings(rendered: Rendered) -> dict[str, str]:
+    """The variables that the chart's Deployment gives the operator."""
+    return {one["name"]: one["value"] for one in rendered.container["env"] if "value" in one}
+
+
+def install(cluster: Cluster, rendered: Rendered) -> None:
+    """Apply the chart but for its Deployment."""
+    for documents in (rendered.crds, rendered.rights):
+        cluster.kubectl(
+            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
+            input=yaml.safe_dump_all(documents),
+        )
+
+
+@pytest.fixture(scope="module")
+def home(cluster: Cluster, api: Api) -> Iterator[str]:
+    """The release's namespace."""
+    name = f"op-{secrets.token_hex(3)}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    yield name
+    for kind in ("clusterrolebinding", "clusterrole"):
+        cluster.kubectl("delete", kind, f"{name}:copyrator", "--ignore-not-found")
+    for rule in api.get(f"/apis/flant.com/v1/namespaces/{name}/copyrators")["items"]:
+        path = f"/apis/flant.com/v1/namespaces/{name}/copyrators/{rule['metadata']['name']}"
+        api.patch(path, {"metadata": {"finalizers": None}})
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture(scope="module")
+def stage(
+    cluster: Cluster, api: Api, home: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """One operator for all cases; it runs on while its rights come and go."""
+    folder = tmp_path_factory.mktemp("rights")
+    rendered = render(cluster.helm, namespace=home, values=VALUES)
+    install(cluster, rendered)
+    kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+    word = secrets.token_hex(3)
+    places = {role: f"{role}-{word}" for role in ("source", "first", "second", "team", "bare")}
+    for name in places.values():
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    log = folder / "operator.log"
+    with FaultProxy(cluster) as proxy, contextlib.ExitStack() as stack:
+        led = proxy.kubeconfig(kubeconfig, folder / "kubeconfig.yaml")
+        process = OperatorProcess(led, log, settings=settings(rendered))
+        operator = stack.enter_context(process)
+        roles = Roles(api, rendered, home)
+        stage = Stage(cluster, User(api), operator, proxy, roles, home, **places)
+        prepare(stage, folder)
+        operator.wait_ready()
+        yield stage
+        assert operator.stop() == 0
+    assert "Traceback" not in log.read_text()
+    for namespace, name in stage.made:
+        with contextlib.suppress(ApiStatusError):
+            api.patch(f"{BUNDLES.format(namespace)}/{name}", {"metadata": {"finalizers": None}})
+    for name in places.values():
+        api.delete(f"/api/v1/namespaces/{name}")
+
+
+def prepare(stage: Stage, folder: Any) -> None:
+    """Bundles to deploy, an account to deploy with, and two copies that always work."""
+    stage.publish(folder, "1.0.0", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\n")
+    stage.publish(folder, FAILS, '{{ fail "no" }}\n')
+    stage.user.create("serviceaccounts", stage.team, "werf")
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": stage.team}
+    stage.user.create("rolebindings", stage.team, "werf", roleRef=ref, subjects=[subject])
+    for plural in ("configmaps", "limitranges"):
+        stage.make_source(plural, "canary")
+        rule = f"canary-{plural}"
+        kind = {"configmaps": "ConfigMap", "limitranges": "LimitRange"}[plural]
+        source = {"kind": kind, "namespace": stage.source, "name": "canary"}
+        targets = {"namespaces": [stage.first]}
+        stage.user.rule(stage.home, rule, {"source": source, "targets": targets})

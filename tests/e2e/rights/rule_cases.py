@@ -1,0 +1,148 @@
+"""What the copying half does with each of its rights, one case for each."""
+
+from collections.abc import Generator
+
+from tests.e2e.operator_process import until
+from tests.e2e.rights.stage import KINDS, SECONDS, Case, Says, Stage
+
+GROUPS = {
+    "roles": ".rbac.authorization.k8s.io",
+    "rolebindings": ".rbac.authorization.k8s.io",
+    "networkpolicies": ".networking.k8s.io",
+}
+Steps = Generator[Says | None, None, None]
+
+
+def creating(plural: str) -> Case:
+    def case(stage: Stage) -> Steps:
+        name = stage.word()
+        stage.make_source(plural, name, allow="-")
+        says = stage.make_rule(plural, name)
+        stage.user.wait_ready(stage.home, name, SECONDS)
+        yield None
+        stage.allow(plural, name, stage.first)
+        yield says
+        stage.copied(plural, name, stage.first)
+
+    return case
+
+
+def looking(plural: str) -> Case:
+    """What stands in a copy's way is read."""
+
+    def case(stage: Stage) -> Steps:
+        name = stage.word()
+        stage.make_source(plural, name, allow=stage.first)
+        copy = stage.user.get(plural, stage.source, name) or {}
+        content = {key: value for key, value in copy.items() if key != "metadata"}
+        stage.user.create(plural, stage.second, name, **content)
+        says = stage.make_rule(plural, name)
+        stage.user.wait_ready(stage.home, name, SECONDS)
+        yield None
+        stage.allow(plural, name, stage.first, stage.second)
+        yield says
+        until(lambda: "forbidden" not in says() and "1 conflict" in says(), says, SECONDS)
+
+    return case
+
+
+def updating(plural: str) -> Case:
+    def case(stage: Stage) -> Steps:
+        name = stage.word()
+        stage.make_source(plural, name)
+        says = stage.make_rule(plural, name)
+        stage.user.wait_ready(stage.home, name, SECONDS)
+        yield None
+        stage.user.patch(plural, stage.source, name, metadata={"labels": {"edited": "yes"}})
+        yield says
+        stage.copied(plural, name, stage.second, "edited")
+
+    return case
+
+
+def deleting(plural: str) -> Case:
+    def case(stage: Stage) -> Steps:
+        name = stage.word()
+        stage.make_source(plural, name)
+        says = stage.make_rule(plural, name)
+        stage.user.wait_ready(stage.home, name, SECONDS)
+        yield None
+        stage.allow(plural, name, stage.first)
+        yield says
+        stage.user.wait_gone(plural, stage.second, name, SECONDS)
+
+    return case
+
+
+def releasing(plural: str) -> Case:
+    def case(stage: Stage) -> Steps:
+        name = stage.word()
+        stage.make_source(plural, name)
+        says = stage.make_rule(plural, name, deletionPolicy="Orphan")
+        stage.user.wait_ready(stage.home, name, SECONDS)
+        yield None
+        stage.user.delete("copyrators", stage.home, name)
+        yield says
+        stage.user.wait_gone("copyrators", stage.home, name, SECONDS)
+        assert stage.user.get(plural, stage.first, name)
+
+    return case
+
+
+def holding(stage: Stage) -> Steps:
+    name = stage.word()
+    stage.make_source("configmaps", name)
+    yield None
+    says = stage.make_rule("configmaps", name)
+    yield says
+    stage.user.wait_ready(stage.home, name, SECONDS)
+
+
+def telling(stage: Stage) -> Steps:
+    """Without the right to write conditions there is no condition, but there are copies."""
+    name = stage.word()
+    stage.make_source("configmaps", name)
+    yield None
+    stage.make_rule("configmaps", name)
+    stage.copied("configmaps", name, stage.first)
+    yield None
+    stage.user.wait_ready(stage.home, name, SECONDS)
+
+
+def binding(stage: Stage) -> Steps:
+    name = stage.word()
+    stage.make_source("rolebindings", name)
+    yield None
+    says = stage.make_rule("rolebindings", name)
+    yield says
+    stage.copied("rolebindings", name, stage.first)
+
+
+def recording(stage: Stage) -> Steps:
+    name = stage.word()
+    stage.make_source("configmaps", name)
+    yield None
+    stage.make_rule("configmaps", name, suspend=True)
+    yield None
+    stage.user.patch("copyrators", stage.home, name, spec={"suspend": False})
+    stage.user.wait_ready(stage.home, name, SECONDS)
+
+
+_VERBS = {
+    "get": looking,
+    "create": creating,
+    "update": updating,
+    "delete": deleting,
+    "patch": releasing,
+}
+OF_KINDS: dict[str, Case] = {
+    f"{verb} {plural}{GROUPS.get(plural, '')}": case(plural)
+    for plural in KINDS
+    for verb, case in _VERBS.items()
+}
+OTHERS: dict[str, Case] = {
+    "patch copyrators.flant.com": holding,
+    "patch copyrators.flant.com/status": telling,
+    "bind clusterroles.rbac.authorization.k8s.io": binding,
+    "create events": recording,
+}

@@ -1,0 +1,166 @@
+"""One operator under the chart's rights, namespaces to copy between, and what users see of it."""
+
+import json
+import secrets
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.rights.roles import Roles
+
+from localcluster import Cluster
+from localcluster.bundle import push
+
+SECONDS = 60.0
+BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
+ALLOW = "copyrator.flant.com/allow-to"
+
+Says = Callable[[], str]
+"""What the condition says now."""
+Case = Callable[["Stage"], Generator[Says | None, None, None]]
+"""Gets everything ready; at its first `yield` the right is taken away. Then it does what needs the
+right, and yields where that is to be named (None: only in /readyz). The right is given back, and
+the rest of it waits until all is well."""
+
+CONTENT: dict[str, dict[str, Any]] = {
+    "configmaps": {"data": {"key": "value"}},
+    "secrets": {"data": encoded(key="value")},
+    "serviceaccounts": {},
+    "resourcequotas": {"spec": {"hard": {"pods": "99"}}},
+    "limitranges": {"spec": {"limits": [{"type": "Container", "max": {"cpu": "8"}}]}},
+    "roles": {"rules": []},
+    "rolebindings": {
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "edit",
+        }
+    },
+    "networkpolicies": {"spec": {"podSelector": {}}},
+}
+KINDS = {
+    "configmaps": "ConfigMap",
+    "secrets": "Secret",
+    "serviceaccounts": "ServiceAccount",
+    "resourcequotas": "ResourceQuota",
+    "limitranges": "LimitRange",
+    "roles": "Role",
+    "rolebindings": "RoleBinding",
+    "networkpolicies": "NetworkPolicy",
+}
+
+
+@dataclass
+class Stage:
+    """All that a case works with. Objects of a case have names of their own."""
+
+    cluster: Cluster
+    user: User
+    operator: OperatorProcess
+    proxy: FaultProxy
+    """Stands between the operator and the API server, to break watches."""
+    roles: Roles
+    home: str
+    source: str
+    first: str
+    second: str
+    """Two namespaces to copy into."""
+    team: str
+    """One where werf may deploy."""
+    bare: str
+    """One without the account werf, so that Bundles there stop short of a Job."""
+    made: list[tuple[str, str]] = field(default_factory=list)
+
+    @staticmethod
+    def word(prefix: str = "t") -> str:
+        return f"{prefix}{secrets.token_hex(3)}"
+
+    # --- rules ---
+
+    def make_source(self, plural: str, name: str, allow: str = "") -> None:
+        metadata = {"annotations": {ALLOW: allow}} if allow else {}
+        self.user.create(plural, self.source, name, metadata=metadata, **CONTENT[plural])
+
+    def allow(self, plural: str, name: str, *namespaces: str) -> None:
+        """Say where a source may go."""
+        annotations = {ALLOW: ",".join(namespaces) or "-"}
+        self.user.patch(plural, self.source, name, metadata={"annotations": annotations})
+
+    def make_rule(self, plural: str, name: str, **spec: Any) -> Says:
+        source = {"kind": KINDS[plural], "namespace": self.source, "name": name}
+        targets = {"namespaces": [f"{self.first}*", f"{self.second}*"]}
+        self.user.rule(self.home, name, {"source": source, "targets": targets, **spec})
+        return lambda: str(self.user.condition(self.home, name).get("message"))
+
+    def copied(self, plural: str, name: str, namespace: str, label: str | None = None) -> None:
+        """Wait for a copy, with a label where one is named."""
+
+        def is_there() -> bool:
+            found = self.user.get(plural, namespace, name) or {}
+            labels = found.get("metadata", {}).get("labels", {})
+            return bool(found) and (label is None or label in labels)
+
+        until(is_there, f"{plural} {namespace}/{name}", SECONDS)
+
+    def canary(self, right: str) -> None:
+        """A copy that has nothing to do with the right still follows its source."""
+        plural = "configmaps" if "configmaps" not in right else "limitranges"
+        label = self.word("l")
+        self.user.patch(plural, self.source, "canary", metadata={"labels": {label: ""}})
+        self.copied(plural, "canary", self.first, label)
+
+    # --- Bundles ---
+
+    def bundle(
+        self, namespace: str, name: str, metadata: dict[str, Any] | None = None, **spec: Any
+    ) -> Says:
+        self.made.append((namespace, name))
+        body = {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": name, **(metadata or {})},
+            "spec": {
+                "registry": self.cluster.registry,
+                "repo": "rights/app",
+                "version": "1.0.0",
+                "insecure": True,
+                "retry": {"backoff": "1s"},
+                **spec,
+            },
+        }
+        self.user.api.create(BUNDLES.format(namespace), body)
+        return lambda: str(self.ready(namespace, name).get("message"))
+
+    def get_bundle(self, namespace: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.user.api.get(f"{BUNDLES.format(namespace)}/{name}")
+        return found
+
+    def ready(self, namespace: str, name: str) -> dict[str, Any]:
+        status = self.get_bundle(namespace, name).get("status") or {}
+        conditions = status.get("conditions") or []
+        return next((one for one in conditions if one["type"] == "Ready"), {})
+
+    def wait_reason(self, namespace: str, name: str, *reasons: str) -> None:
+        until(
+            lambda: self.ready(namespace, name).get("reason") in reasons,
+            lambda: f"{name} says {reasons}: {json.dumps(self.ready(namespace, name))}",
+            SECONDS,
+        )
+
+    def jobs(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        path = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+        found = self.user.api.get(path, labelSelector=f"operator.werf.dev/bundle={name}")
+        items: list[dict[str, Any]] = found["items"]
+        return items
+
+    def publish(self, directory: Any, tag: str, template: str) -> None:
+        """Push a bundle with one template."""
+        chart = directory / tag
+        (chart / "templates").mkdir(parents=True)
+        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
+        (chart / "values.yaml").write_text("{}\n")
+        (chart / "templates" / "app.yaml").write_text(template)
+        push(chart, self.cluster.registry, "rights/app", tag)

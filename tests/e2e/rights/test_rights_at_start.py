@@ -1,0 +1,216 @@
+"""Rights that only a start needs, or an installation with few, are taken away in turn, too."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
+from tests.e2e.rights.conftest import VALUES, install, settings
+from tests.e2e.rights.roles import Roles, rights_of_chart
+from tests.e2e.rights.stage import BUNDLES, SECONDS
+from tests.long import LONG
+
+from demo.chart import Rendered, render
+from localcluster import Api, Cluster
+
+NARROW = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": ["creds"]}
+"""Rules copy no Secrets, and Bundles may name one."""
+LEASES = tuple(f"{verb} leases.coordination.k8s.io" for verb in ("get", "create", "update"))
+AT_START = (
+    *LEASES,
+    "get customresourcedefinitions.apiextensions.k8s.io",
+    "get events",
+    "patch events",
+)
+
+
+@dataclass
+class Place:
+    """A namespace with the chart's rights and without an operator."""
+
+    user: User
+    name: str
+    roles: Roles
+    start: Callable[[], AbstractContextManager[OperatorProcess]]
+    """An operator, for the length of a block."""
+
+    def rule(self, name: str, **spec: Any) -> None:
+        self.user.create("limitranges", self.name, name, spec={"limits": []})
+        source = {"kind": "LimitRange", "name": name}
+        self.user.rule(
+            self.name, name, {"source": source, "targets": {"namespaces": ["nowhere-*"]}, **spec}
+        )
+
+    def bundle(self, name: str, **spec: Any) -> None:
+        body = {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": {"registry": "127.0.0.1:1", "repo": "a/b", "insecure": True, **spec},
+        }
+        self.user.api.create(BUNDLES.format(self.name), body)
+
+    def wait_bundle(self, name: str, reason: str) -> str:
+        def found() -> str | None:
+            bundle = self.user.api.get(f"{BUNDLES.format(self.name)}/{name}")
+            conditions = (bundle.get("status") or {}).get("conditions") or []
+            ready = next((one for one in conditions if one["type"] == "Ready"), {})
+            return ready["message"] if ready.get("reason") == reason else None
+
+        return str(until(found, f"{name} says {reason}", SECONDS))
+
+    def events(self, reason: str) -> list[dict[str, Any]]:
+        items = self.user.api.get(f"/api/v1/namespaces/{self.name}/events")["items"]
+        return [event for event in items if event["reason"] == reason]
+
+
+@contextmanager
+def place(cluster: Cluster, api: Api, folder: Path, values: dict[str, Any]) -> Iterator[Place]:
+    name = f"op-{secrets.token_hex(3)}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    rendered = render(cluster.helm, namespace=name, values=values)
+    install(cluster, rendered)
+    kubeconfig = cluster.kubeconfig_for_service_account(name, rendered.service_account)
+
+    @contextmanager
+    def start() -> Iterator[OperatorProcess]:
+        log = folder / f"{secrets.token_hex(3)}.log"
+        with OperatorProcess(kubeconfig, log, settings=settings(rendered)) as operator:
+            yield operator
+            assert operator.stop() == 0
+        assert "Traceback" not in log.read_text()
+
+    yield Place(User(api), name, Roles(api, rendered, name), start)
+    for kind in ("clusterrolebinding", "clusterrole"):
+        cluster.kubectl("delete", kind, f"{name}:copyrator", "--ignore-not-found")
+    for path in (BUNDLES.format(name), f"/apis/flant.com/v1/namespaces/{name}/copyrators"):
+        for item in api.get(path)["items"]:
+            api.patch(f"{path}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def wide(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Place]:
+    with place(cluster, api, tmp_path, VALUES) as made:
+        yield made
+
+
+@pytest.fixture
+def narrow(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Place]:
+    with place(cluster, api, tmp_path, NARROW) as made:
+        yield made
+
+
+def test_every_right_of_the_chart_is_taken_away_by_some_test(cluster: Cluster):
+    def rights(values: dict[str, Any]) -> set[str]:
+        rendered: Rendered = render(cluster.helm, namespace="x", values=values)
+        return rights_of_chart(rendered)
+
+    tested = {*rule_cases.OF_KINDS, *watch_cases.OF_KINDS, *AT_START}
+    for cases in (rule_cases.OTHERS, watch_cases.OTHERS, bundle_cases.CASES):
+        tested |= cases.keys()
+    assert rights(VALUES) == tested
+    assert rights(NARROW) <= tested
+
+
+@pytest.mark.refused("get customresourcedefinitions")
+def test_crds_that_may_not_be_read_are_judged_by_discovery(wide: Place):
+    right = "get customresourcedefinitions.apiextensions.k8s.io"
+    with wide.roles.without(right), wide.start() as operator:
+        operator.wait_says(right)
+        wide.rule("works")
+        wide.user.wait_ready(wide.name, "works", SECONDS)
+
+
+@pytest.mark.refused("list copyrators", "list bundles")
+@pytest.mark.parametrize("half", ["rules", "bundles"])
+def test_a_half_that_may_not_be_listed_at_the_start_holds_the_other_one_up_no_more(
+    wide: Place, half: str
+):
+    wide.rule("works")
+    wide.bundle("works")
+
+    def works(name: str) -> None:
+        if name == "rules":
+            wide.user.wait_ready(wide.name, "works", SECONDS)
+        else:
+            wide.wait_bundle("works", "RegistryUnreachable")
+
+    resource = {"rules": "copyrators.flant.com", "bundles": "bundles.operator.werf.dev"}[half]
+    other = {"rules": "bundles", "bundles": "rules"}[half]
+    with ExitStack() as running:
+        with wide.roles.without(f"list {resource}"):
+            operator = running.enter_context(wide.start())
+            operator.wait_says(f"list {resource}")
+            works(other)
+        works(half)
+        operator.wait_ready()
+
+
+@pytest.mark.refused("* leases")
+@pytest.mark.parametrize("right", LEASES if LONG else LEASES[-1:])
+def test_without_its_lease_it_works_no_longer_than_the_last_one_lasts(wide: Place, right: str):
+    with ExitStack() as running:
+        with wide.roles.without(right):
+            operator = running.enter_context(wide.start())
+            operator.wait_says(right)
+            if right == LEASES[-1]:  # the first one it could make
+                until(lambda: "Leading is suspended" in operator.log, operator.log, SECONDS)
+            wide.rule("waits")
+            assert not wide.user.condition(wide.name, "waits")
+        wide.user.wait_ready(wide.name, "waits", SECONDS)
+        operator.wait_ready()
+
+
+@pytest.mark.skipif(not LONG, reason="COPYRATOR_LONG=1 takes these rights away, too")
+@pytest.mark.refused("get events", "patch events")
+@pytest.mark.parametrize("right", ["get events", "patch events"])
+def test_events_of_an_earlier_run_are_counted_up(wide: Place, right: str):
+    wide.rule("told", suspend=True)
+    with wide.start():
+        until(lambda: wide.events("Suspended"), "an Event", SECONDS)
+        wide.user.patch("copyrators", wide.name, "told", spec={"suspend": False})
+        wide.user.wait_ready(wide.name, "told", SECONDS)
+    with wide.start() as operator:
+        operator.wait_ready()
+        with wide.roles.without(right):
+            wide.user.patch("copyrators", wide.name, "told", spec={"suspend": True})
+            operator.wait_says(right)
+            wide.user.wait_reason(wide.name, "told", "Suspended", SECONDS)
+        operator.wait_ready()
+
+
+@pytest.mark.skipif(not LONG, reason="COPYRATOR_LONG=1 takes these rights away, too")
+@pytest.mark.refused("get secrets", "create secrets")
+@pytest.mark.parametrize("right", ["get secrets", "create secrets"])
+def test_without_its_hash_key_nothing_starts(narrow: Place, right: str):
+    with ExitStack() as running:
+        with narrow.roles.without(right):
+            operator = running.enter_context(narrow.start())
+            operator.wait_says(right)
+            operator.wait_says("copyrator-hash-key")
+        operator.wait_ready()
+
+
+@pytest.mark.refused("* secrets")
+@pytest.mark.parametrize("verb", ["get", *(("list", "watch") if LONG else ())])
+def test_a_secret_that_bundles_may_name_is_read_by_name(narrow: Place, verb: str):
+    right = f"{verb} secrets"
+    narrow.user.create("secrets", narrow.name, "creds", data=encoded(username="a", password="b"))
+    with narrow.start() as operator:
+        operator.wait_ready()
+        with narrow.roles.without(right):
+            narrow.bundle("private", auth="creds")
+            operator.wait_says(right)
+            if verb == "get":
+                assert "secrets" in narrow.wait_bundle("private", "Forbidden")
+        narrow.wait_bundle("private", "RegistryUnreachable")
+        operator.wait_ready()
+        narrow.bundle("other", auth="unlisted")
+        assert "allowedSecrets" in narrow.wait_bundle("other", "InvalidSpec")

@@ -1,0 +1,160 @@
+"""An operator of some namespaces: Roles in these, no ClusterRole, and nothing asked elsewhere."""
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.rights.conftest import install, settings
+from tests.e2e.rights.stage import BUNDLES, SECONDS
+
+from demo.chart import render
+from localcluster import Api, Cluster, Requests
+from localcluster.api import ApiStatusError
+from localcluster.bundle import push
+
+
+@dataclass
+class Scoped:
+    """The operator, its namespaces (home, one, two) and one that is none of its business."""
+
+    cluster: Cluster
+    user: User
+    operator: OperatorProcess
+    account: str
+    home: str
+    one: str
+    two: str
+    outside: str
+    requests: Requests
+
+    def bundle(self, namespace: str, name: str, repo: str) -> None:
+        spec = {"registry": self.cluster.registry, "repo": repo, "version": "1.0.0"}
+        body = {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": {**spec, "insecure": True},
+        }
+        self.user.api.create(BUNDLES.format(namespace), body)
+
+    def bundle_of(self, namespace: str, name: str) -> dict:
+        return self.user.api.get(f"{BUNDLES.format(namespace)}/{name}")
+
+
+@pytest.fixture(scope="module")
+def scoped(
+    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Scoped]:
+    log = tmp_path_factory.mktemp("scoped") / "operator.log"
+    places = [f"{role}-{secrets.token_hex(3)}" for role in ("home", "one", "two", "outside")]
+    for name in places:
+        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    home, one, two, _ = places
+    values = {"watchNamespaces": [home, one, two]}
+    rendered = render(cluster.helm, namespace=home, values=values)
+    assert "ClusterRole" not in {role["kind"] for role in rendered.rights}
+    install(cluster, rendered)
+    user = User(api)
+    user.create("serviceaccounts", one, "werf")
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": one}
+    user.create("rolebindings", one, "werf", roleRef=ref, subjects=[subject])
+    account = f"system:serviceaccount:{home}:{rendered.service_account}"
+    kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+    requests = cluster.requests()
+    with OperatorProcess(kubeconfig, log, settings=settings(rendered)) as operator:
+        operator.wait_ready()
+        yield Scoped(cluster, user, operator, account, *places, requests)
+        assert operator.stop() == 0
+    assert "Traceback" not in log.read_text()
+    for namespace in places:
+        rules = f"/apis/flant.com/v1/namespaces/{namespace}/copyrators"
+        for path in (BUNDLES.format(namespace), rules):
+            for item in api.get(path)["items"]:
+                name = item["metadata"]["name"]
+                api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
+        with contextlib.suppress(ApiStatusError):  # a test has deleted one
+            api.delete(f"/api/v1/namespaces/{namespace}")
+
+
+def test_it_copies_between_its_namespaces(scoped: Scoped):
+    scoped.user.create("secrets", scoped.one, "creds", data=encoded(key="value"))
+    source = {"kind": "Secret", "namespace": scoped.one, "name": "creds"}
+    scoped.user.rule(scoped.home, "creds", {"source": source})
+    scoped.user.wait_ready(scoped.home, "creds", SECONDS)
+    for target in (scoped.home, scoped.two):
+        assert scoped.user.data("secrets", target, "creds") == encoded(key="value")
+    scoped.user.patch("secrets", scoped.one, "creds", data=encoded(key="new"))
+    scoped.user.wait_data("secrets", scoped.two, "creds", encoded(key="new"), SECONDS)
+    scoped.user.delete("secrets", scoped.two, "creds")
+    scoped.user.wait_data("secrets", scoped.two, "creds", encoded(key="new"), SECONDS)
+    assert scoped.user.get("secrets", scoped.outside, "creds") is None
+
+
+def test_a_label_that_a_namespace_gets_counts(scoped: Scoped):
+    scoped.user.create("configmaps", scoped.one, "labelled", data={"key": "value"})
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": scoped.one, "name": "labelled"},
+        "targets": {"selector": {"matchLabels": {"tier": "gold"}}},
+    }
+    scoped.user.rule(scoped.home, "labelled", spec)
+    scoped.user.wait_ready(scoped.home, "labelled", SECONDS)
+    labels = {"metadata": {"labels": {"tier": "gold"}}}
+    scoped.user.api.patch(f"/api/v1/namespaces/{scoped.two}", labels)
+    scoped.user.wait_data("configmaps", scoped.two, "labelled", {"key": "value"}, SECONDS)
+
+
+def test_a_source_elsewhere_is_refused_without_a_look(scoped: Scoped):
+    scoped.user.create("secrets", scoped.outside, "theirs", data=encoded(key="value"))
+    source = {"kind": "Secret", "namespace": scoped.outside, "name": "theirs"}
+    scoped.user.rule(scoped.home, "theirs", {"source": source})
+    condition = scoped.user.wait_reason(scoped.home, "theirs", "InvalidSpec", SECONDS)
+    assert scoped.outside in condition["message"]
+    assert "--watch-namespaces" in condition["message"]
+    assert scoped.user.get("secrets", scoped.two, "theirs") is None
+
+
+def test_it_deploys_and_uninstalls_in_its_namespaces(scoped: Scoped, tmp_path):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
+    (tmp_path / "values.yaml").write_text("{}\n")
+    config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: deployed}\n"
+    (tmp_path / "templates" / "app.yaml").write_text(config)
+    push(tmp_path, scoped.cluster.registry, "scoped/app", "1.0.0")
+    scoped.bundle(scoped.outside, "app", "scoped/app")
+    scoped.bundle(scoped.one, "app", "scoped/app")
+
+    def deployed() -> bool:
+        status = scoped.bundle_of(scoped.one, "app").get("status") or {}
+        return bool(status.get("deploy", {}).get("digest"))
+
+    until(deployed, lambda: str(scoped.bundle_of(scoped.one, "app").get("status")), SECONDS)
+    assert scoped.user.get("configmaps", scoped.one, "deployed")
+    untouched = scoped.bundle_of(scoped.outside, "app")
+    assert "status" not in untouched
+    assert "finalizers" not in untouched["metadata"]
+    scoped.user.api.delete(f"{BUNDLES.format(scoped.one)}/app")
+    scoped.user.wait_gone("configmaps", scoped.one, "deployed", SECONDS)
+
+
+def test_nothing_is_asked_outside_nor_cluster_wide_nor_in_vain(scoped: Scoped):
+    scoped.operator.wait_ready()
+    ours = {scoped.home, scoped.one, scoped.two}
+    events = scoped.requests.all(user=scoped.account)
+    assert {event.namespace for event in events if event.namespace} == ours
+    clusterwide = [event for event in events if not event.namespace]
+    assert {event.resource for event in clusterwide} == {""}, "discovery, which is open to all"
+    assert [event for event in events if event.denied] == []
+
+
+@pytest.mark.refused("*")
+def test_a_namespace_that_is_gone_is_named_and_holds_up_nobody(scoped: Scoped):
+    scoped.user.api.delete(f"/api/v1/namespaces/{scoped.two}")
+    scoped.operator.wait_says(f"get namespaces in {scoped.two}")
+    scoped.user.patch("secrets", scoped.one, "creds", data=encoded(key="later"))
+    scoped.user.wait_data("secrets", scoped.home, "creds", encoded(key="later"), SECONDS)
+    scoped.user.wait_ready(scoped.home, "creds", SECONDS)

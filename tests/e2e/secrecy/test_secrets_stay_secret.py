@@ -1,0 +1,340 @@
+"""Every Secret of the run holds a value that nothing else has; afterwards it is looked for.
+
+All features that touch a Secret are used at DEBUG level, and above all their errors. Neither a
+value nor a hash of one without a key may be anywhere but in a Secret.
+"""
+
+import base64
+import contextlib
+import json
+import secrets
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.rights.conftest import install, settings
+from tests.e2e.rights.stage import BUNDLES, SECONDS
+from tests.e2e.secrecy import traces
+from tests.e2e.secrecy.hostile_registry import hostile_registry
+from tests.e2e.secrecy.quoting_webhook import quoting_webhook
+from tests.e2e.secrecy.sentinels import Sentinels
+
+from demo.chart import render
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+from localcluster.bundle import push
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+CONFIG = "kubernetes.io/dockerconfigjson"
+FAILING = '{{ fail (printf "the password %s is wrong" .Values.password) }}\n'
+WORKING = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: app}\ndata: {a: b}\n"
+
+
+@dataclass
+class Run:
+    """The operator, and all that it may have left a trace in."""
+
+    cluster: Cluster
+    user: User
+    operator: OperatorProcess
+    sentinels: Sentinels
+    writes: traces.Writes
+    registry: str
+    home: str
+    source: str
+    target: str
+    refusing: str
+    hook: Path
+    folder: Path
+
+    # --- copies ---
+
+    def secret(self, namespace: str, name: str, *keys: str, **more: Any) -> None:
+        """A Secret with a value of its own under each key."""
+        values = {key: self.sentinels.new(f"{name} {key}") for key in keys or ("password",)}
+        self.user.create("secrets", namespace, name, data=encoded(**values), **more)
+
+    def change(self, namespace: str, name: str) -> None:
+        value = self.sentinels.new(f"{name} changed in {namespace[:3]}")
+        self.user.patch("secrets", namespace, name, data=encoded(password=value))
+
+    def rule(self, name: str, target: str = "", **spec: Any) -> None:
+        source = {"kind": "Secret", "namespace": self.source, "name": name}
+        targets = {"namespaces": [target or self.target]}
+        self.user.rule(self.home, name, {"source": source, "targets": targets, **spec})
+
+    def copied(self, name: str) -> None:
+        def is_same() -> bool:
+            wanted = self.user.data("secrets", self.source, name)
+            return wanted == self.user.data("secrets", self.target, name)
+
+        until(is_same, f"{name} is copied", SECONDS)
+
+    def failure(self, name: str) -> dict[str, Any]:
+        def found() -> Any:
+            rule = self.user.get("copyrators", self.home, name) or {}
+            return (rule.get("status") or {}).get("failures")
+
+        failure: dict[str, Any] = until(found, f"the rule {name} fails", SECONDS)[0]
+        return failure
+
+    # --- Bundles ---
+
+    def bundle(self, name: str, **spec: Any) -> None:
+        spec = {"registry": self.registry, "insecure": True, "version": "1.0.0", **spec}
+        body = {
+            "apiVersion": "operator.werf.dev/v1",
+            "kind": "Bundle",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        self.user.api.create(BUNDLES.format(self.source), body)
+
+    def status(self, name: str) -> dict[str, Any]:
+        bundle = self.user.api.get(f"{BUNDLES.format(self.source)}/{name}")
+        found: dict[str, Any] = bundle.get("status") or {}
+        return found
+
+    def wait_reason(self, name: str, *reasons: str) -> str:
+        def found() -> str | None:
+            conditions = self.status(name).get("conditions") or []
+            ready = next((one for one in conditions if one["type"] == "Ready"), {})
+            return ready["message"] if ready.get("reason") in reasons else None
+
+        return str(until(found, lambda: f"{name}: {self.status(name)}", SECONDS))
+
+    def publish(self, repo: str, template: str) -> None:
+        chart = self.folder / repo.replace("/", "-")
+        (chart / "templates").mkdir(parents=True)
+        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: app\nversion: 0.1.0\n")
+        (chart / "values.yaml").write_text("{}\n")
+        (chart / "templates" / "app.yaml").write_text(template)
+        push(chart, self.cluster.registry, repo, "1.0.0")
+
+    # --- the search ---
+
+    def found(self) -> list[str]:
+        """Where any of the values is, and in which form."""
+        everything = [
+            *traces.process(self.operator),
+            *traces.objects(self.user.api),
+            *self.writes.bodies,
+            *traces.files(self.folder / "kept"),
+        ]
+        return [
+            f"{where}: {leak}" for where, text in everything for leak in self.sentinels.leaks(text)
+        ]
+
+
+@pytest.fixture(scope="module", params=["console", "json"])
+def run(
+    request: pytest.FixtureRequest,
+    cluster: Cluster,
+    api: Api,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("secrecy")
+    (folder / "kept").mkdir()
+    word = secrets.token_hex(3)
+    home, *others = (f"{role}-{word}" for role in ("op", "source", "target", "refusing"))
+    for name in (home, *others):
+        labels = {"deny": word} if name.startswith("refusing") else {}
+        metadata = {"name": name, "labels": labels}
+        api.create("/api/v1/namespaces", {"metadata": metadata})
+    sentinels, writes = Sentinels(), traces.Writes()
+    rendered = render(cluster.helm, namespace=home)
+    install(cluster, rendered)
+    kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+    hook = folder / "hook"
+    hook.write_text(sentinels.new("webhook"))
+    variables = settings(rendered) | {
+        "COPYRATOR_LOG_LEVEL": "debug",
+        "COPYRATOR_LOG_FORMAT": request.param,
+        "COPYRATOR_WEBHOOK_PORT": "0",
+        "COPYRATOR_WEBHOOK_SECRET_FILE": str(hook),
+        "HOME": str(folder / "kept"),
+        "TMPDIR": str(folder / "kept"),
+    }
+    with contextlib.ExitStack() as stack:
+        registry = stack.enter_context(hostile_registry())
+        proxy = stack.enter_context(FaultProxy(cluster))
+        led = proxy.kubeconfig(kubeconfig, folder / "kubeconfig.yaml")
+        stack.enter_context(proxy.fault(writes))
+        log = folder / "operator.log"
+        operator = stack.enter_context(OperatorProcess(led, log, settings=variables))
+        operator.wait_ready()
+        yield Run(
+            cluster, User(api), operator, sentinels, writes, registry, home, *others, hook, folder
+        )
+        assert operator.stop() == 0
+    for kind in ("clusterrolebinding", "clusterrole"):
+        cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")
+    rules = f"/apis/flant.com/v1/namespaces/{home}/copyrators"
+    for path in (rules, BUNDLES.format(others[0])):
+        for item in api.get(path)["items"]:
+            name = f"{path}/{item['metadata']['name']}"
+            api.patch(name, {"metadata": {"finalizers": None}})
+    for name in (home, *others):
+        api.delete(f"/api/v1/namespaces/{name}")
+
+
+def test_copies_are_made_changed_healed_adopted_and_removed(run: Run):
+    run.secret(run.source, "plain")
+    run.secret(run.target, "taken")
+    run.secret(run.source, "taken")
+    run.rule("plain", transform={"labels": {"add": {"a": "b"}}})
+    run.rule("taken", onConflict="Overwrite")
+    run.copied("plain")
+    run.copied("taken")
+    run.change(run.source, "plain")
+    run.copied("plain")
+    run.change(run.target, "plain")
+    run.copied("plain")
+    run.user.delete("secrets", run.source, "plain")
+    run.user.wait_gone("secrets", run.target, "plain", SECONDS)
+    assert run.sentinels.leaks("".join(run.writes.secret_bodies)), "Secrets do hold them"
+
+
+def test_an_invalid_copy_is_refused(run: Run):
+    config = json.dumps({"auths": {"r": {"password": run.sentinels.new("config")}}})
+    data = {".dockerconfigjson": base64.b64encode(config.encode()).decode()}
+    run.user.create("secrets", run.source, "config", data=data, type=CONFIG)
+    run.rule("config", transform={"keys": {"rename": {".dockerconfigjson": "other"}}})
+    assert "dockerconfigjson" in run.failure("config")["message"]
+
+
+def test_an_immutable_copy_cant_be_changed(run: Run):
+    run.secret(run.source, "fixed", immutable=True)
+    run.rule("fixed")
+    run.copied("fixed")
+    run.user.delete("secrets", run.source, "fixed")
+    run.user.wait_gone("secrets", run.target, "fixed", SECONDS)
+    run.secret(run.target, "frozen", immutable=True)
+    run.secret(run.source, "frozen")
+    run.rule("frozen", onConflict="Overwrite")
+    assert run.failure("frozen")["reason"] == "Immutable"
+
+
+def test_a_template_that_asks_for_the_data_is_an_error(run: Run):
+    run.secret(run.source, "asked")
+    run.rule("asked", transform={"name": "{{ source.data.password }}"})
+    assert run.failure("asked")["reason"] == "TemplateError"
+
+
+def test_admission_quotes_the_value_in_its_refusal(run: Run):
+    rules = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE", "UPDATE"],
+        "resources": ["secrets"],
+    }
+    pki = run.cluster.layout.pki
+    hooks = f"{ADMISSION}/validatingwebhookconfigurations"
+    with quoting_webhook(pki) as url:
+        ca = base64.b64encode((pki / "ca.crt").read_bytes()).decode()
+        hook = {
+            "name": "quoting.example.com",
+            "clientConfig": {"url": url, "caBundle": ca},
+            "rules": [rules],
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": run.refusing}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+        }
+        run.user.api.create(hooks, {"metadata": {"name": run.refusing}, "webhooks": [hook]})
+        try:
+            until(lambda: refuses(run), "the webhook is asked", SECONDS)
+            run.secret(run.source, "denied")
+            run.rule("denied", run.refusing)
+            failure = run.failure("denied")
+            assert failure["reason"] == "AdmissionDenied"
+            assert "not with <redacted> <redacted>" in failure["message"]
+        finally:
+            run.user.api.delete(f"{hooks}/{run.refusing}")
+
+
+def refuses(run: Run) -> bool:
+    try:
+        run.user.create("secrets", run.refusing, "try", data=encoded(password="x"))
+    except ApiStatusError as error:
+        return "not with eA== x" in str(error)
+    run.user.delete("secrets", run.refusing, "try")
+    return False
+
+
+@pytest.mark.parametrize("kind", ["denies", "breaks", "moves", "tokens", "junk"])
+def test_a_registry_says_what_it_was_told(run: Run, kind: str):
+    run.secret(run.source, f"login-{kind}", "username", "password")
+    run.bundle(kind, repo=f"{kind}/app", auth=f"login-{kind}")
+    run.wait_reason(kind, "AuthenticationFailed", "RegistryUnreachable", "TagNotFound")
+
+
+def test_secrets_that_cant_be_used_are_named_without_what_they_hold(run: Run):
+    run.secret(run.source, "no-json", ".dockerconfigjson", type="Opaque")
+    run.secret(run.source, "no-login", "password")
+    run.secret(run.source, "no-pem", "ca.crt")
+    run.bundle("no-json", repo="denies/a", auth="no-json")
+    run.bundle("no-login", repo="denies/b", auth="no-login")
+    run.bundle("no-pem", repo="denies/c", caSecret="no-pem", insecure=False)
+    for name in ("no-json", "no-login", "no-pem"):
+        run.wait_reason(name, "AuthenticationFailed", "RegistryUnreachable")
+
+
+def test_deploys_take_values_from_secrets_and_charts_print_them(run: Run):
+    run.user.create("serviceaccounts", run.source, "werf")
+    ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
+    subject = {"kind": "ServiceAccount", "name": "werf", "namespace": run.source}
+    run.user.create("rolebindings", run.source, "werf", roleRef=ref, subjects=[subject])
+    run.publish("secrecy/works", WORKING)
+    run.publish("secrecy/fails", FAILING)
+    run.secret(run.source, "login", "username", "password")
+    for name in ("works", "fails"):
+        values = json.dumps({"password": run.sentinels.new(f"values of {name}")})
+        run.user.create("secrets", run.source, name, data=encoded(**{"values.yaml": values}))
+        run.bundle(
+            name,
+            registry=run.cluster.registry,
+            repo=f"secrecy/{name}",
+            valuesFrom=[{"kind": "Secret", "name": name}],
+            **({"auth": "login"} if name == "works" else {}),
+        )
+    run.wait_reason("works", "Deployed", "AuthenticationFailed", "DeployFailed")
+    run.wait_reason("fails", "DeployFailed", "Quarantined")
+    told = json.dumps(run.status("fails"))
+    assert "the password <redacted> is wrong" in told
+    hashed = run.status("works").get("attempted", {}).get("valuesHash", "")
+    assert hashed.startswith("keyed:")
+
+
+@pytest.mark.parametrize("knows", [True, False])
+def test_the_webhook_is_called(run: Run, knows: bool):
+    (url,) = {
+        line.partition("Webhook on ")[2].split('"')[0].split()[0]
+        for line in run.operator.log.splitlines()
+        if "Webhook on " in line
+    }
+    secret = run.hook.read_text() if knows else run.sentinels.new("a wrong guess")
+    body = json.dumps({"repository": "secrecy/works", "tag": run.sentinels.new("a strange tag")})
+    headers = {"Authorization": f"Bearer {secret}"}
+    call = urllib.request.Request(url, data=body.encode(), headers=headers)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        code = opener.open(call, timeout=10).status
+    except urllib.error.HTTPError as error:
+        code = error.code
+    assert code == (202 if knows else 401)
+
+
+def test_none_of_it_came_to_light(run: Run):
+    assert len(run.sentinels.values) > 20
+    shown = dict(traces.process(run.operator))
+    assert "COPYRATOR_LOG_LEVEL=debug" in shown["environ"]
+    assert "copyrator_registry_requests" in shown["/metrics"]
+    assert run.found() == []
+    assert "Traceback" not in run.operator.log

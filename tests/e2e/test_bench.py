@@ -1,0 +1,79 @@
+"""The benchmarks, at a size that takes seconds: what they count is true, and is written down."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from demo.chart import ROOT
+from localcluster.paths import state_root
+from localcluster.processes import marked
+from localcluster.waiting import eventually
+
+pytestmark = pytest.mark.xdist_group("bench")  # its cluster has one name
+
+FIGURES = {"create_ratio", "update_ratio", "writes_a_copy", "reads_a_copy", "peak_mb"}
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(600)
+def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(tmp_path):
+    figures = tmp_path / "figures.json"
+    done = bench("fan-out", "--size", "20", "--runs", "1", "--json", str(figures))
+    assert done.returncode == 0, done.stderr
+    (result,) = json.loads(figures.read_text())["results"]
+    assert result["size"] == 20
+    assert result["figures"].keys() >= FIGURES
+    found = {name: figure["values"] for name, figure in result["figures"].items()}
+    assert found["writes_a_copy"] == [1.0]
+    assert found["reads_a_copy"] == [0.0]
+    assert found["create_seconds"][0] > 0 < found["bare_create_seconds"][0]
+    ratio = found["create_seconds"][0] / found["bare_create_seconds"][0]
+    assert found["create_ratio"] == [pytest.approx(ratio)]
+    assert "| One Secret of 2 KB into 20 namespaces" in done.stdout
+
+
+@pytest.mark.timeout(300)
+def test_a_run_that_is_ended_leaves_nothing_behind():
+    state = state_root() / "bench-this"
+    running = subprocess.Popen(
+        [sys.executable, "-m", "bench", "base"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    log = state / "logs" / "operator.log"
+    eventually(lambda: log.exists() and "Started:" in log.read_text(), "the operator to run", 120)
+    running.send_signal(signal.SIGTERM)
+    _, said = running.communicate(timeout=60)
+    assert running.returncode != 0
+    assert "Traceback" not in said
+    assert marked(state) == []
+    assert not state.exists()
+
+
+def test_an_unknown_scenario_or_commit_is_named():
+    done = bench("fanout")
+    assert done.returncode == 2
+    assert "no such scenario: fanout; --list names them" in done.stderr
+    done = bench("base", "--against", "no-such-commit")
+    assert done.returncode == 2
+    assert "no-such-commit" in done.stderr
+
+
+def test_the_scenarios_are_listed():
+    done = bench("--list")
+    assert done.returncode == 0
+    assert {line.split()[0] for line in done.stdout.splitlines()} >= {"fan-out", "restart", "push"}

@@ -1,0 +1,81 @@
+"""What Helm's Job does before an uninstall, under the rights that it has then."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from copyrator.api.names import FINALIZER_RULE
+from demo.chart import CHART, render
+
+RULE_API = "/apis/flant.com/v1/namespaces/{}/copyrators"
+
+
+class Release:
+    """A release without pods; its account's kubeconfig starts what the Job's container would."""
+
+    def __init__(self, cluster, home, values):
+        self.cluster = cluster
+        rendered = render(cluster.helm, namespace=home, values=values | {"replicas": 0})
+        only = ("--show-only", "templates/uninstall.yaml")
+        printed = cluster.helm("template", "copyrator", str(CHART), "--namespace", home, *only)
+        hook = list(yaml.safe_load_all(printed))
+        (job,) = [one for one in hook if one["kind"] == "Job"]
+        self.arguments = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        rights = [one for one in hook if one["kind"] != "Job"]
+        objects = [*rendered.crds, *rendered.rights, rendered.deployment, *rights]
+        text = yaml.safe_dump_all(objects)
+        cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=text)
+        crds = ("crd/copyrators.flant.com", "crd/bundles.operator.werf.dev")
+        cluster.kubectl("wait", *crds, "--for=condition=Established", "--timeout=60s")
+        self.kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+
+    def run_the_job(self) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "copyrator", *self.arguments],
+            env=os.environ | {"KUBECONFIG": str(self.kubeconfig)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def rule(self, namespace: str) -> str:
+        """A rule with our finalizer and somebody else's; its path."""
+        path = RULE_API.format(namespace)
+        rule = {
+            "apiVersion": "flant.com/v1",
+            "kind": "CopyratorRule",
+            "metadata": {"name": "held", "finalizers": [FINALIZER_RULE, "example.com/other"]},
+            "spec": {"source": {"kind": "Secret", "name": "x"}},
+        }
+        self.cluster.api().create(path, rule)
+        return f"{path}/held"
+
+    def finalizers(self, path: str) -> list[str]:
+        return self.cluster.api().get(path)["metadata"].get("finalizers", [])
+
+
+@pytest.mark.parametrize("narrow", [False, True], ids=["everywhere", "some namespaces"])
+def test_it_lets_go_of_what_the_release_serves_and_of_nothing_else(cluster, namespace, narrow):
+    home, served, other = namespace("home"), namespace("served"), namespace("other")
+    release = Release(cluster, home, {"watchNamespaces": [served]} if narrow else {})
+    paths = [release.rule(served), release.rule(other)]
+    try:
+        deployments = f"/apis/apps/v1/namespaces/{home}/deployments/copyrator"
+        cluster.api().patch(deployments, {"spec": {"replicas": 1}})
+        said = release.run_the_job()
+        assert "stay as they are" in said
+        assert cluster.api().get(deployments)["spec"]["replicas"] == 0
+        left = [release.finalizers(path) for path in paths]
+        expected = [FINALIZER_RULE, "example.com/other"] if narrow else ["example.com/other"]
+        assert left == [["example.com/other"], expected], json.dumps(left)
+    finally:
+        for path in paths:
+            cluster.api().patch(path, {"metadata": {"finalizers": None}})
+        for kind in ("clusterrole", "clusterrolebinding"):
+            cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")

@@ -1,0 +1,141 @@
+"""The commands of docs/adoption.md, with everything as both originals left it."""
+
+import json
+
+import pytest
+import yaml
+from tests.e2e.documents import commands
+from tests.e2e.test_readme import Reader
+
+from demo.chart import ROOT
+from localcluster import Cluster
+from localcluster.bundle import build, push
+from localcluster.waiting import eventually
+
+HELLO = ROOT / "examples" / "charts" / "hello"
+LABELS = {"copyrator": "true"}
+
+
+def crd(plural: str, group: str, kind: str) -> dict:
+    """A CRD as both had it: any field goes, and no status of its own."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind},
+            "versions": [version | {"schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def secret(namespace: str) -> dict:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "registry-creds", "namespace": namespace, "labels": LABELS},
+        "stringData": {"password": "hunter2"},
+    }
+
+
+RULE = {
+    "apiVersion": "flant.com/v1",
+    "kind": "CopyratorRule",
+    "metadata": {"name": "main-rule", "namespace": "default"},
+    "ruleType": "secret",
+    "selector": LABELS,
+    "namespace": "default",
+}
+
+
+def program(namespace: str, name: str) -> dict:
+    """An original's Deployment; what it would run is of no interest here."""
+    labels = {"app": name}
+    pod = {"containers": [{"name": "operator", "image": "original", "command": ["true"]}]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+def bundle(cluster: Cluster) -> dict:
+    """A deployed Bundle of the original: its finalizer, kopf's annotation, a config's digest."""
+    config = json.loads(build(HELLO, "1.0.0").manifest)["config"]["digest"]
+    found = {"digest": config, "version": "1.0.0"}
+    return {
+        "apiVersion": "operator.werf.dev/v1",
+        "kind": "Bundle",
+        "metadata": {
+            "name": "hello",
+            "namespace": "apps",
+            "finalizers": ["kopf.zalando.org/KopfFinalizerMarker"],
+            "annotations": {"kopf.zalando.org/last-handled-configuration": '{"spec": {}}'},
+        },
+        "spec": {
+            "registry": cluster.registry,
+            "insecure": True,
+            "repo": "team/hello",
+            "version": "1.0.0",
+        },
+        "status": {"ready": 1, "forceUpdate": 0, "target": found, "deploy": found},
+    }
+
+
+@pytest.fixture
+def as_left(tmp_path):
+    """A cluster on which both originals have worked."""
+    with Cluster.start(tmp_path / "cluster") as cluster:
+        crds = [
+            crd("copyrator", "flant.com", "CopyratorRule"),
+            crd("bundles", "operator.werf.dev", "Bundle"),
+        ]
+        cluster.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(crds))
+        cluster.kubectl("wait", "crd", "--all", "--for=condition=Established")
+        for name in ("team-a", "apps", "werf-operator"):
+            cluster.kubectl("create", "namespace", name)
+        programs = [program("default", "copyrator"), program("werf-operator", "werf-operator")]
+        push(HELLO, cluster.registry, "team/hello", "1.0.0")
+        cluster.helm("install", "hello", str(HELLO), "--namespace", "apps")
+        left = [*programs, RULE, secret("default"), secret("team-a"), bundle(cluster)]
+        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump_all(left))
+        yield cluster
+
+
+@pytest.mark.timeout(600)
+def test_the_move_from_both_originals_step_by_step(as_left, tmp_path):
+    api = as_left.api()
+    path = "/api/v1/namespaces/team-a/secrets/registry-creds"
+    before = api.get(path)
+    with Reader(as_left, tmp_path) as reader:
+        for command in commands("docs/adoption.md"):
+            if not command.startswith(("helm uninstall ", "kubectl annotate ")):
+                reader.types(command)
+        eventually(
+            lambda: "managed-by" in str(api.get(path)["metadata"]["labels"]),
+            "the adopted copy",
+            60,
+        )
+        at = "/apis/operator.werf.dev/v1/namespaces/apps/bundles/hello"
+        eventually(
+            lambda: api.get(at).get("status", {}).get("deployed"), "the taken over Bundle", 60
+        )
+        assert api.get(path)["metadata"]["uid"] == before["metadata"]["uid"], (
+            "never a moment without"
+        )
+        assert api.get(path)["data"] == before["data"]
+        taken = api.get(at)
+        assert taken["metadata"]["finalizers"] == ["operator.werf.dev/uninstall"]
+        assert not taken["metadata"].get("annotations")
+        assert taken["status"]["deployed"]["verified"] is False
+        assert api.get("/apis/batch/v1/namespaces/apps/jobs")["items"] == []
+        assert "hello" in as_left.helm("list", "--namespace", "apps", "--short")

@@ -1,0 +1,130 @@
+"""What nobody should send: any JSON, and good objects with some of their parts gone bad.
+
+A good object that is mangled gets much further than random JSON does.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+EVIL = (
+    *(
+        "",
+        " ",
+        "\n",
+        "\x00",
+        "ä€🙂",
+        "-",
+        ".",
+        "..",
+        "../..",
+        "/",
+        "a/b/c",
+        "a:b@c",
+        "*",
+        "?",
+        "[",
+        "]",
+    ),
+    *("{{", "{{ x }}", "{% for a in b %}", "{{ 9 ** 9 }}", "{{ namespace.__class__ }}", "${HOME}"),
+    *("-1", "1e999", "NaN", "null", "true", "9" * 400, "a" * 300, "*" * 50, "1.*", ">=1 <2 || x"),
+    *(
+        "sha256:",
+        "sha256:" + "f" * 64,
+        "2026-13-45T99:99:99Z",
+        "0001-01-01T00:00:00Z",
+        "10s",
+        "1h9x",
+    ),
+)
+TEXTS = st.sampled_from(EVIL) | st.text(max_size=20)
+NUMBERS = st.sampled_from([0, -1, 1, 2**31, 2**63, -(2**63), 10**30]) | st.integers()
+JSON = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+Path = tuple[str | int, ...]
+
+
+def paths(value: Any, above: Path = ()) -> Iterator[Path]:
+    """The places of all parts of a value."""
+    if above:
+        yield above
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from paths(part, (*above, key))
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from paths(part, (*above, index))
+
+
+def like(value: Any) -> st.SearchStrategy[Any]:
+    """Junk of the same type: what the API server lets through where it knows the type."""
+    match value:
+        case bool():
+            return st.booleans()
+        case int():
+            return st.integers(-(2**31), 2**31 - 1)
+        case str():
+            return TEXTS
+        case list():
+            return st.just([]) | st.just(value * 2)
+        case _:
+            return st.just({})
+
+
+def anything(_value: Any) -> st.SearchStrategy[Any]:
+    return JSON
+
+
+@st.composite
+def mangled(
+    draw: st.DrawFn, good: Any, junk: Callable[[Any], st.SearchStrategy[Any]] = anything
+) -> Any:
+    """A good value of which one to four parts are replaced, or gone, or have company."""
+    value = copy.deepcopy(good)
+    for _ in range(draw(st.integers(1, 4))):
+        places = sorted(paths(value), key=repr)
+        if not places:
+            break
+        *above, last = draw(st.sampled_from(places))
+        part = value
+        for step in above:
+            part = part[step]
+        match draw(st.sampled_from(["replace", "remove", "add"])):
+            case "replace":
+                part[last] = draw(junk(part[last]))
+            case "remove":
+                del part[last]
+            case "add" if isinstance(part, dict):
+                part[draw(TEXTS)] = draw(junk(part[last]))
+            case "add":
+                part.append(draw(junk(part[last])))
+    return value
+
+
+LIVING = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+"""For tests whose operator lives through all examples: what went before counts, so a failing
+example can't be made smaller one by one."""
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Errors of ours, and warnings that show where in the code they come from."""
+    return [
+        f"{record.name}: {record.getMessage()}"
+        for record in caplog.records
+        if record.name.startswith(("copyrator", "asyncio"))
+        and (record.levelno >= logging.ERROR or record.exc_info or 'File "' in record.getMessage())
+    ]

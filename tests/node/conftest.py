@@ -1,0 +1,114 @@
+"""A cluster with a real node, and the images that are built for it, once for the run.
+
+Without root or Debian all tests are skipped, and the summary says why. COPYRATOR_NODE_KEEP=1 leaves
+everything running, to look at it; the next run takes it away.
+"""
+
+import json
+import os
+import secrets
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from images import machine, product
+from images.machine import UnsuitableMachineError
+from images.store import Store
+from localcluster import Cluster, processes
+from localcluster.build import Programs
+from localcluster.cluster import discard
+from localcluster.locks import file_lock
+from localcluster.paths import state_root
+from localcluster.pins import CLUSTER_PROGRAMS
+from localcluster.progress import Progress
+from realnode.node import RealNode, apiserver_flags, remove_leftovers
+
+FIGURES: list[str] = []
+"""What was measured, for the summary."""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Install and build what is missing before any test's time limit runs."""
+    if not session.items:
+        return
+    progress = Progress.on_stderr()
+    try:
+        machine.prepare(progress)
+    except UnsuitableMachineError as error:
+        for item in session.items:
+            item.add_marker(pytest.mark.skip(reason=str(error)))
+        return
+    Programs.default().find((*CLUSTER_PROGRAMS, "kubelet"))
+    store = Store.default()
+    product.operator(store)
+    product.werf(store)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for figure in FIGURES:
+        terminalreporter.write_line(figure)
+
+
+@pytest.fixture(scope="session")
+def store() -> Store:
+    return Store.default()
+
+
+@pytest.fixture(scope="session")
+def node(store: Store) -> Iterator[RealNode]:
+    """A control plane with a real node."""
+    # As Ctrl-C does: what was started is stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    root = state_root() / "real-node"
+    with file_lock(state_root() / "real-node.lock"):
+        remove_leftovers(root / "n")
+        discard(root / "c")
+        directory = root / "c"
+        cluster = Cluster.start(
+            directory, process_node=False, apiserver_flags=apiserver_flags(directory)
+        )
+        keep = bool(os.environ.get("COPYRATOR_NODE_KEEP"))
+        try:
+            node = RealNode.start(cluster, root / "n", store)
+            yield node
+            if not keep:
+                networks = [json.loads(file.read_text())[1] for file in _records(node)]
+                node.stop()
+                assert not traces(node.paths.root, networks), "the node left something behind"
+        finally:
+            if not keep:
+                remove_leftovers(root / "n")
+                cluster.stop()
+
+
+def traces(root: Path, networks: list[str]) -> list[str]:
+    """What is there of a node: processes, mounts, network namespaces, files."""
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [
+        *(f"process {process.pid}" for process in processes.marked(root)),
+        *(line for line in mounts if f" {root}/" in line),
+        *(path for path in networks if Path(path).exists()),
+        *map(str, root.rglob("*")),
+    ]
+
+
+def _records(node: RealNode) -> list[Path]:
+    return [file for file in node.paths.network.iterdir() if len(file.name) == 64]
+
+
+@pytest.fixture(scope="session")
+def cluster(node: RealNode) -> Cluster:
+    """Its control plane."""
+    return node.cluster
+
+
+@pytest.fixture(scope="session")
+def images(cluster: Cluster, store: Store) -> dict[str, str]:
+    """References by which the node pulls the operator's and werf's image."""
+    tag = f"t{secrets.token_hex(4)}"  # digits alone would be a number to Helm
+    return {
+        "operator": product.operator(store).push(cluster.registry, "copyrator", tag),
+        "werf": product.werf(store).push(cluster.registry, "werf", tag),
+    }

@@ -1,0 +1,99 @@
+"""What the operator's image consists of, and what it must not."""
+
+import re
+
+import pytest
+from tests.node.conftest import FIGURES
+
+import copyrator
+import images.store
+from images import product, report
+from images.layout import Layout
+from images.store import Store
+from images.trim import LAUNCHER, LIBRARY
+from localcluster.progress import Progress
+
+LIMIT = 150e6
+"""Unpacked bytes over the base."""
+
+
+@pytest.fixture(scope="module")
+def image(store: Store) -> Layout:
+    return product.operator(store)
+
+
+@pytest.fixture(scope="module")
+def paths(image: Layout) -> set[str]:
+    return {path for layer in image.layers for path, _ in image.files(layer)}
+
+
+def test_it_stays_small(image):
+    total = sum(report.contents(image).values())
+    FIGURES.append(f"image: {report.text(image).splitlines()[0].partition(', of')[0]}")
+    assert 10e6 < total < LIMIT
+
+
+def test_no_tool_to_build_or_install_with_is_inside(paths):
+    unwanted = re.compile(r"bin/(pip|gcc|cc|ld|make|uv)[\d.-]*$|/(pip|setuptools|ensurepip)/")
+    assert [path for path in paths if unwanted.search(path)] == []
+
+
+def test_nothing_of_the_clone_is_inside_but_the_package(paths):
+    home = f"{LIBRARY}/copyrator/"
+    own = {path.removeprefix(home) for path in paths if path.startswith(home)}
+    source = product.ROOT / "operator" / "copyrator"
+    there = {str(path.relative_to(source)) for path in source.rglob("*") if path.is_file()}
+    assert {path for path in own if "__pycache__" not in path} <= there
+    assert not [path for path in paths if re.match(r"src/|usr/lib/copyrator/(tests|hack)/", path)]
+    assert LAUNCHER in paths
+
+
+def test_every_module_is_compiled_because_nobody_can_write_there(paths):
+    sources = {path for path in paths if path.startswith(f"{LIBRARY}/copyrator/")}
+    modules = {path for path in sources if path.endswith(".py")}
+    compiled = {path for path in sources if path.endswith(".pyc")}
+    assert len(compiled) == len(modules) > 100
+
+
+def test_it_says_what_it_is_and_runs_as_nobody(image):
+    config = image.config["config"]
+    assert config["User"] == "65532:65532"
+    assert config["Entrypoint"] == [f"/{LAUNCHER}"]
+    prefix = "org.opencontainers.image"
+    assert config["Labels"][f"{prefix}.version"] == copyrator.__version__
+    assert {f"{prefix}.{name}" for name in ("title", "description", "licenses", "revision")} <= set(
+        config["Labels"]
+    )
+
+
+def test_its_key_changes_with_all_that_the_build_may_read():
+    allowed = (product.ROOT / ".dockerignore").read_text().splitlines()
+    assert [line[1:] for line in allowed if line.startswith("!")] == list(product.SOURCES)
+    copied = re.findall(r"^COPY (?!--from)(\S+) ", product.DOCKERFILE.read_text(), re.MULTILINE)
+    assert set(copied) == set(product.SOURCES)
+
+
+def test_layers_that_pile_up_are_forgotten_and_images_stay(tmp_path, monkeypatch):
+    store = Store(tmp_path, Progress.on_stderr())
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\nLABEL a=b\n")
+
+    def build(layout):
+        store.bud(tmp_path, tmp_path / "Dockerfile", (), layout)
+
+    def layers():
+        return len(store.buildah("images", "--all", "--quiet").splitlines())
+
+    store.get("tiny", "a" * 16, build)
+    assert layers() > 1, "they save time"
+    monkeypatch.setattr(images.store, "MOST_LAYERS", 1)
+    tiny = store.get("tiny", "b" * 16, build)
+    assert layers() == 0
+    assert {path for layer in tiny.layers for path, _ in tiny.files(layer)} == {"Dockerfile"}
+    assert store.image(tiny), "and can be built upon again"
+
+
+def test_dependencies_are_checked_against_the_lock():
+    text = product.DOCKERFILE.read_text()
+    (install,) = re.findall(r"pip install (.*?)&&", text, re.DOTALL)
+    for option in ("--require-hashes", "--only-binary :all:", "-r requirements.lock"):
+        assert option in install

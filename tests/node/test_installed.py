@@ -1,0 +1,293 @@
+"""Installed for real, as the README says: one release from `helm install` to `helm uninstall`.
+
+The tests are its story and run in this order. Everything is the product's own: the image from the
+Dockerfile, the chart with its rights, pods that the kubelet runs under the restricted profile. What
+differs from a reader's cluster: the image comes from a local registry, and so does werf's stand-in.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from tests.e2e.documents import commands
+from tests.node.conftest import FIGURES
+
+from demo.chart import ROOT
+from localcluster import Cluster
+from localcluster.api import ApiStatusError
+from localcluster.bundle import push
+from localcluster.waiting import eventually
+
+HOME, TEAM, APPS = "copyrator", "team-a", "apps"
+RULE_PATH = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/registry-creds"
+BUNDLE_PATH = f"/apis/operator.werf.dev/v1/namespaces/{APPS}/bundles/hello"
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+RULE = (ROOT / "examples" / "rules" / "secret.yaml").read_text()
+PATIENCE = 180.0
+"""Seconds for what takes some on an idle machine: images are pulled, Python starts."""
+
+pytestmark = pytest.mark.timeout(600)
+
+
+class Release:
+    """The release of the README, and what people do with it."""
+
+    def __init__(self, cluster: Cluster, images: dict[str, str]) -> None:
+        self.cluster = cluster
+        self.api = cluster.api()
+        repository, _, tag = images["operator"].rpartition(":")
+        self._image = f"--set=image.repository={repository},image.tag={tag}"
+        self.werf_image = images["werf"]
+        werf = images["werf"].rpartition(":")[0]
+        self._test = f"--set=bundles.allowedImages={{{werf}}},bundles.timerInterval=5"
+
+    def install(self, *settings: str) -> None:
+        """The README's command, with the image that was built."""
+        (told,) = [one for one in commands("README.md") if one.startswith("helm install ")]
+        words = [word for word in shlex.split(told) if "image.repository" not in word]
+        words.remove("--set")
+        self._helm(*words[1:], self._image, self._test, *settings)
+
+    def upgrade(self, *settings: str) -> None:
+        rest = ("--namespace", HOME, "--reuse-values", "--wait", "--timeout", "5m")
+        self._helm("upgrade", "copyrator", "charts/copyrator", *rest, *settings)
+
+    def uninstall(self) -> None:
+        self._helm("uninstall", "copyrator", "--namespace", HOME, "--wait", "--timeout", "5m")
+
+    def apply(self, text: str) -> None:
+        self.cluster.kubectl("apply", "-f", "-", input=text)
+
+    def get(self, path: str):
+        try:
+            return self.api.get(path)
+        except ApiStatusError as error:
+            if error.code == 404:
+                return None
+            raise
+
+    def pods(self, namespace: str = HOME) -> list[dict]:
+        return self.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+
+    def ready_pods(self) -> list[str]:
+        return [
+            pod["metadata"]["name"]
+            for pod in self.pods()
+            if "deletionTimestamp" not in pod["metadata"]
+            for condition in pod["status"].get("conditions", [])
+            if (condition["type"], condition["status"]) == ("Ready", "True")
+        ]
+
+    def leader(self) -> str:
+        """The pod that leads, by the Lease; empty where none does."""
+        lease = self.get(f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/copyrator")
+        holder = (lease or {}).get("spec", {}).get("holderIdentity") or ""
+        named = [pod["metadata"]["name"] for pod in self.pods()]
+        return next((name for name in named if name in holder), "")
+
+    def copy(self, namespace: str) -> dict | None:
+        return self.get(f"/api/v1/namespaces/{namespace}/secrets/registry-creds")
+
+    def bundle(self) -> dict:
+        return self.api.get(BUNDLE_PATH)
+
+    def deployed(self) -> str:
+        return self.bundle().get("status", {}).get("deploy", {}).get("version", "")
+
+    def greeting(self) -> str | None:
+        found = self.api.get(f"/api/v1/namespaces/{APPS}/configmaps")["items"]
+        texts = [one["data"]["greeting"] for one in found if "greeting" in one.get("data", {})]
+        return texts[0] if texts else None
+
+    def nothing_runs(self) -> None:
+        """No pod of the operator, and no Job of it that hasn't ended."""
+        eventually(lambda: not self.pods(), "the operator's pods to be gone", PATIENCE)
+        for namespace in (HOME, APPS):
+            jobs = self.api.get(f"/apis/batch/v1/namespaces/{namespace}/jobs")["items"]
+            assert [job for job in jobs if not job["status"].get("completionTime")] == []
+
+    def nothing_is_lost(self) -> None:
+        """Every copy and the Bundle's release are there."""
+        assert all(self.copy(name) for name in (TEAM, "team-b", "team-c"))
+        assert self.greeting() == "Hello"
+
+    def explain(self) -> str:
+        """What an operator says, for a failure's message."""
+        return self.cluster.kubectl("-n", HOME, "logs", "-l", "app.kubernetes.io/name=copyrator")
+
+    def _helm(self, *arguments: str) -> None:
+        done = subprocess.run(
+            [self.cluster.bin_dir / "helm", *arguments],
+            cwd=ROOT,
+            env=self.cluster.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"helm {arguments}\n{done.stdout}{done.stderr}"
+
+
+@pytest.fixture(scope="module")
+def release(cluster: Cluster, images: dict[str, str]) -> Iterator[Release]:
+    for name in (HOME, TEAM, APPS):
+        metadata = {"name": name, "labels": RESTRICTED}
+        cluster.api().create("/api/v1/namespaces", {"metadata": metadata})
+    push(ROOT / "examples" / "charts" / "hello", cluster.registry, "team/hello", "1.0.0")
+    return Release(cluster, images)
+
+
+def test_helm_install_as_the_readme_says_brings_the_first_copy(release):
+    began = time.monotonic()
+    release.install()
+    release.apply(RULE)
+    eventually(lambda: release.copy(TEAM), "the first copy", PATIENCE)
+    FIGURES.append(
+        f"helm install → first copy: {time.monotonic() - began:.1f} s, images pulled anew"
+    )
+
+
+def test_two_replicas_run_under_the_restricted_profile_and_one_leads(release):
+    names = eventually(
+        lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
+    )
+    assert eventually(release.leader, "a leader") in names
+    for pod in release.pods():
+        (container,) = pod["spec"]["containers"]
+        security = container["securityContext"]
+        assert security["readOnlyRootFilesystem"]
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        assert pod["spec"]["securityContext"]["runAsNonRoot"]
+        assert not pod["spec"].get("hostNetwork")
+
+
+def test_nobody_in_the_pod_is_root_or_could_write_to_it(release):
+    pod = release.ready_pods()[0]
+    program = "import os; print(os.getuid(), os.getgid()); open('/usr/lib/x', 'w')"
+    ran = subprocess.run(
+        [
+            *(release.cluster.bin_dir / "kubectl", "-n", HOME, "exec", pod, "--"),
+            *("python3", "-c", program),
+        ],
+        env=release.cluster.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout == "65532 65532\n"
+    assert "Read-only file system" in ran.stderr
+
+
+def test_the_command_line_is_in_the_image(release):
+    typed = ("exec", "deploy/copyrator", "--", "copyrator")
+    printed = release.cluster.kubectl("-n", HOME, *typed, "get", "rules", "-A")
+    assert re.search(rf"^{HOME} +registry-creds +True +Synced ", printed, re.MULTILINE), printed
+    printed = release.cluster.kubectl("-n", HOME, *typed, "why", f"{TEAM}/registry-creds")
+    assert "It is as the rule copyrator/registry-creds wants it." in printed
+
+
+def test_a_replica_serves_every_metric_that_the_alerts_ask_for(release):
+    files = ROOT / "charts" / "copyrator" / "files"
+    text = (files / "alerts.yaml").read_text() + (files / "dashboard.json").read_text()
+    asked = set(re.findall(r"copyrator_\w+", text))
+    at = f"/api/v1/namespaces/{HOME}/pods/{release.leader()}:8080/proxy/metrics"
+    served = release.cluster.kubectl("get", "--raw", at)
+    families = dict(re.findall(r"^# TYPE (\w+) (\w+)$", served, re.MULTILINE))
+    series = {f"{name}_bucket" if kind == "histogram" else name for name, kind in families.items()}
+    assert asked - series - families.keys() == set()
+
+
+def test_a_new_namespace_gets_its_copy_and_an_edited_copy_is_healed(release):
+    release.api.create("/api/v1/namespaces", {"metadata": {"name": "team-b"}})
+    eventually(lambda: release.copy("team-b"), "the copy in a new namespace", PATIENCE)
+    right = release.copy(TEAM)["data"]
+    path = f"/api/v1/namespaces/{TEAM}/secrets/registry-creds"
+    release.api.patch(path, {"data": {"password": "d3Jvbmc="}})
+    eventually(lambda: release.copy(TEAM)["data"] == right, "the healed copy", PATIENCE)
+
+
+def test_a_bundles_job_runs_under_the_kubelet(release):
+    release.upgrade(f"--set=werf.namespaces={{{APPS}}}")
+    manifests = list(yaml.safe_load_all((ROOT / "examples/bundles/hello.yaml").read_text()))
+    for manifest in manifests:
+        if manifest["kind"] == "Bundle":
+            manifest["spec"] |= {"registry": release.cluster.registry, "insecure": True}
+            manifest["spec"]["werf"] = {"image": release.werf_image}
+    release.apply(yaml.safe_dump_all(manifests))
+    try:
+        eventually(lambda: release.deployed() == "1.0.0", "the deployed bundle", PATIENCE)
+    except TimeoutError as error:
+        pytest.fail(f"{error}\n{json.dumps(release.bundle(), indent=1)}\n{release.explain()}")
+    assert release.greeting() == "Hello"
+    jobs = [pod for pod in release.pods(APPS) if pod["spec"].get("serviceAccountName") == "werf"]
+    assert [pod["status"]["phase"] for pod in jobs] == ["Succeeded"]
+    ended = jobs[0]["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert json.loads(ended["message"])["status"] == "deployed", "werf's report, by the kubelet"
+
+
+def test_the_leaders_pod_is_deleted_and_the_other_takes_over(release):
+    eventually(lambda: len(release.ready_pods()) == 2, "two ready pods", PATIENCE)
+    first = eventually(release.leader, "a leader")
+    began = time.monotonic()
+    release.cluster.kubectl("-n", HOME, "delete", "pod", first, "--wait=false")
+    second = eventually(
+        lambda: (now := release.leader()) != first and now, "another leader", PATIENCE
+    )
+    FIGURES.append(f"leader's pod deleted → other leads: {time.monotonic() - began:.1f} s")
+    assert second in release.ready_pods()
+    release.api.create("/api/v1/namespaces", {"metadata": {"name": "team-c"}})
+    eventually(lambda: release.copy("team-c"), "a copy by the new leader", PATIENCE)
+
+
+def test_helm_upgrade_rolls_the_pods_and_rewrites_nothing(release):
+    before = {pod["metadata"]["name"] for pod in release.pods()}
+    copies = {name: release.copy(name)["metadata"]["resourceVersion"] for name in (TEAM, "team-b")}
+    release.upgrade("--set=log.level=debug")
+    pods = eventually(
+        lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
+    )
+    assert not before & set(pods)
+    push(ROOT / "examples" / "charts" / "hello", release.cluster.registry, "team/hello", "1.0.1")
+    eventually(lambda: release.deployed() == "1.0.1", "the next version", PATIENCE)
+    after = {name: release.copy(name)["metadata"]["resourceVersion"] for name in copies}
+    assert after == copies
+
+
+def test_the_doctor_finds_no_fault(release):
+    command = (sys.executable, "-m", "copyrator", "doctor")
+    environment = os.environ | release.cluster.environment()
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "All is well." in ran.stdout
+
+
+def test_uninstalling_keeps_copies_and_releases_and_lets_go_of_everything(release):
+    assert all(release.get(path)["metadata"]["finalizers"] for path in (RULE_PATH, BUNDLE_PATH))
+    release.uninstall()
+    for path in (RULE_PATH, BUNDLE_PATH):
+        assert release.get(path) is not None, f"{path} went with the operator"
+        assert not release.get(path)["metadata"].get("finalizers"), f"{path} would hang"
+    release.nothing_runs()
+    release.nothing_is_lost()
+
+
+def test_a_release_that_takes_its_crds_along_uninstalls_nobodys_release(release):
+    release.install("--set=crds.keep=false")
+    for path in (RULE_PATH, BUNDLE_PATH):
+        eventually(
+            lambda path=path: release.get(path)["metadata"].get("finalizers"),
+            f"{path} to be served again",
+            PATIENCE,
+        )
+    release.uninstall()
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    names = ("copyrators.flant.com", "bundles.operator.werf.dev")
+    eventually(lambda: not any(release.get(f"{crds}/{name}") for name in names), "no CRD")
+    release.nothing_runs()
+    release.nothing_is_lost()

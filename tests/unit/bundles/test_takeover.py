@@ -1,0 +1,92 @@
+"""Bundles as the original werf operator left them."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, VersionRef
+from copyrator.bundles.state import Action, Decision, Need, Wanted, decide
+from copyrator.bundles.takeover import Baseline, config_digest, is_inherited, taken_over
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+SPEC = BundleSpec(
+    namespace="apps", name="shop", registry="r", repo="app", project_namespace="production"
+)
+LEFT = BundleStatus(
+    ready=1,
+    target=VersionRef(digest="sha256:config", version="1.0.0"),
+    deploy=VersionRef(digest="sha256:config", version="1.0.0"),
+)
+BASELINE = Baseline("sha256:manifest", "values", "spec", 3)
+WANTED = Wanted(
+    version="1.0.0", digest="sha256:manifest", values_hash="values", spec_hash="spec", generation=3
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "inherited"),
+    [
+        (LEFT, True),
+        (replace(LEFT, observed_generation=1), True),  # we asked, and had no answer yet
+        (BundleStatus(), False),
+        (replace(LEFT, deploy=VersionRef(digest="sha256:config")), False),
+        (replace(LEFT, deploy=VersionRef(version="1.0.0")), False),
+        (replace(LEFT, deployed=Deployed(version="1.0.0")), False),
+        (replace(LEFT, attempted=Attempted(attempt=1)), False),
+    ],
+)
+def test_is_known_by_a_deploy_that_none_of_our_fields_tells_of(
+    status: BundleStatus, inherited: bool
+) -> None:
+    assert is_inherited(status) is inherited
+
+
+def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
+    found = taken_over(LEFT, BASELINE, SPEC, NOW)
+
+    assert not is_inherited(found)
+    assert found.deploy == VersionRef(digest="sha256:manifest", version="1.0.0")
+    assert found.deployed.namespace == "production"
+    assert found.deployed.verified is False
+    assert decide(found, WANTED, SPEC.retry, NOW) == Decision(Action.NOTHING)
+
+
+@pytest.mark.parametrize(
+    ("news", "need"),
+    [
+        ({"digest": "sha256:new"}, Need.VERSION),
+        ({"values_hash": "new"}, Need.VALUES),
+        ({"spec_hash": "new"}, Need.SPEC),
+    ],
+)
+def test_what_changes_later_is_deployed(news: dict[str, Any], need: Need) -> None:
+    found = taken_over(LEFT, BASELINE, SPEC, NOW)
+
+    assert decide(found, replace(WANTED, **news), SPEC.retry, NOW).need is need
+
+
+def test_unknown_content_is_deployed_and_its_version_is_known() -> None:
+    found = taken_over(LEFT, replace(BASELINE, digest=None), SPEC, NOW)
+
+    assert not is_inherited(found)
+    assert found.deployed.version == "1.0.0"
+    decision = decide(found, WANTED, SPEC.retry, NOW)
+    assert (decision.action, decision.need) == (Action.DEPLOY, Need.VERSION)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "digest"),
+    [
+        ({"config": {"digest": "sha256:a"}}, "sha256:a"),
+        ({"manifests": []}, None),
+        ({"config": None}, None),
+        ({"config": {"digest": 7}}, None),
+    ],
+)
+def test_reads_the_config_digest_that_a_manifest_has(
+    manifest: dict[str, Any], digest: str | None
+) -> None:
+    assert config_digest(manifest) == digest

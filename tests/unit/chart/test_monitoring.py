@@ -1,0 +1,85 @@
+"""Alerts and dashboard ask for metrics, labels and reasons that the operator has."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from copyrator.api.bundle_status import BundleReason
+from copyrator.metrics import Metrics
+
+FILES = Path(__file__).resolve().parents[3] / "charts" / "copyrator" / "files"
+SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
+FROM_PROMETHEUS = {"namespace", "pod", "le"}
+
+
+def known() -> dict[str, set[str]]:
+    """Every series of a real registry, with its labels."""
+    found = {}
+    collectors = Metrics().registry._collector_to_names
+    for collector in collectors:
+        for family in collector.describe():
+            for suffix in SUFFIXES[family.type]:
+                found[family.name + suffix] = set(collector._labelnames)
+    return found
+
+
+def alerts() -> dict[str, str]:
+    (group,) = yaml.safe_load((FILES / "alerts.yaml").read_text())["groups"]
+    return {rule["alert"]: rule["expr"] for rule in group["rules"]}
+
+
+def panels() -> dict[str, str]:
+    board = json.loads((FILES / "dashboard.json").read_text())
+    return {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        for panel in board["panels"]
+        for target in panel["targets"]
+    }
+
+
+EXPRESSIONS = alerts() | panels()
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
+def test_an_expression_names_what_there_is(expression):
+    series = known()
+    named = re.findall(r"(copyrator_\w+)(?:\{([^}]*)\})?", expression)
+    assert named
+    for name, selector in named:
+        assert name in series
+        selected = set(re.findall(r"(\w+)\s*[=!]~?", selector))
+        assert selected <= series[name] | FROM_PROMETHEUS
+    grouped = {
+        label.strip()
+        for labels in re.findall(r"by \(([^)]*)\)", expression)
+        for label in labels.split(",")
+    }
+    of_all = set().union(*(series[name] for name, _ in named))
+    assert grouped <= of_all | FROM_PROMETHEUS
+
+
+def test_the_alerts_are_the_ones_that_are_documented():
+    text = (FILES.parents[2] / "docs" / "alerts.md").read_text()
+    assert re.findall(r"^## (Copyrator\w+)$", text, re.MULTILINE) == list(alerts())
+
+
+def test_the_alerts_name_reasons_that_bundles_have():
+    reasons = {
+        reason
+        for expression in alerts().values()
+        for one in re.findall(r'reason=~"([^"]+)"', expression)
+        for reason in one.split("|")
+    }
+    assert reasons
+    assert reasons <= set(BundleReason)
+
+
+def test_every_panel_has_its_own_place_and_number():
+    board = json.loads((FILES / "dashboard.json").read_text())
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+    assert len(set(places)) == len(places)
+    numbers = [panel["id"] for panel in board["panels"]]
+    assert len(set(numbers)) == len(numbers)

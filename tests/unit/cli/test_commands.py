@@ -1,0 +1,111 @@
+"""The commands as a whole: help that fits a terminal, clear refusals, nothing loaded in vain."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from copyrator.cli import _COMMANDS, cli
+from copyrator.cli.install import MANIFESTS
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def invoke(*args, **more):
+    return CliRunner().invoke(cli, list(args), **more)
+
+
+@pytest.mark.parametrize("name", ["", *sorted(_COMMANDS)])
+def test_every_help_fits_80_columns_and_says_what_the_command_does(name):
+    result = invoke(*([name] if name else []), "--help", env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    assert max(len(line) for line in result.output.splitlines()) <= 80
+    if name:
+        command = cli.get_command(click.Context(cli), name)
+        assert command.name == name
+        assert command.help
+
+
+def test_a_misspelt_command_is_answered_with_the_one_that_was_meant():
+    result = invoke("plna")
+    assert (result.exit_code, "Did you mean plan?" in result.output) == (2, True), result.output
+
+
+def test_no_cluster_is_said_in_a_line_that_says_what_to_do(tmp_path):
+    result = invoke("get", "rules", "--kubeconfig", str(tmp_path / "none"))
+    assert result.exit_code == 1
+    assert result.output == (
+        f"Error: the kubeconfig {tmp_path / 'none'} doesn't exist; check --kubeconfig\n"
+    )
+
+
+def test_a_server_that_is_down_is_said_in_a_line_without_a_traceback(tmp_path):
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    result = invoke("get", "rules", "--kubeconfig", str(tmp_path / "config"))
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert "is the cluster up, and is this the right --context?" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_wrong_usage_of_plan_isnt_mistaken_for_changes():
+    for args in ([], ["rule", "a", "-f", "b"], ["--nonsense"], ["-f", "/nowhere/at/all"]):
+        assert invoke("plan", *args).exit_code == 1, args
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "kubectl"])
+def test_there_is_a_completion_for_every_shell(shell):
+    assert "_COPYRATOR_COMPLETE" in invoke("completion", shell).output
+
+
+def test_words_are_completed_without_a_cluster():
+    variables = {"COMP_WORDS": "copyrator get b", "COMP_CWORD": "2"}
+    environment = {"_COPYRATOR_COMPLETE": "bash_complete", **variables}
+    result = CliRunner().invoke(cli, [], prog_name="copyrator", env=environment)
+    assert result.output == "plain,bundles\n"
+
+
+def test_the_operator_doesnt_load_what_only_people_need():
+    code = (
+        "import sys; from copyrator.cli import cli\n"
+        "cli.get_command(None, 'run')\n"
+        "libraries = ('rich', 'yaml', 'kopf', 'aiohttp')\n"
+        "print(sorted(name for name in sys.modules if name.split('.')[0] in libraries"
+        " or name.startswith('copyrator.cli.')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env={"PYTHONPATH": str(ROOT / "operator")},
+    )  # fmt: skip
+    assert done.stdout.strip() == "['copyrator.cli.run']"
+
+
+def test_the_printed_manifests_carry_the_namespace_and_the_image():
+    result = invoke("install", "--print", "-n", "ops", "--image", "r.example.com/copyrator:1")
+    documents = list(yaml.safe_load_all(result.output))
+    kinds = [document["kind"] for document in documents]
+    assert kinds[:3] == ["CustomResourceDefinition", "CustomResourceDefinition", "Namespace"]
+    assert {d["metadata"]["namespace"] for d in documents if "namespace" in d["metadata"]} == {
+        "ops"
+    }
+    (deployment,) = (d for d in documents if d["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "r.example.com/copyrator:1"
+    assert "copyrator-namespace" not in result.output
+    assert "Helm" not in MANIFESTS.read_text().replace("without Helm", "").replace("by Helm", "")
+
+
+def test_install_says_what_to_give_it():
+    result = invoke("install")
+    assert result.exit_code == 2
+    assert "--print --image IMAGE" in result.output

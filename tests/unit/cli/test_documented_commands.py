@@ -1,0 +1,39 @@
+"""Every command of ours that a document or an example shows is one that the program takes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from copyrator.cli import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+FILES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.yaml")),
+]
+SHOWN = sorted(
+    {
+        command.strip()
+        for path in FILES
+        for command in (
+            *re.findall(r"`(copyrator [^`…]+)`", path.read_text()),
+            *re.findall(r"(?:by|first): (copyrator .+)$", path.read_text(), re.MULTILINE),
+        )
+    }
+)
+
+
+def test_commands_are_found_in_the_documents():
+    assert len(SHOWN) > 20
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_shown_command_is_one_that_the_program_takes(command, tmp_path, monkeypatch):
+    name, *arguments = shlex.split(command)[1:]
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None, f"there is no command {name}"
+    found.make_context(name, arguments)  # parses, and raises what a user would read

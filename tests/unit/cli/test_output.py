@@ -1,0 +1,76 @@
+"""Eighty columns are enough: on a terminal lines end there; a pipe gets them whole."""
+
+import pytest
+from rich.text import Text
+
+from copyrator.cli.faults import Fault
+from copyrator.cli.output import Column, Table, prose
+
+MESSAGE = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0"
+ROW = {"name": "registry-creds", "message": MESSAGE}
+COLUMNS = [Column("NAME", lambda row: row["name"]), Column("MESSAGE", lambda row: row["message"])]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Output goes to a terminal of 80 columns."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def printed(capsys):
+    return Text.from_ansi(capsys.readouterr().out).plain.splitlines()
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_table_is_cut_at_the_end_of_the_line(capsys):
+    Table(COLUMNS).print([ROW])
+    _, line = printed(capsys)
+    assert len(line) == 80
+    assert line.endswith("…")
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_message_that_somebody_needs_whole_goes_on_below_its_beginning(capsys):
+    Table(COLUMNS, whole=True).print([ROW])
+    _, *lines = printed(capsys)
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= 80
+    assert lines[1].startswith(" " * 16)
+    assert " ".join(line[16:] for line in lines) == MESSAGE
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_wide_table_is_neither_cut_nor_broken(capsys):
+    Table(COLUMNS, wide=True, whole=True).print([ROW])
+    assert printed(capsys)[1].endswith(MESSAGE)
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(
+    ("line", "indent"),
+    [(f"Standing:      {MESSAGE}", 15), (f"  rule a: {MESSAGE}", 6), (f"It says: {MESSAGE}", 4)],
+)
+def test_prose_breaks_between_words_and_is_indented(capsys, line, indent):
+    prose([line])
+    first, second = printed(capsys)
+    assert len(first) <= 80
+    assert second.startswith(" " * indent + second.strip())
+    assert f"{first} {second.strip()}" == line
+
+
+def test_a_pipe_gets_whole_lines(capsys):
+    prose([f"Standing:      {MESSAGE}"])
+    Table(COLUMNS, whole=True).print([ROW])
+    lines = printed(capsys)
+    assert len(lines) == 3
+    assert lines[0].endswith(MESSAGE)
+    assert lines[2].endswith(MESSAGE)
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_fault_breaks_between_words_too(capsys):
+    Fault(f"{MESSAGE} {MESSAGE}").show()
+    lines = Text.from_ansi(capsys.readouterr().err).plain.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines) == f"Error: {MESSAGE} {MESSAGE}"

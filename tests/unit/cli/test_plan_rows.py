@@ -1,0 +1,64 @@
+"""What a rehearsal comes to, in rows; keys are named and values never."""
+
+import json
+
+import pytest
+
+from copyrator.cli.plan_rows import Action, Keys, Row, action_of, diff, summary
+
+
+def secret(data, **metadata):
+    return {"kind": "Secret", "type": "Opaque", "data": data, "metadata": metadata}
+
+
+def test_a_difference_names_keys_and_no_values():
+    live = secret({"same": "c2FtZQ==", "old": "b2xk", "other": "b25l"}, labels={"a": "1"})
+    wanted = secret({"same": "c2FtZQ==", "new": "bmV3", "other": "dHdv"}, labels={"a": "2"})
+    keys = diff(live, wanted)
+    assert str(keys) == "+new ~labels/a ~other -old"
+    row = Row(Action.UPDATE, "Secret", "ns", "name", keys=keys)
+    said = json.dumps(row.to_dict()) + str(keys)
+    for value in ("c2FtZQ", "bmV3", "dHdv", "b2xk"):
+        assert value not in said
+
+
+def test_our_own_marks_and_the_default_type_are_no_difference():
+    marks = {"copyrator.flant.com/content-hash": "x", "kubectl.kubernetes.io/last-applied": "y"}
+    ours = {"app.kubernetes.io/managed-by": "copyrator"}
+    assert str(diff(secret({}), secret({}, annotations=marks, labels=ours))) == ""
+
+
+def test_of_other_kinds_the_fields_are_named():
+    live = {"metadata": {}, "roleRef": {"name": "view"}, "subjects": []}
+    assert (
+        str(diff(live, {"metadata": {}, "roleRef": {"name": "edit"}, "subjects": []})) == "~roleRef"
+    )
+    assert str(diff(None, live)) == "+roleRef +subjects"
+
+
+@pytest.mark.parametrize(
+    ("methods", "foreign", "action"),
+    [
+        ([], False, None),
+        (["POST"], True, Action.CREATE),
+        (["PUT"], False, Action.UPDATE),
+        (["PUT", "PUT"], False, Action.UPDATE),
+        (["PUT"], True, Action.ADOPT),
+        (["DELETE"], False, Action.DELETE),
+        (["PATCH"], False, Action.RELEASE),
+    ],
+)
+def test_the_writes_to_an_object_come_to_one_action(methods, foreign, action):
+    assert action_of(methods, foreign=foreign) == action
+
+
+def test_the_last_line_counts():
+    def row(action):
+        return Row(action, "Secret", "ns", "name", keys=Keys())
+
+    assert summary([], 3) == "No changes: 3 copies are as they should be."
+    assert summary([], 1) == "No changes: 1 copy is as it should be."
+    rows = [row(Action.CREATE), row(Action.CREATE), row(Action.CONFLICT), row(Action.BLOCKED)]
+    changes = "Plan: 2 to create, 1 in conflict, 1 blocked;"
+    assert summary(rows, 0) == f"{changes} 0 are as they should be."
+    assert summary(rows, 1) == f"{changes} 1 is as it should be."

@@ -1,0 +1,96 @@
+"""What a rule and a Bundle show in a line."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from copyrator.api.times import format_time
+from copyrator.cli import rows
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("ago", "shown"),
+    [
+        ({"seconds": 5}, "5s"),
+        ({"seconds": 119}, "119s"),
+        ({"minutes": 2}, "2m"),
+        ({"minutes": 119}, "119m"),
+        ({"hours": 47}, "47h"),
+        ({"days": 2}, "2d"),
+        ({"seconds": -30}, "0s"),
+    ],
+)
+def test_an_age_has_one_unit_as_in_kubectl(ago, shown):
+    assert rows.age(format_time(NOW - timedelta(**ago)), NOW) == shown
+
+
+@pytest.mark.parametrize("junk", [None, "", 7, "yesterday"])
+def test_what_is_no_time_is_a_dash(junk):
+    assert rows.age(junk, NOW) == "-"
+    assert rows.until(junk, NOW) == "-"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "shown"), [(-1, "now"), (5, "in 5s"), (600, "in 10m"), (36000, "in 10h")]
+)
+def test_the_time_until_something(ahead, shown):
+    assert rows.until(format_time(NOW + timedelta(seconds=ahead)), NOW) == shown
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ({"spec": {"source": {"kind": "Secret"}}}, "Secret"),
+        ({"spec": {"template": {"kind": "Role"}}}, "Role"),
+        ({"ruleType": "ConfigMap"}, "ConfigMap"),
+        ({"spec": "junk"}, "-"),
+        ({"spec": {"source": []}}, "-"),
+        ({}, "-"),
+    ],
+)
+def test_the_kind_of_a_rule_in_either_form(body, kind):
+    assert rows.rule_kind(body) == kind
+
+
+def cells(columns, body):
+    return {column.head: column.value(body) for column in columns}
+
+
+def test_a_rule_that_no_operator_has_seen_says_so_instead_of_looking_well():
+    body = {"metadata": {"name": "r", "namespace": "n"}, "spec": {}}
+    found = cells(rows.rule_columns(NOW), body)
+    assert found["READY"] == "-"
+    assert "copyrator doctor" in found["MESSAGE"]
+
+
+def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
+    condition = {"type": "Ready", "status": "False", "reason": "PartialFailure", "message": "quota"}
+    body = {
+        "metadata": {"name": "r", "namespace": "n"},
+        "status": {"conditions": [condition], "copies": {"ready": 2, "desired": 3}},
+    }
+    found = cells(rows.rule_columns(NOW), body)
+    assert (found["REASON"], found["COPIES"], found["MESSAGE"]) == (
+        "PartialFailure",
+        "2/3",
+        "quota",
+    )
+    condition["status"] = "True"
+    assert cells(rows.rule_columns(NOW), body)["MESSAGE"] == ""
+
+
+def test_a_bundle_shows_what_runs_and_what_there_is():
+    body = {
+        "metadata": {"name": "b", "namespace": "n"},
+        "spec": {"registry": "r.example.com", "repo": "team/app"},
+        "status": {
+            "deployed": {"version": "1.0.0", "digest": "sha256:" + "a" * 64},
+            "available": {"version": "1.1.0"},
+        },
+    }
+    found = cells(rows.bundle_columns(NOW), body)
+    assert (found["DEPLOYED"], found["AVAILABLE"]) == ("1.0.0", "1.1.0")
+    assert (found["WANTED"], found["FROM"]) == ("latest", "r.example.com/team/app")
+    assert found["DIGEST"] == "a" * 12

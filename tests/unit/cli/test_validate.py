@@ -1,0 +1,98 @@
+"""Rules and Bundles in files, without a cluster: the line, the field, what to do."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from copyrator.cli import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+RULE = "apiVersion: flant.com/v1\nkind: CopyratorRule\nmetadata:\n  name: r\n"
+BUNDLE = "apiVersion: operator.werf.dev/v1\nkind: Bundle\nmetadata:\n  name: b\n"
+GOOD = RULE + "spec:\n  source:\n    kind: Secret\n    name: x\n"
+
+
+def validate(text: str, *options: str):
+    return CliRunner().invoke(cli, ["validate", "-f", "-", *options], input=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            GOOD + "  onConflict: Skipp\n",
+            "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' is no",
+        ),
+        (GOOD + "  limit: many\n", "stdin:9: CopyratorRule r: spec.limit: must be an integer"),
+        (GOOD + "  limit: 0\n", "stdin:9: CopyratorRule r: spec.limit: must be at least 1"),
+        (GOOD + "  target: {}\n", "stdin:9: CopyratorRule r: spec.target: is no field; did you me"),
+        (
+            GOOD + "  targets:\n    namespaces: [A_b]\n",
+            "stdin:10: CopyratorRule r: spec.targets.na",
+        ),
+        (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't stand beside the old"),
+        (RULE, "stdin:1: CopyratorRule r: spec: is required"),
+        (
+            RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: Role\n    metadata:\n"
+            '      name: "{{ namespace.name"\n',
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: is no valid Jinja2",
+        ),
+        (
+            BUNDLE + "spec:\n  registry: http://x\n  repo: a\n",
+            "stdin:6: Bundle b: spec.registry: must be host[:port] without a scheme",
+        ),
+        (BUNDLE + "spec:\n  registry: x\n", "stdin:5: Bundle b: spec: repo is required"),
+        (
+            BUNDLE + "spec:\n  registry: x\n  repo: a\n  version: '>=1 <'\n",
+            "stdin:8: Bundle b: spec.version:",
+        ),
+        (
+            GOOD.replace("flant.com/v1", "flant.com/v2"),
+            "stdin:1: CopyratorRule r: apiVersion: must",
+        ),
+    ],
+    ids=lambda value: value.splitlines()[-1].strip() if "\n" in value else "",
+)
+def test_what_is_wrong_is_named_with_its_line_and_field(text, said):
+    result = validate(text)
+    assert result.exit_code == 1
+    assert result.output.startswith(said), result.output
+
+
+def test_all_problems_of_all_documents_are_named_at_once():
+    result = validate(GOOD + "  limit: 0\n  onConflict: No\n---\n" + BUNDLE + "spec: {}\n")
+    assert [line.split(":")[1] for line in result.output.splitlines()] == ["9", "10", "16", "16"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: b: c\n", "stdin:1: isn't YAML"),
+        ("- a\n", "stdin:1: isn't a map"),
+        ("a: 1\na: 2\n", "the key a stands there twice"),
+    ],
+)
+def test_what_is_no_manifest_is_said_in_one_line(text, said):
+    result = validate(text)
+    assert (result.exit_code, said in result.output) == (1, True), result.output
+    assert "Traceback" not in result.output
+
+
+def test_json_names_file_line_and_field():
+    result = validate(GOOD + "  limit: 0\n", "-o", "json")
+    assert '"line": 9' in result.output
+    assert '"field": "spec.limit"' in result.output
+    assert result.exit_code == 1
+
+
+def test_other_kinds_are_passed_over():
+    result = validate("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: 7\n")
+    assert (result.exit_code, result.output) == (
+        0, "There is no CopyratorRule and no Bundle in there.\n"
+    )  # fmt: skip
+
+
+def test_every_example_is_valid():
+    result = CliRunner().invoke(cli, ["validate", "-f", str(ROOT / "examples")])
+    assert (result.exit_code, result.output.split(":")[0]) == (0, "Valid"), result.output
