@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client import generate_latest
@@ -23,6 +23,12 @@ def shown(operator: Any) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
+async def shows(operator: Any, samples: Mapping[str, float]) -> dict[str, float]:
+    """Wait for them: the API server knows what was written before the operator has its answer."""
+    await eventually(lambda: samples.items() <= shown(operator).items(), f"{samples}")
+    return shown(operator)
+
+
 async def test_bundles_are_counted_by_reason(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
@@ -32,9 +38,10 @@ async def test_bundles_are_counted_by_reason(
     await eventually(lambda: cluster.reason("good") == "Deployed")
     await eventually(lambda: cluster.reason("lost") == "TagNotFound")
 
-    found = shown(operator)
-    assert found['copyrator_bundles{reason="Deployed"}'] == 1
-    assert found['copyrator_bundles{reason="TagNotFound"}'] == 1
+    deployed, missing = (
+        f'copyrator_bundles{{reason="{one}"}}' for one in ("Deployed", "TagNotFound")
+    )
+    found = await shows(operator, {deployed: 1, missing: 1})
     assert found['copyrator_polls_total{result="Answered"}'] == 1
     assert found['copyrator_polls_total{result="TagNotFound"}'] >= 1
     host = registry.host
@@ -46,8 +53,7 @@ async def test_bundles_are_counted_by_reason(
 
     cluster.change("bundles", "lost", spec={"version": "1.0.0"})
     await eventually(lambda: cluster.reason("lost") == "Deployed")
-    found = shown(operator)
-    assert found['copyrator_bundles{reason="Deployed"}'] == 2
+    found = await shows(operator, {'copyrator_bundles{reason="Deployed"}': 2})
     assert 'copyrator_bundles{reason="TagNotFound"}' not in found
 
 
@@ -57,7 +63,7 @@ async def test_the_age_of_the_last_good_poll_grows_while_polls_fail(
     operator = await run(timer_interval=1.0)
     bundle()
     await eventually(lambda: cluster.reason() == "Deployed")
-    assert shown(operator)["copyrator_oldest_poll_seconds"] < 1.5
+    await eventually(lambda: shown(operator)["copyrator_oldest_poll_seconds"] < 1.5)
 
     registry.manifests.clear()
     await eventually(lambda: cluster.reason() == "TagNotFound")
@@ -65,7 +71,7 @@ async def test_the_age_of_the_last_good_poll_grows_while_polls_fail(
 
     registry.put("app", "1.0.0", "one")
     await eventually(lambda: cluster.reason() == "Deployed")
-    assert shown(operator)["copyrator_oldest_poll_seconds"] < 1.5
+    await eventually(lambda: shown(operator)["copyrator_oldest_poll_seconds"] < 1.5)
 
 
 async def test_quarantined_bundles_are_counted(
@@ -76,9 +82,8 @@ async def test_quarantined_bundles_are_counted(
     bundle(retry={"limit": 0})
     await eventually(lambda: cluster.reason() == "Quarantined")
 
-    found = shown(operator)
-    assert found["copyrator_bundles_quarantined"] == 1
-    assert found['copyrator_deploys_total{action="deploy",result="failed"}'] == 1
+    failed = 'copyrator_deploys_total{action="deploy",result="failed"}'
+    await shows(operator, {"copyrator_bundles_quarantined": 1, failed: 1})
 
 
 async def test_uninstalls_are_counted(
@@ -91,5 +96,4 @@ async def test_uninstalls_are_counted(
     delete(cluster)
     await eventually(lambda: cluster.look("bundles", "shop") is None)
 
-    found = shown(operator)
-    assert found['copyrator_deploys_total{action="uninstall",result="succeeded"}'] == 1
+    await shows(operator, {'copyrator_deploys_total{action="uninstall",result="succeeded"}': 1})

@@ -277,24 +277,27 @@ def test_two_that_both_lead_make_one_job_a_deploy_and_do_not_fight(
         for replica in both:
             replica.wait_ready()
             assert replica.leads
-        team.publish("1.0.0", "first")
+        digest = team.publish("1.0.0", "first")
+        newer = team.publish("2.0.0", "second")
         team.bundle("shop")
+        team.wait_deployed("shop", digest)
         fleet.wait("first")
-        for number in range(2, 4):
-            until(
-                lambda: team.status("shop").get("deployed"),
-                lambda: f"it is deployed: {team.status('shop')}\n{one.log}\n{two.log}",
-                60,
-            )
-            digest = team.publish("1.0.0", f"number {number}")
-            fleet.change(f"number {number}")
-            team.annotate("shop", requestedAt=f"{number}")
-            team.wait_deployed("shop", digest)
-            assert len(team.jobs("shop")) == number
-            fleet.wait(f"number {number}")
+
+        fleet.change("second")
+        team.patch("bundles", "shop", spec={"version": "2.0.0"})
+        team.wait_deployed("shop", newer)
+        fleet.wait("second")
+        assert len(team.jobs("shop")) == 2
+
+        fleet.change("third")
+        team.annotate("shop", requestedAt="now")
+        until(lambda: len(team.jobs("shop")) == 3, "the request is deployed")
+        team.wait_reason("shop", "Deployed")
+        fleet.wait("third")
         since = pair.home.cluster.requests()
         time.sleep(4)  # whoever fights, fights on
         assert [event for replica in both for event in replica.writes(since)] == []
         for replica in both:
             assert replica.stop() == 0
             assert "Traceback" not in replica.log
+        assert len(team.jobs("shop")) == 3
