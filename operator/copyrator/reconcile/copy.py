@@ -80,6 +80,9 @@ class _Attempt:
     async def _wrote_as_planned(self, plan: Plan[Bid]) -> bool:
         """Write; where something else stands there than we thought, look and say False."""
         record = self._record()
+        service = self._world.services.get(plan.winner.rule.key) if plan.winner else None
+        if service:
+            service.open_writes += 1
         try:
             await self._writer.write(plan)
         except (errors.AlreadyExists, errors.ConflictError):
@@ -90,9 +93,12 @@ class _Attempt:
                 raise
             await self._writer.look()
             return False
+        finally:
+            if service:
+                service.open_writes -= 1
         if record is not None:
             self._world.touch(record.owner)
-        if plan.winner and (service := self._world.services.get(plan.winner.rule.key)):
+        if service:
             service.last_write = self._world.monotonic()
         return True
 

@@ -245,7 +245,7 @@ class RuleReconciler:
     def _measure_lag(self, service: Service, survey: Survey) -> None:
         """What failed doesn't count: it may wait for a person."""
         changed = service.source_changed
-        if changed is not None and survey.pending == 0:
+        if changed is not None and survey.pending == 0 and not service.open_writes:
             if service.last_write >= changed:
                 self._world.metrics.copy_lag_seconds.observe(service.last_write - changed)
             service.source_changed = None

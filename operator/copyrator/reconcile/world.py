@@ -91,6 +91,8 @@ class Service:
     """Loop time of the first change of a source that isn't in all copies yet."""
     last_write: float = 0.0
     """Loop time of the last write of a copy for this rule."""
+    open_writes: int = 0
+    """Of copies: a watch may show what was written before the answer is here."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -41,14 +41,14 @@ async def test_bundles_are_counted_by_reason(
     deployed, missing = (
         f'copyrator_bundles{{reason="{one}"}}' for one in ("Deployed", "TagNotFound")
     )
-    found = await shows(operator, {deployed: 1, missing: 1})
+    deploys = 'copyrator_deploys_total{action="deploy",result="succeeded"}'
+    found = await shows(operator, {deployed: 1, missing: 1, deploys: 1})
     assert found['copyrator_polls_total{result="Answered"}'] == 1
     assert found['copyrator_polls_total{result="TagNotFound"}'] >= 1
     host = registry.host
     requests = f'copyrator_registry_requests_total{{code="200",host="{host}",method="HEAD"}}'
     assert found[requests] == 1
     assert found[requests.replace("200", "404")] >= 1
-    assert found['copyrator_deploys_total{action="deploy",result="succeeded"}'] == 1
     assert found['copyrator_deploy_seconds_count{action="deploy"}'] == 1
 
     cluster.change("bundles", "lost", spec={"version": "1.0.0"})
