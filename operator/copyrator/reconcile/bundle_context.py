@@ -62,6 +62,8 @@ class Memory:
     """When a person last edited the Bundle."""
     creating: int | None = None
     """The attempt whose Job this process set out to make without knowing yet that it is there."""
+    begun: int | None = None
+    """The attempt whose Job this process has made or seen: if it isn't there, it is lost."""
     answered_at: float = 0.0
     """Monotonic seconds of the last good poll; at first, when the Bundle was first looked at."""
     settled: tuple[object, ...] | None = None

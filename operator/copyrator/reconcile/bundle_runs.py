@@ -14,6 +14,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.names import BUNDLE_PREFIX
+from copyrator.api.times import parse_time
 from copyrator.bundles import state, verdicts
 from copyrator.bundles.hiding import Hider
 from copyrator.bundles.job import DeployOrder, build_deploy_job
@@ -30,6 +31,8 @@ from copyrator.registry.bundles import BundleEntry
 
 BLOCKED_AFTER: Final = 10.0
 """Seconds that a Job may take to start before its pods are looked at."""
+HANDOVER: Final = 10.0
+"""Seconds that another process may take to make the Job of an attempt that it has recorded."""
 LOOK_AGAIN: Final = 30.0
 """Seconds between two looks at the pods of a Job that hasn't ended."""
 
@@ -59,10 +62,12 @@ class Runs:
             if memory.creating == attempted.attempt and not entry.deleting:
                 await self.make_job(entry, spec)
                 return True
+            if self._may_come(entry):
+                return True
             text = f"Job {attempted.job} vanished before it had an outcome"
             await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
             return False
-        memory.creating = None
+        memory.creating, memory.begun = None, attempted.attempt
         if awaits_reset(entry.status):
             entry = await self._writer.reset_force(entry)
         if not job.done:
@@ -87,8 +92,23 @@ class Runs:
         attempted = entry.status.attempted
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
-            return self._context.memory(entry.key).creating != attempted.attempt
+            makes_it = self._context.memory(entry.key).creating == attempted.attempt
+            return not makes_it and not self._may_come(entry)
         return job.done
+
+    def _may_come(self, entry: BundleEntry) -> bool:
+        """Whether another process, a leader that is being followed, may be about to make the Job.
+
+        If so, the Bundle is visited again when that has had its time.
+        """
+        attempted = entry.status.attempted
+        started = parse_time(attempted.started_at)
+        if started is None or self._context.memory(entry.key).begun == attempted.attempt:
+            return False
+        left = HANDOVER - abs((self._context.clock() - started).total_seconds())
+        if left > 0:
+            self._context.queue.add_after(entry.key, left)
+        return left > 0
 
     async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Make the Job of the recorded attempt.
@@ -96,7 +116,8 @@ class Runs:
         Raises:
             ApiError: whether it was made isn't known; the next visit tries the same name again.
         """
-        self._context.memory(entry.key).creating = entry.status.attempted.attempt
+        memory = self._context.memory(entry.key)
+        memory.creating = memory.begun = entry.status.attempted.attempt
         try:
             access = await self._references.access(entry, spec)
             _, files = await self._references.values(entry, spec)
@@ -116,7 +137,7 @@ class Runs:
             text = f"a Job {order.job} that isn't ours stands in the way"
             await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
             return
-        self._context.memory(entry.key).creating = None
+        memory.creating = None
         if awaits_reset(entry.status):
             await self._writer.reset_force(entry)
 

@@ -270,6 +270,7 @@ def stage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Stage:
     monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._FIRST_RETRY", 0.0)
+    monkeypatch.setattr("copyrator.reconcile.bundle_runs.HANDOVER", 1.0)
     return Stage(cluster, registry, run, bundle)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.kube.fake_api import error
@@ -161,6 +162,29 @@ async def test_infrastructure_is_not_counted_against_the_digest(
     assert cluster.reason() in ("JobLost", "Deploying")
     cluster.ends = succeed
     await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_the_job_of_an_attempt_that_another_process_recorded_may_come_a_little_later(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached = asyncio.Event()
+    create = cluster._create
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/jobs"):
+            reached.set()
+            await asyncio.sleep(1.0)
+        return await create(request)
+
+    monkeypatch.setattr(cluster, "_create", slow)
+    await run()
+    bundle()
+    await reached.wait()
+    await run()
+
+    await deployed(cluster)
+    await quiet(cluster, 1)
+    assert [entry["outcome"] for entry in cluster.status()["history"]] == ["Succeeded"]
 
 
 async def test_a_job_that_somebody_deletes_is_made_anew_under_another_name(
