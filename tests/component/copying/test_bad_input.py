@@ -97,7 +97,7 @@ async def test_every_invalid_combination_is_told_with_its_path_and_leaves_copies
         cluster.namespace(name)
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: ready(cluster).get("reason") == "Synced")
+    await until(lambda: counts(cluster, "rule").get("ready") == 2)
     cluster.seen.clear()
     for path, fields in CASES:
         spec = fields.get("spec")

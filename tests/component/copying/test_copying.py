@@ -31,11 +31,11 @@ async def test_a_first_fan_out_is_one_create_a_copy_and_no_read(cluster, operato
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "rule", by_name("app"))
     await copied(cluster)
-    await until(lambda: reason(cluster, "rule") == "Synced")
+    await until(lambda: counts(cluster, "rule").get("ready") == len(TARGETS))
+    assert reason(cluster, "rule") == "Synced"
     assert [verb for verb, _ in cluster.writes("configmaps")] == ["create"] * len(TARGETS)
     gets = [s.path for s in cluster.of("get") if "/configmaps/" in s.path]
     assert gets == []
-    assert counts(cluster, "rule")["ready"] == len(TARGETS)
 
 
 async def test_a_settled_rule_is_never_written_again(cluster, operator):

@@ -17,7 +17,7 @@ from copyrator.kube.elector import Elector
 from copyrator.kube.errors import Forbidden, NotFound, ServerError
 from copyrator.kube.lease import Terms
 
-TERMS = Terms(renew=0.01, retry=0.01, look=0.02, answer=0.2)
+TERMS = Terms(renew=0.01, retry=0.01, look=0.02, answer=1.0)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ops/leases/copyrator"
 
 
