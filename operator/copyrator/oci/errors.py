@@ -17,9 +17,11 @@ class RegistryError(Exception):
     reason: ClassVar[str] = "RegistryUnreachable"
     """The Bundle condition's reason for it (design.md, Reasons)."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.message = message
+        self.retry_after = retry_after
+        """Seconds for which the whole host is left alone, where it asked for that."""
 
 
 class AuthenticationFailed(RegistryError):
@@ -35,13 +37,9 @@ class NotFound(RegistryError):
 
 
 class RateLimited(RegistryError):
-    """429. ``retry_after`` is in seconds; the whole host is left alone for so long."""
+    """429."""
 
     reason = "RateLimited"
-
-    def __init__(self, message: str, retry_after: float) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class Unreachable(RegistryError):

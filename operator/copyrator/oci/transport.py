@@ -99,11 +99,13 @@ class Answer:
 class _Host:
     """What we owe one host: few requests at a time, and none while it says it has enough."""
 
-    __slots__ = ("_due", "blocked_until", "slots")
+    __slots__ = ("_due", "blocked_by", "blocked_until", "slots")
 
     def __init__(self) -> None:
         self.slots = asyncio.Semaphore(PER_HOST)
         self.blocked_until = 0.0
+        self.blocked_by = 0
+        """The status that asked to be left alone until then: 429 or 503."""
         self._due = 0.0
 
     async def turn(self) -> None:
@@ -138,7 +140,7 @@ class Transport:
         Raises:
             RateLimited: 429, now or shortly before, from this host.
             TLSFailed: the certificate or the TLS protocol isn't acceptable.
-            Unreachable: no answer, or 5xx.
+            Unreachable: no answer, or 5xx; or shortly before a 503 that said until when.
             InvalidResponse: the answer is no HTTP, too long, or leads astray.
         """
         origin = URL(request.url).origin()
@@ -157,7 +159,7 @@ class Transport:
             await host.turn()
             left = host.blocked_until - time.monotonic()
             if left > 0:
-                raise RateLimited(_limited(name), left)
+                raise _left_alone(name, host.blocked_by, left)
             started = time.monotonic()
             code = 0
             try:
@@ -168,10 +170,10 @@ class Transport:
                 self._metrics.registry_request_seconds.labels(name).observe(
                     time.monotonic() - started
                 )
-        if answer.status == 429:
+        if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
             wait = retry_after(answer.headers)
-            host.blocked_until = time.monotonic() + wait
-            raise RateLimited(_limited(name), wait)
+            host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
+            raise _left_alone(name, answer.status, wait)
         if answer.status >= 500:
             raise Unreachable(f"{name} answers {answer.status} to {request.method} {url.path}")
         return answer
@@ -214,13 +216,17 @@ class Transport:
         return self._session
 
 
-def _limited(host: str) -> str:
+def _left_alone(host: str, status: int, seconds: float) -> RegistryError:
     """The same words for all whom it concerns, however long it still lasts."""
-    return f"{host} answers 429 (too many requests) and is left alone for as long as it asks"
+    kind, what = (
+        (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
+    )
+    text = f"{host} answers {status} ({what}) and is left alone for as long as it asks"
+    return kind(text, seconds)
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that a 429 asks for, between one second and an hour."""
+    """Seconds that a 429 or 503 asks for, between one second and an hour."""
     value = headers.get("Retry-After", "")
     try:
         seconds = float(value)

@@ -29,7 +29,7 @@ from copyrator.bundles.resolution import (
 )
 from copyrator.bundles.schedule import poll_retry
 from copyrator.bundles.takeover import Baseline, taken_over
-from copyrator.oci.errors import AuthenticationFailed, RateLimited, RegistryError
+from copyrator.oci.errors import AuthenticationFailed, RegistryError
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_look import Offer
 from copyrator.reconcile.bundle_obstacles import missing_account
@@ -115,8 +115,8 @@ class Deploys:
         now = self._context.clock()
         memory = self._context.memory(entry.key)
         failures = memory.poll_failures + 1
-        wait = error.retry_after if isinstance(error, RateLimited) else None
-        next_poll = poll_retry(self._context.slot(entry, spec), failures, now, wait)
+        slot = self._context.slot(entry, spec)
+        next_poll = poll_retry(slot, failures, now, error.retry_after)
         refused = isinstance(error, AuthenticationFailed)
         status = replace(
             with_error(entry.status, error.reason, error.message, now),

@@ -293,20 +293,26 @@ async def test_plain_http_behind_https_is_said_to_be_that(
         await client.digest(replace(repository(registry), plain_http=False), "1.0.0", None)
 
 
-async def test_a_429_holds_the_whole_host_back_for_as_long_as_it_says(
-    registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("status", "error"), [(429, RateLimited), (503, Unreachable)])
+async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
+    registry: FakeRegistry,
+    client: RegistryClient,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    error: type[RegistryError],
 ) -> None:
-    registry.fault = answering(429, Retry_After="30")
-    with pytest.raises(RateLimited) as limited:
+    registry.fault = answering(status, Retry_After="30")
+    with pytest.raises(error, match=f"{status} .* left alone") as limited:
         await client.digest(repository(registry), "1.0.0", None)
     assert limited.value.retry_after == 30
     registry.fault = None
     digest = registry.put("team/web", "1.0.0", "one")
     before = len(registry.asked)
 
-    with pytest.raises(RateLimited):
+    with pytest.raises(error) as still:
         await client.digest(repository(registry, "team/web"), "1.0.0", None)
     assert len(registry.asked) == before
+    assert still.value.message == limited.value.message
 
     started = transport.time.monotonic()
     monkeypatch.setattr(transport.time, "monotonic", lambda: started + 31)
