@@ -119,7 +119,7 @@ def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:
 
 def foreign_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The conditions that somebody else put beside ours (a newer version, another tool)."""
-    return [item for item in conditions if item.get("type") not in set(ConditionType)]
+    return [item for item in conditions if item.get("type") not in tuple(ConditionType)]
 
 
 def is_true(conditions: Any, kind: ConditionType) -> bool:

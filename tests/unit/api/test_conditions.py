@@ -16,6 +16,7 @@ from copyrator.api.conditions import (
     Verdict,
     build_conditions,
     conditions_by_type,
+    foreign_conditions,
     is_true,
     ready_reason,
 )
@@ -92,3 +93,8 @@ def test_conditions_are_found_by_type() -> None:
 def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
     assert len(build(previous, Health.READY)) == 3
     ready_reason(previous)
+
+
+def test_only_conditions_of_other_types_are_foreign() -> None:
+    junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
+    assert foreign_conditions([*build(None, Health.READY), *junk]) == junk
