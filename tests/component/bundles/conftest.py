@@ -41,7 +41,7 @@ class Operator:
         self.queue: WorkQueue[Any] = WorkQueue()
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
-        self.oci = RegistryClient(metrics=self.metrics, timeout=2.0)
+        self.oci = RegistryClient(metrics=self.metrics, timeout=8.0)
         self.bundles = BundleRegistry()
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
