@@ -72,8 +72,12 @@ def test_what_a_command_shows_fits_80_columns_and_nothing_is_cut(
     typed = command.format(home=stage.home, apps=stage.apps)
     output = Text.from_ansi(stage.types(typed, code=None)).plain
     assert output
-    assert max(len(line) for line in output.splitlines()) <= 80, output
-    assert "…" not in output
+    lines = output.splitlines()
+    assert max(len(line) for line in lines) <= 80, output
+    if "-A" in command:  # other tests' objects, too, with messages that get is to cut
+        lines = [line for line in lines if stage.apps in line or stage.home in line]
+    assert lines
+    assert "…" not in "".join(lines)
 
 
 @pytest.fixture(scope="module")
