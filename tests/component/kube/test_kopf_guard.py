@@ -35,7 +35,7 @@ from copyrator.watchdog import failing_watches
 QUICK = Timing(
     doubt=2.0,
     doubt_silence=0.5,
-    settled=0.05,
+    settled=0.25,
     stable=0.3,
     first_delay=0.02,
     longest_delay=0.1,
