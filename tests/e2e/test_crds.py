@@ -270,7 +270,7 @@ REJECTED: list[tuple[Object, str]] = [
     (bundle(version="1.2.3@sha256:00"), "not a digest; the operator finds the digest and pins it"),
     (bundle(version=" "), "version must not be blank"),
     (bundle(version=1.2), "spec.version: Invalid value"),
-    (bundle(name="x" * 54), "may not be more than 53 bytes"),
+    (bundle(name="x" * 54), "metadata.name: Too long: may not be"),
     (bundle(auth="No"), "spec.auth"),
     (bundle(project_namespace="a.b"), "spec.project_namespace"),
     (bundle(env=["A=1"]), "spec.env"),
@@ -505,7 +505,7 @@ def test_a_spec_change_raises_the_generation_and_leaves_the_status(
     assert after["metadata"]["generation"] == 2
 
 
-def test_conditions_are_merged_by_type(crds: Api, cluster: Cluster, namespace: Any) -> None:
+def test_conditions_are_merged_by_type(crds: Api, namespace: Any) -> None:
     body = bundle()
     body["metadata"]["namespace"] = home = namespace("status")
     crds.create(path_of(body), body)
@@ -515,14 +515,11 @@ def test_conditions_are_merged_by_type(crds: Api, cluster: Cluster, namespace: A
             "metadata": {"name": "x", "namespace": home},
             "status": {"conditions": [{**CONDITION, "type": kind}]},
         }
-        cluster.kubectl(
-            "apply",
-            "--server-side",
-            "--subresource=status",
-            f"--field-manager={manager}",
-            "-f",
-            "-",
-            input=json.dumps(part),
+        crds.request(  # kubectl apply has no --subresource in 1.29
+            "PATCH",
+            f"{path_of(body)}/x/status?fieldManager={manager}",
+            part,
+            content_type="application/apply-patch+yaml",
         )
     found = crds.get(f"{path_of(body)}/x")["status"]["conditions"]
     assert {item["type"] for item in found} == {"Ready", "Other"}
@@ -564,6 +561,8 @@ def permissive(name: str, kind: str, *, storage: Object | None = None) -> Object
 def test_bundles_of_the_original_survive_the_crd_and_can_be_let_go(alone: Cluster) -> None:
     """Also one that we would refuse: its finalizer must come off, or it hangs for ever."""
     api = alone.api()
+    if int(api.get("/version")["minor"]) < 30:
+        pytest.skip("Kubernetes 1.29 refuses every change of what a new CRD refuses")
     alone.kubectl("delete", f"crd/{BUNDLES}", "--ignore-not-found")
     api.create(CRD_API, permissive(BUNDLES, "Bundle"))
     alone.kubectl("wait", "--for=condition=Established", f"crd/{BUNDLES}", "--timeout=30s")
