@@ -122,6 +122,13 @@ class Ending:
     exit_code: int | None = None
 
 
+_GIVEN_UP: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.JOB_LOST,
+    "the Job couldn't start and was given up for the edited spec",
+)
+
+
 def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     """Judge a finished deploy Job by its pods (newest last) and its own condition."""
     status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
@@ -132,6 +139,8 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     ending = _ending_of_werf(main)
     if job.complete or ending.outcome is Outcome.SUCCEEDED:
         return _succeeded(main)
+    if job.given_up and ending.outcome is Outcome.INTERRUPTED:
+        return _GIVEN_UP  # a kubelet may say of a container that never ran that it was killed
     if job.failed == "DeadlineExceeded" and ending.outcome is Outcome.INTERRUPTED:
         return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
     if why := _disrupted(status):
@@ -160,9 +169,7 @@ def _ending_without_werf(
             reason = BundleReason.REGISTRY_UNREACHABLE
         return _interrupted(reason, f"werf cr login failed: {text}")
     if job.given_up:
-        return _interrupted(
-            BundleReason.JOB_LOST, "the Job couldn't start and was given up for the edited spec"
-        )
+        return _GIVEN_UP
     blocked = blocked_by(pods)
     if blocked is not None:
         return _interrupted(blocked.reason, f"{blocked.message}; given up")

@@ -149,6 +149,7 @@ def test_a_job_given_up_for_an_edited_spec_took_not_too_long() -> None:
     ended = replace(job(failed="DeadlineExceeded"), given_up=True)
 
     assert ending_of(ended, []).reason is LOST
+    assert ending_of(ended, [pod(137)]).reason is LOST
     assert ending_of(ended, [pod(0, report("deployed"))]).outcome is Outcome.SUCCEEDED
 
 
