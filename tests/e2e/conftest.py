@@ -35,6 +35,15 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         Programs.default().find(CLUSTER_PROGRAMS)
 
 
+def skip_before_1_30(api: Api, what: str) -> None:
+    """Leave a test out on Kubernetes 1.29, which hasn't got what it is about."""
+    if int(api.get("/version")["minor"]) < 30:
+        pytest.skip(f"Kubernetes 1.29: {what}")
+
+
+POLICIES_ARE_BETA = "ValidatingAdmissionPolicy isn't served"
+
+
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A running control plane with registry and process node."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.conftest import skip_before_1_30
 
 from localcluster import Api, ApiStatusError, Cluster
 
@@ -561,8 +562,7 @@ def permissive(name: str, kind: str, *, storage: Object | None = None) -> Object
 def test_bundles_of_the_original_survive_the_crd_and_can_be_let_go(alone: Cluster) -> None:
     """Also one that we would refuse: its finalizer must come off, or it hangs for ever."""
     api = alone.api()
-    if int(api.get("/version")["minor"]) < 30:
-        pytest.skip("Kubernetes 1.29 refuses every change of what a new CRD refuses")
+    skip_before_1_30(api, "every change of what a new CRD refuses is refused")
     alone.kubectl("delete", f"crd/{BUNDLES}", "--ignore-not-found")
     api.create(CRD_API, permissive(BUNDLES, "Bundle"))
     alone.kubectl("wait", "--for=condition=Established", f"crd/{BUNDLES}", "--timeout=30s")

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 
 from copyrator.api.keys import ObjectName
 from copyrator.engine.limits import AdaptiveLimit
@@ -217,8 +218,9 @@ async def test_too_large_is_one_error_whoever_says_it(
 
 
 async def test_an_admission_policy_that_says_no_is_quoted(
-    client: KubeClient, namespace: MakeNamespace
+    client: KubeClient, namespace: MakeNamespace, cluster: Cluster
 ) -> None:
+    skip_before_1_30(cluster.api(), POLICIES_ARE_BETA)
     ns = namespace("policed", labels={"policed": "yes"})
     name = f"no-secrets-{secrets.token_hex(3)}"
     group = "/apis/admissionregistration.k8s.io/v1"

@@ -2,11 +2,10 @@
 
 import pytest
 from tests.e2e.cli.conftest import RULES, plainly, rule, secret
+from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.operator_process import until
 
 from localcluster import ApiStatusError
-
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
 @pytest.fixture
@@ -22,10 +21,7 @@ def copied(stage, word, namespace):
 @pytest.fixture
 def guarded(stage, word, namespace):
     """A namespace whose admission policy takes no Secrets."""
-    try:
-        stage.api.get(POLICIES)
-    except ApiStatusError:
-        pytest.skip("this Kubernetes has no ValidatingAdmissionPolicy yet")
+    skip_before_1_30(stage.api, POLICIES_ARE_BETA)
     there = namespace("guarded")
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",

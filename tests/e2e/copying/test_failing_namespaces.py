@@ -4,6 +4,7 @@ When each is tried again is proved in tests/component/copying/test_flow.py.
 """
 
 import pytest
+from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 from tests.e2e.copying.conftest import within
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -21,6 +22,7 @@ def quota(user, namespace, word):
 
 def policy(user, namespace, word):
     """A policy of the cluster says no to this namespace."""
+    skip_before_1_30(user.api, POLICIES_ARE_BETA)
     label(user, namespace, word)
     rules = [
         {
