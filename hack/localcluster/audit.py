@@ -32,8 +32,8 @@ class AuditEvent:
         resource: the plural, empty for paths that aren't resources.
         subresource: such as `status`, or empty.
         namespace: empty for a cluster-wide request.
-        name: empty for a collection, and for a create (its name is in the body).
-        code: the HTTP status of the answer.
+        name: empty for a collection, and for a create whose body wasn't read.
+        code: the HTTP status of the answer; 504 where the client had gone, done or not.
         uri: path and query.
         denied: the authorizer said no: a right is missing. (A quota, an admission hook or a
             Terminating namespace answers 403, too, to somebody who has the right.)
