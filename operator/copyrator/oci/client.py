@@ -47,7 +47,7 @@ class RegistryClient:
         await self._transport.close()
 
     async def digest(self, repository: Repository, tag: str, credential: Credential | None) -> str:
-        """The manifest digest that a tag names now, ``sha256:<64 hex>``.
+        """The manifest digest that a tag (or a digest) names now, ``sha256:<64 hex>``.
 
         Raises:
             NotFound: no such tag, or no such repository.
@@ -55,20 +55,20 @@ class RegistryClient:
         url = repository.manifest_url(tag)
         answer = await self._ask("HEAD", url, repository, credential, accept=MANIFEST_TYPES)
         if answer.status == 200 and "Docker-Content-Digest" in answer.headers:
-            return _digest(repository, answer.headers["Docker-Content-Digest"])
+            return _digest(repository, tag, answer.headers["Docker-Content-Digest"])
         if answer.status not in (200, 405):
             raise _unexpected(answer, repository, f"the tag {tag}")
-        answer = await self._ask(
-            "GET", url, repository, credential, accept=MANIFEST_TYPES, max_body=MAX_MANIFEST
-        )
-        if answer.status != 200:
-            raise _unexpected(answer, repository, f"the tag {tag}")
-        return "sha256:" + hashlib.sha256(answer.body).hexdigest()
+        digest, _ = await self.manifest(repository, tag, credential)
+        return digest
 
     async def manifest(
         self, repository: Repository, reference: str, credential: Credential | None
     ) -> tuple[str, dict[str, Any]]:
-        """The digest and the manifest of a tag or digest. Docker Hub counts this as a pull."""
+        """The digest and the manifest of a tag or digest. Docker Hub counts this as a pull.
+
+        Raises:
+            NotFound: no such tag, or no such repository.
+        """
         answer = await self._ask(
             "GET",
             repository.manifest_url(reference),
@@ -78,8 +78,10 @@ class RegistryClient:
             max_body=MAX_MANIFEST,
         )
         if answer.status != 200:
-            raise _unexpected(answer, repository, reference)
-        return "sha256:" + hashlib.sha256(answer.body).hexdigest(), _json(answer, repository)
+            raise _unexpected(answer, repository, f"the tag {reference}")
+        manifest = _manifest(answer, repository, reference)
+        digest = "sha256:" + hashlib.sha256(answer.body).hexdigest()
+        return _digest(repository, reference, digest), manifest
 
     async def tags(
         self, repository: Repository, credential: Credential | None
@@ -142,19 +144,24 @@ def _headers(accept: str, authorization: str | None) -> dict[str, str]:
     return headers
 
 
-def _digest(repository: Repository, value: str) -> str:
+def _digest(repository: Repository, reference: str, value: str) -> str:
     if not DIGEST.fullmatch(value):
         raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
+    if DIGEST.fullmatch(reference) and value != reference:
+        raise InvalidResponse(f"{repository.host} answers with {value} when asked for {reference}")
     return value
 
 
-def _json(answer: Answer, repository: Repository) -> dict[str, Any]:
+def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[str, Any]:
+    """What was read, if it is a manifest: a login page that says 200 is none, and has no digest."""
     try:
         decoded = read_json(answer.body)
     except ValueError:
         decoded = None
-    if not isinstance(decoded, dict):
-        raise InvalidResponse(f"{repository.host} answers something that isn't JSON")
+    if not isinstance(decoded, dict) or "schemaVersion" not in decoded:
+        raise InvalidResponse(
+            f"{repository.host} answers something that isn't a manifest for the tag {reference}"
+        )
     return decoded
 
 

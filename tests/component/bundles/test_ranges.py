@@ -174,7 +174,7 @@ async def test_half_a_list_and_an_empty_one_change_nothing(
     await deployed(cluster, "1.0.1")
     registry.put("app", "1.0.2", "hidden by the fault")
 
-    registry.fault = answer
+    registry.fault, registry.fault_at = answer, "/tags/list"
 
     await eventually(lambda: cluster.reason() == reason, cluster.message())
     await polled(registry)

@@ -21,7 +21,8 @@ OTHER = "sha256:" + "d" * 64
 
 def put(registry: FakeRegistry, tag: str, text: str, config: str = CONFIG) -> str:
     """Push a manifest with a config digest."""
-    manifest = json.dumps({"config": {"digest": config}, "text": text}).encode()
+    content = {"schemaVersion": 2, "config": {"digest": config}, "text": text}
+    manifest = json.dumps(content).encode()
     registry.manifests["app", tag] = manifest
     return digest_of(manifest)
 

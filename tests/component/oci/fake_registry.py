@@ -38,6 +38,8 @@ class FakeRegistry:
     digest_header: bool = True
     fault: Handler | None = None
     """Answers in place of the registry, while it is set."""
+    fault_at: str = ""
+    """Paths that the fault answers: those that contain this."""
     asked: list[tuple[str, str]] = field(default_factory=list)
     """Method and path of every request, tokens' too."""
     seen_authorization: list[str | None] = field(default_factory=list)
@@ -64,7 +66,7 @@ class FakeRegistry:
         return f"127.0.0.1:{self.server.port}"
 
     def put(self, repo: str, tag: str, content: str) -> str:
-        manifest = json.dumps({"content": content}).encode()
+        manifest = json.dumps({"schemaVersion": 2, "content": content}).encode()
         self.manifests[repo, tag] = manifest
         return digest_of(manifest)
 
@@ -83,7 +85,7 @@ class FakeRegistry:
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.method, request.path_qs))
         self.seen_authorization.append(request.headers.get("Authorization"))
-        if self.fault is not None:
+        if self.fault is not None and self.fault_at in request.path:
             return await self.fault(request)
         if request.path == "/token":
             return await self._token(request)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, digest_of
 
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential
@@ -48,6 +48,33 @@ async def test_a_registry_without_the_digest_header_is_read(
 
     assert await client.digest(repository(registry), "1.0.0", None) == digest
     assert [method for method, _ in registry.asked] == ["HEAD", "GET"]
+
+
+@pytest.mark.parametrize("body", ["<p>Please log in</p>", '{"tags": []}', "[]", "", "[" * 10_000])
+async def test_what_is_no_manifest_has_no_digest(
+    registry: FakeRegistry, client: RegistryClient, body: str
+) -> None:
+    """A login page that answers 200 would be deployed as if it had been pushed."""
+
+    async def login_page(_: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    registry.fault = login_page
+
+    with pytest.raises(InvalidResponse, match=r"isn't a manifest for the tag 1\.0\.0"):
+        await client.digest(repository(registry), "1.0.0", None)
+
+
+@pytest.mark.parametrize("digest_header", [True, False])
+async def test_another_manifest_than_the_digest_asked_for_is_refused(
+    registry: FakeRegistry, client: RegistryClient, digest_header: bool
+) -> None:
+    asked = digest_of(b"another")
+    registry.put("team/app", asked, "one")
+    registry.digest_header = digest_header
+
+    with pytest.raises(InvalidResponse, match=f"when asked for {asked}"):
+        await client.digest(repository(registry), asked, None)
 
 
 async def test_an_unknown_tag_is_not_found(registry: FakeRegistry, client: RegistryClient) -> None:

@@ -28,7 +28,8 @@ class Front(FakeRegistry):
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.times.append(time.monotonic())
-        if self.fault is not None or request.path == "/token":
+        is_fault = self.fault is not None and self.fault_at in request.path
+        if is_fault or request.path == "/token":
             return await super()._serve(request)
         return self._refusal(request) or await self._forward(request)
 

@@ -243,7 +243,7 @@ class Team:
         within(
             seconds,
             lambda: self.condition(name).get("reason") == reason,
-            f"{name} says {reason}; {json.dumps(self.status(name))}",
+            lambda: f"{name} says {reason}; {json.dumps(self.status(name))}",
         )
         return self.condition(name)
 

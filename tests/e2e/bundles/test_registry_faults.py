@@ -26,6 +26,11 @@ FAULTS: dict[str, tuple[Handler, str, str]] = {
     ),
     "a-500": (answering(500), "RegistryUnreachable", "answers 500"),
     "a-stall": (stalling, "RegistryUnreachable", "doesn't answer in time"),
+    "login-page": (
+        answering(200, "<p>Please log in</p>"),
+        "RegistryUnreachable",
+        "isn't a manifest",
+    ),
     "half-json": (answering(200, '{"tags": ["1.0.0", "9.'), "RegistryUnreachable", "tag list"),
     "no-tags": (answering(200, '{"tags": []}'), "NoMatchingVersion", "No tag matches"),
     "endless-pages": (endless_pages(), "RegistryUnreachable", "never ends"),
@@ -36,6 +41,12 @@ FAULTS: dict[str, tuple[Handler, str, str]] = {
     ),
 }
 """What a registry does, by the name of the Bundle that sees it: reason and words of its message."""
+
+FAULT_AT = {
+    "login-page": "/manifests/",
+    **dict.fromkeys(("half-json", "no-tags", "endless-pages", "pages-elsewhere"), "/tags/list"),
+}
+"""Where it isn't all that the registry answers."""
 
 
 @dataclass
@@ -70,6 +81,7 @@ def scene(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
             team.wait_deployed(name, scene.first, 2 * DEPLOY)
             scene.jobs[name] = len(team.jobs(name))
         for name, (fault, _, _) in FAULTS.items():
+            fronts[name].fault_at = FAULT_AT.get(name, "")
             fronts[name].fault = fault
         scene.second = team.publish("2.0.0", "second")
         yield scene
