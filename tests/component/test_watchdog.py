@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from copyrator.handlers.lifecycle import KopfWatch, _complain
+from copyrator.handlers.lifecycle import KopfWatch, NoMemories, _complain
 from copyrator.kube.errors import ApiError, Forbidden, NotFound, Unauthorized, Unreachable
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
 from copyrator.kube.watchpool import WatchSpec, WatchStatus
@@ -248,3 +248,11 @@ async def test_only_a_watch_of_kopfs_that_cant_be_closed_is_passed_over(
         await generator.aclose()  # type: ignore[attr-defined]
     _complain(loop, {"message": "nobody caught this"})
     assert ["ours" in caplog.messages[0], *caplog.messages[1:]] == [True, "nobody caught this"]
+
+
+async def test_kopf_keeps_nothing_of_an_object() -> None:
+    memories = NoMemories()
+
+    await memories.recall({"metadata": {"uid": "1"}})
+
+    assert not list(memories.iter_all_memories())

@@ -9,6 +9,7 @@ import signal
 from typing import Any, Protocol
 
 import kopf
+from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from copyrator.api.names import RULE_PREFIX
 from copyrator.kube.kopf_guard import WATCH_SECONDS
@@ -90,6 +91,26 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
+class NoMemories(ResourceMemories):
+    """None of what kopf keeps for each object, 0.8 KB: handlers of single events don't need it.
+
+    The class is kopf 1.45's own, not public: pyproject.toml lets no other kopf in.
+    """
+
+    async def recall(
+        self,
+        raw_body: kopf.RawBody,
+        *,
+        memobase: Any = None,
+        noticed_by_listing: bool = False,
+        ephemeral: bool = False,  # noqa: ARG002 - what is passed on instead
+    ) -> ResourceMemory:
+        """A new one each time, as for an object that may never exist."""
+        return await super().recall(
+            raw_body, memobase=memobase, noticed_by_listing=noticed_by_listing, ephemeral=True
+        )
+
+
 def join_kopf_run(lifecycle: Lifecycle) -> None:
     """Have `kopf run` start and stop it."""
     lifecycle.register(kopf.get_default_registry())
@@ -117,6 +138,7 @@ async def run_kopf(
         clusterwide=not namespaces,
         namespaces=namespaces,
         stop_flag=stop,
+        memories=NoMemories(),
         # Unused without peering, but kopf would look the user up, and an arbitrary id has no name.
         identity="copyrator",  # type: ignore[arg-type]
     )

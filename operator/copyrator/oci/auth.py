@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -141,9 +142,9 @@ def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
             }
             found.append(
                 Challenge(
-                    scheme=start[1].lower(),
-                    realm=values.get("realm", ""),
-                    service=values.get("service", ""),
+                    scheme=sys.intern(start[1].lower()),  # for all repositories of a registry
+                    realm=sys.intern(values.get("realm", "")),
+                    service=sys.intern(values.get("service", "")),
                     scope=values.get("scope", ""),
                 )
             )

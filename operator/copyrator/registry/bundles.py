@@ -121,7 +121,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     raw_spec = body.get("spec")
     raw_spec = raw_spec if isinstance(raw_spec, Mapping) else {}
     spec = parse_bundle(body, defaults)
-    packed = zlib.compress(msgspec.json.encode(body.get("status")), 1)
+    packed = zlib.compress(msgspec.json.encode(body.get("status")))
     status = _unpack(packed)
     attempted = status.attempted
     return BundleEntry(
