@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from bench.process import Operator
+from bench.process import BenchError, Operator
 from bench.rig import BUNDLES, Rig, free_port, until, writes
 from bench.scenario import Figures, Goal, Run, scenario
 from demo.chart import ROOT
@@ -22,10 +22,8 @@ from localcluster.bundle import junk_tags, push
 
 CHART = ROOT / "examples" / "charts" / "hello"
 INTERVAL = 60.0
-_ANSWERED = re.compile(
-    r'time="(?P<time>[^"]+)".* msg="response completed".* http\.request\.method=HEAD'
-    r".* http\.request\.uri=(?P<url>\S+/manifests/\S+)"
-)
+_ANSWERED = re.compile(r'\[(?P<time>[^\]]+)\] "HEAD (?P<url>\S+/manifests/\S+) HTTP/1\.1" 200 ')
+"""Of the registry's access log, which tells whole seconds: it logs no HEAD anywhere else."""
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -86,6 +84,8 @@ def _polled(rig: Rig, wanted: list[tuple[str, str]], word: str) -> Iterator[Run]
             cpu, since, at = operator.cpu, rig.cluster.audit_offset(), log.stat().st_size
             time.sleep(3 * INTERVAL)
             times = _heads(log, at)
+            if not times:
+                raise BenchError(f"no poll stands in the registry's log: {log}")
             seen = rig.asked(since)
             figures = {
                 "cpu_a_minute": (operator.cpu - cpu) / 3,
@@ -125,11 +125,12 @@ def _heads(log: Path, since: int) -> dict[str, list[float]]:
 
 
 def _request(line: str) -> tuple[float, str]:
-    """When a HEAD of a manifest was answered, and its URL; empty for another line."""
+    """When a HEAD of a manifest was answered (whole seconds), and its URL; else empty."""
     said = _ANSWERED.search(line)
     if said is None:
         return 0.0, ""
-    return datetime.fromisoformat(said["time"]).timestamp(), said["url"]
+    moment = datetime.strptime(said["time"], "%d/%b/%Y:%H:%M:%S %z")
+    return moment.timestamp(), said["url"]
 
 
 @scenario(
