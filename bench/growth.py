@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterable, Iterator
 
 from bench.rig import Rig
@@ -33,13 +34,13 @@ def growth(rig: Rig, size: int) -> Iterator[Run]:
 
     def run() -> Figures:
         figures: dict[str, float] = {}
-        for name, times, wanted in (
-            ("fan-out", 1, {"create_seconds": "namespaces_time"}),
-            ("restart", 10, {"rss_mb": "copies_memory", "cpu_seconds": "copies_cpu"}),
-            ("base", 0.1, {"rss_mb": "bundles_memory"}),
+        for name, times, runs, wanted in (
+            ("fan-out", 1, 5, {"create_seconds": "namespaces_time"}),
+            ("restart", 10, 1, {"rss_mb": "copies_memory", "cpu_seconds": "copies_cpu"}),
+            ("base", 0.1, 1, {"rss_mb": "bundles_memory"}),
         ):
             steps = [int(each * times) for each in sizes]
-            curves = _at(rig, name, steps, wanted)
+            curves = _at(rig, name, steps, runs, wanted)
             for figure, word in wanted.items():
                 curve = curves[figure]
                 figures[word] = max(b / a for a, b in itertools.pairwise(curve))
@@ -49,13 +50,15 @@ def growth(rig: Rig, size: int) -> Iterator[Run]:
     yield run
 
 
-def _at(rig: Rig, name: str, sizes: list[int], wanted: Iterable[str]) -> dict[str, list[float]]:
-    """Figures of another scenario, by their names, at each size."""
+def _at(
+    rig: Rig, name: str, sizes: list[int], runs: int, wanted: Iterable[str]
+) -> dict[str, list[float]]:
+    """Figures of another scenario, by their names, at each size; the median of some runs."""
     curves: dict[str, list[float]] = {figure: [] for figure in wanted}
     for size in sizes:
         rig.tell(f"{name} with {size}")
         with REGISTRY[name].set_up(rig, size) as run:
-            figures = run()
+            figures = [run() for _ in range(runs)]
         for figure in wanted:
-            curves[figure].append(figures[figure])
+            curves[figure].append(statistics.median(each[figure] for each in figures))
     return curves
