@@ -104,10 +104,15 @@ def _entries(log: Path, since: int) -> Iterator[dict[str, Any]]:
     if not log.exists():
         return
     with log.open("rb") as lines:
-        lines.seek(since)
+        if since:
+            # The log may have grown by a part of a line just then: that request was before.
+            lines.seek(since - 1)
+            if not lines.readline().endswith(b"\n"):
+                return
         for line in lines:
-            if line.endswith(b"\n"):  # the last line may be in the middle of being written
-                yield json.loads(line)
+            if not line.endswith(b"\n"):  # it is being written; the next would be its rest
+                return
+            yield json.loads(line)
 
 
 def _event(entry: dict[str, Any]) -> AuditEvent:

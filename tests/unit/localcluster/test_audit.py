@@ -84,6 +84,18 @@ def test_a_line_that_is_being_written_is_left_for_later(log: Path) -> None:
     assert len(read_events(log)) == 1
 
 
+def test_a_line_that_was_being_written_when_it_began_was_before(log: Path) -> None:
+    whole = json.dumps(entry(1, "create")) + "\n"
+    log.write_text(whole[:40])
+    requests = Requests(log, offset(log))
+    assert requests.all() == []
+
+    log.write_text(whole)
+    write(log, entry(2, "update"))
+
+    assert [event.verb for event in requests.all()] == ["update"]
+
+
 def test_a_missing_right_is_told_from_another_403(log: Path) -> None:
     refused = {"responseStatus": {"code": 403}}
     forbid, allow = ({"authorization.k8s.io/decision": word} for word in ("forbid", "allow"))
