@@ -119,6 +119,19 @@ def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(se
     assert 2 * simulate(lambda loop: run(loop, adaptive(loop))) < of_four
 
 
+def test_bursts_on_a_quick_server_are_no_reason_to_write_less_at_a_time() -> None:
+    """Alone an answer takes 3 ms, in a crowd of sixteen 30: it takes that long to write them."""
+
+    async def run(loop: SimulatedLoop) -> int:
+        limit = adaptive(loop)
+        for _ in range(5):
+            await write_all(Server(loop, seats=500, queue=0, seconds=0.003), limit, 1_000)
+            await write_all(Server(loop, seats=500, queue=0, seconds=0.03), limit, 1_000)
+        return limit.limit
+
+    assert simulate(run) >= START
+
+
 def test_it_does_not_grow_while_it_holds_nobody_back() -> None:
     async def run(loop: SimulatedLoop) -> int:
         limit = adaptive(loop)
