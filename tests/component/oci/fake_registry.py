@@ -20,6 +20,16 @@ def digest_of(manifest: bytes) -> str:
     return "sha256:" + hashlib.sha256(manifest).hexdigest()
 
 
+def answering(status: int, body: str = "", **headers: str) -> Handler:
+    """Always the same answer."""
+
+    async def answer(_: web.Request) -> web.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return web.Response(status=status, text=body, headers=named)
+
+    return answer
+
+
 @dataclass
 class FakeRegistry:
     """Serves manifests, tags and tokens."""
@@ -82,11 +92,15 @@ class FakeRegistry:
         """What happens to all tokens when a registry is restarted with a new key."""
         self.tokens.clear()
 
+    def fault_for(self, request: web.Request) -> Handler | None:
+        """What answers this request in place of the registry."""
+        return self.fault if self.fault_at in request.path else None
+
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.asked.append((request.method, request.path_qs))
         self.seen_authorization.append(request.headers.get("Authorization"))
-        if self.fault is not None and self.fault_at in request.path:
-            return await self.fault(request)
+        if fault := self.fault_for(request):
+            return await fault(request)
         if request.path == "/token":
             return await self._token(request)
         if (refusal := self._refusal(request)) is not None:

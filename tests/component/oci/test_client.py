@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry, digest_of
+from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
 
 from copyrator.oci import transport
 from copyrator.oci.auth import Challenge, Credential
@@ -55,11 +55,7 @@ async def test_what_is_no_manifest_has_no_digest(
     registry: FakeRegistry, client: RegistryClient, body: str
 ) -> None:
     """A login page that answers 200 would be deployed as if it had been pushed."""
-
-    async def login_page(_: web.Request) -> web.Response:
-        return web.Response(text=body)
-
-    registry.fault = login_page
+    registry.fault = answering(200, body)
 
     with pytest.raises(InvalidResponse, match=r"isn't a manifest for the tag 1\.0\.0"):
         await client.digest(repository(registry), "1.0.0", None)
@@ -258,14 +254,6 @@ async def test_a_token_server_that_has_moved_is_found(
     assert await client.digest(repository(registry), "1.0.0", None) == digest
 
 
-def answering(status: int, **headers: str) -> Callable[[web.Request], Awaitable[web.Response]]:
-    async def answer(_: web.Request) -> web.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return web.Response(status=status, headers=named)
-
-    return answer
-
-
 async def stalling(_: web.Request) -> web.Response:
     await asyncio.sleep(60)
     return web.Response()
@@ -461,10 +449,7 @@ async def test_endless_pages_are_refused(registry: FakeRegistry, client: Registr
 async def test_a_broken_tag_list_is_no_list(
     registry: FakeRegistry, client: RegistryClient, body: str
 ) -> None:
-    async def broken(_: web.Request) -> web.Response:
-        return web.Response(text=body)
-
-    registry.fault = broken
+    registry.fault = answering(200, body)
 
     with pytest.raises(InvalidResponse):
         await all_tags(client, repository(registry))

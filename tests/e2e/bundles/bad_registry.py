@@ -28,8 +28,7 @@ class Front(FakeRegistry):
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.times.append(time.monotonic())
-        is_fault = self.fault is not None and self.fault_at in request.path
-        if is_fault or request.path == "/token":
+        if self.fault_for(request) or request.path == "/token":
             return await super()._serve(request)
         return self._refusal(request) or await self._forward(request)
 
@@ -60,16 +59,6 @@ def serving(*registries: FakeRegistry) -> Iterator[None]:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(30)
         loop.close()
-
-
-def answering(status: int, body: str = "", **headers: str) -> Handler:
-    """Always the same answer."""
-
-    async def answer(_: web.Request) -> web.Response:
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return web.Response(status=status, text=body, headers=named)
-
-    return answer
 
 
 async def stalling(_: web.Request) -> web.Response:

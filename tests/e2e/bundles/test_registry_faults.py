@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.component.oci.fake_registry import Handler
-from tests.e2e.bundles.bad_registry import Front, answering, endless_pages, serving, stalling
+from tests.component.oci.fake_registry import Handler, answering
+from tests.e2e.bundles.bad_registry import Front, endless_pages, serving, stalling
 from tests.e2e.bundles.conftest import DEPLOY, Team, make_team, operating, within
 
 from localcluster import Api, Cluster

@@ -62,6 +62,11 @@ class Run:
     start_takes: float = 2.0
     """Seconds, on this machine, now."""
 
+    @property
+    def user(self) -> str:
+        """The operator, as the audit log names it."""
+        return f"system:serviceaccount:{self.home}:copyrator"
+
     def operator(self) -> OperatorProcess:
         """Start it, under a name that stays as a pod's of a StatefulSet does."""
         self.starts += 1
@@ -110,9 +115,7 @@ class Run:
         When the operator dies while it waits for the answer to a create, the audit log says 504
         whether the Job was made or not.
         """
-        asked = requests.all(
-            user=f"system:serviceaccount:{self.home}:copyrator", verb="create", resource="jobs"
-        )
+        asked = requests.all(user=self.user, verb="create", resource="jobs")
         made = Counter(event.name for event in asked if event.code == 201)
         in_doubt = Counter(event.name for event in asked if event.code == 504)
         seen = Counter(job["metadata"]["name"] for job in self.records.jobs.newest().values())
@@ -120,7 +123,6 @@ class Run:
 
     def wait_quiet(self) -> None:
         """Wait until the operator has written nothing for some seconds."""
-        user = f"system:serviceaccount:{self.home}:copyrator"
         offset, since = self.cluster.audit_offset(), time.monotonic()
 
         def quiet() -> bool:
@@ -128,7 +130,7 @@ class Run:
             events = self.cluster.audit_events(offset)
             own = ("events", "leases")  # an Event may be late, and a Lease is renewed for ever
             if any(
-                event.user == user and event.verb in WRITE_VERBS and event.resource not in own
+                event.user == self.user and event.verb in WRITE_VERBS and event.resource not in own
                 for event in events
             ):
                 offset, since = self.cluster.audit_offset(), time.monotonic()
