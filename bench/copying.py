@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bench.objects import (
     creations,
     from_labelled,
+    marked,
     namespace,
     secret,
     secret_path,
@@ -97,9 +98,10 @@ def fan_out(rig: Rig, size: int) -> Iterator[Run]:
 
 
 def _bare(rig: Rig, spaces: list[str]) -> dict[str, float]:
-    """Seconds that the bare client needs for the same writes."""
+    """Seconds that the bare client needs for the same writes, each with what marks a copy."""
     seconds = {}
-    for method, body in (("POST", secret("bare")), ("PUT", secret("bare", turn=1)), ("DELETE", {})):
+    made, changed = marked(secret("bare")), marked(secret("bare", turn=1))
+    for method, body in (("POST", made), ("PUT", changed), ("DELETE", {})):
         since = rig.cluster.audit_offset()
         name = "" if method == "POST" else "bare"
         rig.bare(method, [(secret_path(space, name), body) for space in spaces])
@@ -155,7 +157,7 @@ def burst(rig: Rig, size: int) -> Iterator[Run]:
             bare_spaces = [f"burst-bare-{turn}-{number}" for number in range(10)]
             since = rig.cluster.audit_offset()
             rig.bare("POST", [namespace(space, {}) for space in bare_spaces])
-            rig.bare("POST", creations(bare_spaces, names))
+            rig.bare("POST", creations(bare_spaces, names, **labels))
             bare = _without_the_gap(rig, since)
             spaces = [f"burst-{turn}-{number}" for number in range(10)]
             since = rig.cluster.audit_offset()

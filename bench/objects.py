@@ -11,6 +11,16 @@ _CONTENT = base64.b64encode(b"x" * 2048).decode()
 
 Request = tuple[str, Any]
 
+_MARKS = {
+    "labels": {"app.kubernetes.io/managed-by": "bench-bare"},
+    "annotations": {
+        "bare.bench.test/rule": "copyrator/bare",
+        "bare.bench.test/source": "bare-source/bare",
+        "bare.bench.test/content-hash": "0" * 32,
+    },
+}
+"""As many and as long as a copy's own, under names that nobody watches."""
+
 
 def secret_path(namespace: str, name: str = "") -> str:
     """Of a Secret, or of all of a namespace."""
@@ -28,10 +38,17 @@ def secret(name: str, *, turn: int = 0, labels: dict[str, str] | None = None) ->
     }
 
 
-def creations(namespaces: Iterable[str], names: Iterable[str]) -> list[Request]:
-    """Requests that make each Secret in each namespace."""
-    names = list(names)
-    return [(secret_path(space), secret(name)) for space in namespaces for name in names]
+def marked(body: dict[str, Any]) -> dict[str, Any]:
+    """The same with a copy's label and annotations: the API server's work grows with each."""
+    metadata = body["metadata"]
+    labels = {**metadata["labels"], **_MARKS["labels"]}
+    return {**body, "metadata": {**metadata, "labels": labels, "annotations": _MARKS["annotations"]}}
+
+
+def creations(namespaces: Iterable[str], names: Iterable[str], **labels: str) -> list[Request]:
+    """Requests that make each Secret in each namespace, marked as copies are."""
+    bodies = [marked(secret(name, labels=labels)) for name in names]
+    return [(secret_path(space), body) for space in namespaces for body in bodies]
 
 
 def namespace(name: str, labels: dict[str, str]) -> Request:
