@@ -15,13 +15,17 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 from types import TracebackType
 
-START = 16
+START = 32
+"""The knee of an API server on two cores (docs/adr/0011); where it lies lower, that is found within
+the first second of answers."""
+
 LEAST = 2
 MOST = 64
 
 WINDOW_SECONDS = 1.0
 """Latencies are judged together for so long; the limit grows once a window and is halved at most
-once, because all the answers that are on their way tell of the same crowd."""
+once, because all the answers that are on their way tell of the same crowd. The first window is as
+long as ENOUGH answers take."""
 
 ENOUGH = 8
 """Answers without which a median says nothing; a window lasts until there are so many."""
@@ -114,7 +118,9 @@ class AdaptiveLimit:
         if measured:
             self._latencies.append(now - since)
         age = now - self._window_start
-        if age >= STALE_SECONDS or (age >= WINDOW_SECONDS and len(self._latencies) >= ENOUGH):
+        # The first answers come before there is a line on the other side: the best idea of normal.
+        over = age >= WINDOW_SECONDS or self._normal is None
+        if age >= STALE_SECONDS or (over and len(self._latencies) >= ENOUGH):
             self._judge(now)
         self._leave()
 

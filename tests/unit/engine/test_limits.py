@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from statistics import median
 
 import pytest
 from tests.unit.engine.simulation import RefusedError, Server, SimulatedLoop, simulate, write_all
@@ -17,9 +18,9 @@ def fixed(loop: SimulatedLoop, number: int) -> AdaptiveLimit:
     return AdaptiveLimit(start=number, least=number, most=number, clock=loop.time)
 
 
-def test_it_starts_with_sixteen_between_two_and_sixty_four() -> None:
-    assert (START, LEAST, MOST) == (16, 2, 64)
-    assert AdaptiveLimit().limit == 16
+def test_it_starts_with_thirty_two_between_two_and_sixty_four() -> None:
+    assert (START, LEAST, MOST) == (32, 2, 64)
+    assert AdaptiveLimit().limit == 32
 
 
 @pytest.mark.parametrize(
@@ -69,15 +70,33 @@ def test_it_grows_to_the_most_where_the_server_stays_quick() -> None:
 
 
 def test_it_settles_where_more_would_only_make_answers_slow() -> None:
-    async def run(loop: SimulatedLoop) -> tuple[int, int]:
+    async def run(loop: SimulatedLoop) -> tuple[float, int]:
         limit = adaptive(loop)
         server = Server(loop, seats=16, queue=1000, seconds=0.05)
+        limits = []
+
+        async def look() -> None:
+            while True:
+                await asyncio.sleep(1)
+                limits.append(limit.limit)
+
+        looks = asyncio.ensure_future(look())
         await write_all(server, limit, 20_000)
-        return limit.limit, server.most_inside
+        looks.cancel()
+        return median(limits), server.most_inside
 
     limit, most = simulate(run)
     assert 12 <= limit <= 36
     assert most <= 40
+
+
+def test_the_first_answers_are_what_is_normal_not_those_of_the_line_that_we_made() -> None:
+    async def run(loop: SimulatedLoop) -> int:
+        limit = adaptive(loop)
+        await write_all(Server(loop, seats=16, queue=1000, seconds=0.06), limit, 500)
+        return limit.limit
+
+    assert simulate(run) == START // 2
 
 
 def test_a_server_that_becomes_slow_halves_it_and_is_forgiven_in_the_end() -> None:
@@ -120,7 +139,7 @@ def test_a_server_that_others_make_slow_now_and_then_is_not_left_alone_for_it(se
 
 
 def test_bursts_on_a_quick_server_are_no_reason_to_write_less_at_a_time() -> None:
-    """Alone an answer takes 3 ms, in a crowd of sixteen 30: it takes that long to write them."""
+    """Alone an answer takes 3 ms, in a crowd 30: it takes that long to write them."""
 
     async def run(loop: SimulatedLoop) -> int:
         limit = adaptive(loop)
@@ -144,11 +163,11 @@ def test_it_does_not_grow_while_it_holds_nobody_back() -> None:
 def test_a_crowd_of_429s_halves_it_once() -> None:
     async def run(loop: SimulatedLoop) -> int:
         limit = adaptive(loop)
-        for _ in range(16):
+        for _ in range(START):
             limit.throttled()
         return limit.limit
 
-    assert simulate(run) == 8
+    assert simulate(run) == START // 2
 
 
 def test_it_never_falls_below_two() -> None:
