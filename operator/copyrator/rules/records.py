@@ -6,6 +6,7 @@ what others put on a copy is kept only where there is any.
 
 from __future__ import annotations
 
+import re
 import sys
 import uuid
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ from copyrator.api import names
 from copyrator.rules.metadata import OUR_KEYS
 from copyrator.rules.ownership import ANNOTATIONS, LABELS, Ownership, Shape, Shapes
 from copyrator.rules.sealing import DIGEST_BYTES, Sealer
+
+_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 UNKNOWN: Final = bytes(DIGEST_BYTES)
 """Stands for the digest of a copy whose annotation is gone or was made with another key."""
@@ -91,12 +94,8 @@ class CopyRecord:
 
 def _pack_uid(uid: str) -> bytes:
     """16 bytes for a UUID in canonical form; anything else as it is, never 16 bytes long."""
-    try:
-        parsed = uuid.UUID(uid)
-    except ValueError:
-        parsed = None
-    if parsed is not None and str(parsed) == uid:
-        return parsed.bytes
+    if _UUID.fullmatch(uid):
+        return bytes.fromhex(uid.replace("-", ""))
     raw = uid.encode()
     return raw if len(raw) != 16 else raw + b"\0"
 
