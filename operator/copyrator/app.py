@@ -261,12 +261,14 @@ class App:
     def _observe_work(self, parts: Parts, workers: Workers[Key]) -> None:
         """Show what only the leader has, and let nobody wait for an API server that is back."""
         live, metrics = self.health.live, self.metrics
-        queue, limit = parts.queue, parts.limit
-        self.connection.requests.on_open = queue.hurry
+        queue, limit, requests = parts.queue, parts.limit, self.connection.requests
+        requests.on_open = queue.hurry
         live.add("workers", lambda: None if workers.alive else "none is alive")
         live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES, namespaces=self.settings.scopes).fault)
-        self.health.ready.add("queue", lambda: watchdog.stale_queue(queue))
+        self.health.ready.add(
+            "queue", lambda: watchdog.stale_queue(queue, failing=requests.outage is not None)
+        )
         metrics.queue_depth.set_function(lambda: len(queue))
         metrics.queue_oldest_seconds.set_function(queue.oldest_age)
         metrics.workers_busy.set_function(lambda: queue.working)

@@ -52,11 +52,12 @@ class Queue(Protocol):
         ...
 
 
-def stale_queue(queue: Queue) -> str | None:
-    """Not ready: work piles up or hangs."""
+def stale_queue(queue: Queue, *, failing: bool = False) -> str | None:
+    """Not ready: work piles up or hangs; `failing` where no request succeeds, whatever is asked."""
     age = queue.oldest_age()
     if age > STALE_SECONDS:
-        return f"a key has waited for {age:.0f} s: more changes than can be worked off"
+        why = "all requests fail" if failing else "more changes than can be worked off"
+        return f"a key has waited for {age:.0f} s: {why}"
     longest = queue.longest_working()
     if longest and longest[1] > STALE_SECONDS:
         return f"{longest[0]} has been worked on for {longest[1]:.0f} s"

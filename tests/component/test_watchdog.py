@@ -64,6 +64,13 @@ def test_a_queue_that_stands_still(queue: Queue, ready: str | None, live: str | 
         assert (said or "").startswith(expected or "")
 
 
+def test_a_queue_that_stands_still_because_nothing_succeeds_says_so() -> None:
+    assert (
+        stale_queue(Queue(60)) == "a key has waited for 60 s: more changes than can be worked off"
+    )
+    assert stale_queue(Queue(60), failing=True) == "a key has waited for 60 s: all requests fail"
+
+
 @pytest.mark.parametrize(
     ("statuses", "says"),
     [
