@@ -1,8 +1,11 @@
 """Due dates on a clock that the test moves."""
 
-import pytest
+import asyncio
 
-from copyrator.engine.scheduler import DueScheduler
+import pytest
+from tests.unit.engine.simulation import SimulatedLoop, simulate
+
+from copyrator.engine.scheduler import GRAIN, DueScheduler
 
 
 class Clock:
@@ -100,3 +103,25 @@ def test_a_key_that_is_moved_for_ever_takes_no_more_room(scheduler: DueScheduler
         scheduler.set("a", 1_000_000 - number)
     assert len(scheduler._heap) < 100
     assert scheduler.next_due() == 1_000_000 - 9_999
+
+
+def test_dates_close_together_are_met_together_and_a_past_one_at_once() -> None:
+    async def run(loop: SimulatedLoop) -> list[tuple[str, float]]:
+        fired: list[tuple[str, float]] = []
+        scheduler: DueScheduler[str] = DueScheduler(
+            lambda key: fired.append((key, round(loop.now, 6))), clock=loop.time
+        )
+        running = asyncio.ensure_future(scheduler.run())
+        for key, due in (("a", 10.01), ("b", 10.1), ("c", 10.2), ("d", 10.26)):
+            scheduler.set(key, due)
+        await asyncio.sleep(3.1)
+        scheduler.set("hurry", 2)
+        await asyncio.sleep(10)
+        running.cancel()
+        return fired
+
+    assert simulate(run) == [
+        ("hurry", 3.1),
+        *((key, 10 + GRAIN) for key in "abc"),
+        ("d", 10 + 2 * GRAIN),
+    ]
