@@ -16,7 +16,7 @@ from rich.console import Console
 
 from bench import copying, fleet, growth, polling, report
 from bench.process import BenchError
-from bench.rig import Rig
+from bench.rig import Rig, verbs
 from bench.scenario import REGISTRY, Result, Scenario
 from demo.chart import ROOT
 from localcluster import Cluster, LocalClusterError
@@ -107,8 +107,9 @@ def measure(
                     tell("warming up")
                     run()
                 for number in range(runs):
+                    since = cluster.audit_offset()
                     figures = run()
-                    results[word].add(one.goals, figures)
+                    results[word].add(one.goals, figures, verbs(rig.asked(since)))
                     shown = ", ".join(f"{name} {value:.3g}" for name, value in figures.items())
                     tell(f"{word}, run {number + 1} of {runs}: {shown}")
     return list(results.values())

@@ -20,6 +20,7 @@ from localcluster.audit import AuditEvent
 
 ONE_WRITE = Goal("writes a copy", "", 1.0)
 NO_READ = Goal("reads a copy", "", 0.0)
+CPU = Goal("processor time of a write", "ms")
 
 
 @scenario(
@@ -37,7 +38,8 @@ NO_READ = Goal("reads a copy", "", 0.0)
         "bare_update_seconds": Goal("updating, bare client", "s"),
         "writes_a_copy": ONE_WRITE,
         "reads_a_copy": NO_READ,
-        "cpu_ms_a_write": Goal("processor time of a write", "ms"),
+        "cpu_ms_a_write": CPU,
+        "rss_mb": Goal("memory afterwards", "MB"),
         "peak_mb": Goal("memory, peak", "MB"),
     },
 )
@@ -91,6 +93,7 @@ def fan_out(rig: Rig, size: int) -> Iterator[Run]:
                 "writes_a_copy": max(len(made), len(changed), len(removed)) / size,
                 "reads_a_copy": _reads(rig, start) / size,
                 "cpu_ms_a_write": 1000 * spent / (3 * size),
+                "rss_mb": operator.rss,
                 "peak_mb": operator.peak,
             }
 
@@ -137,6 +140,8 @@ def _reads(rig: Rig, since: int) -> int:
         "first_seconds": Goal("the first namespace is complete", "s", 1.0),
         "writes_a_copy": ONE_WRITE,
         "reads_a_copy": NO_READ,
+        "cpu_ms_a_write": CPU,
+        "rss_mb": Goal("memory afterwards", "MB"),
     },
 )
 def burst(rig: Rig, size: int) -> Iterator[Run]:
@@ -150,7 +155,7 @@ def burst(rig: Rig, size: int) -> Iterator[Run]:
         "burst", {"source": from_labelled("burst-source", "burst"), "targets": to_labelled("burst")}
     )
     turns = itertools.count()
-    with rig.operator():
+    with rig.operator() as operator:
 
         def run() -> Figures:
             turn = next(turns)
@@ -160,7 +165,7 @@ def burst(rig: Rig, size: int) -> Iterator[Run]:
             rig.bare("POST", creations(bare_spaces, names, **labels))
             bare = _without_the_gap(rig, since)
             spaces = [f"burst-{turn}-{number}" for number in range(10)]
-            since = rig.cluster.audit_offset()
+            cpu, since = operator.cpu, rig.cluster.audit_offset()
             rig.bare("POST", [namespace(space, labels) for space in spaces])
             count = each * 10 * (turn + 1)
             rig.wait_copies("burst", count)
@@ -175,6 +180,8 @@ def burst(rig: Rig, size: int) -> Iterator[Run]:
                 "first_seconds": _first_complete(made, each) - asked,
                 "writes_a_copy": len(made) / (each * 10),
                 "reads_a_copy": _reads(rig, since) / (each * 10),
+                "cpu_ms_a_write": 1000 * (operator.cpu - cpu) / len(made),
+                "rss_mb": operator.rss,
             }
 
         yield run

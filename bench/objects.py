@@ -40,9 +40,8 @@ def secret(name: str, *, turn: int = 0, labels: dict[str, str] | None = None) ->
 
 def marked(body: dict[str, Any]) -> dict[str, Any]:
     """The same with a copy's label and annotations: the API server's work grows with each."""
-    metadata = body["metadata"]
-    labels = {**metadata["labels"], **_MARKS["labels"]}
-    return {**body, "metadata": {**metadata, "labels": labels, "annotations": _MARKS["annotations"]}}
+    labels = {**body["metadata"]["labels"], **_MARKS["labels"]}
+    return {**body, "metadata": {**body["metadata"], **_MARKS, "labels": labels}}
 
 
 def creations(namespaces: Iterable[str], names: Iterable[str], **labels: str) -> list[Request]:

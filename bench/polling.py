@@ -97,7 +97,8 @@ def _polled(rig: Rig, wanted: list[tuple[str, str]], word: str) -> Iterator[Run]
                 gaps = [b - a for found in times.values() for a, b in itertools.pairwise(found)]
                 late = [max(gap - INTERVAL, 0.0) for gap in gaps]
                 seconds = Counter(int(moment) for found in times.values() for moment in found)
-                polls = 3 * len(times)
+                # What comes within half an interval belongs to the same poll.
+                polls = len(times) + sum(gap > INTERVAL / 2 for gap in gaps)
                 figures |= {
                     "heads_a_poll": sum(map(len, times.values())) / polls,
                     "busiest": max(seconds.values()) / (polls / (3 * INTERVAL)),

@@ -6,7 +6,8 @@ import json
 import os
 import platform
 import re
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,17 @@ def table(results: Sequence[Result]) -> str:
             median = _shown(figure.median, goal.unit)
             rows.append(f"| {title} | {goal.text} | {most} | {median} | {spread} | {met} |")
             title = ""
+        if result.requests:
+            rows.append(f"|  | requests of a run |  | {_by_verb(result.requests)} |  |  |")
     return "\n".join(rows)
+
+
+def _by_verb(requests: Sequence[Mapping[str, int]]) -> str:
+    """The median of each verb, the most frequent first."""
+    verbs = {verb for run in requests for verb in run}
+    medians = {verb: statistics.median(run.get(verb, 0) for run in requests) for verb in verbs}
+    shown = sorted(medians.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{_number(count)} {verb}" for verb, count in shown)
 
 
 def _shown(value: float, unit: str) -> str:

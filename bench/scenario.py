@@ -66,7 +66,11 @@ class Figure:
 
 @dataclass(slots=True)
 class Result:
-    """What the runs of one scenario gave, and on which commit."""
+    """What the runs of one scenario gave, and on which commit.
+
+    Attributes:
+        requests: the operator's in each run by verb, without those of its Lease.
+    """
 
     scenario: str
     title: str
@@ -74,9 +78,14 @@ class Result:
     tree: str
     commit: str = ""
     figures: dict[str, Figure] = field(default_factory=dict)
+    requests: list[dict[str, int]] = field(default_factory=list)
 
-    def add(self, goals: Mapping[str, Goal], figures: Figures) -> None:
-        """Take in one run's figures."""
+    def add(
+        self, goals: Mapping[str, Goal], figures: Figures, requests: Mapping[str, int] | None = None
+    ) -> None:
+        """Take in one run's figures and requests."""
+        if requests:
+            self.requests.append(dict(requests))
         for name, value in figures.items():
             goal = goals.get(name, Goal(name.replace("_", " ")))
             self.figures.setdefault(name, Figure(name, goal)).values.append(value)

@@ -41,6 +41,8 @@ def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(tmp_path
     assert found["create_seconds"][0] > 0 < found["bare_create_seconds"][0]
     ratio = found["create_seconds"][0] / found["bare_create_seconds"][0]
     assert found["create_ratio"] == [pytest.approx(ratio)]
+    (requests,) = result["requests"]
+    assert requests["update"] == requests["delete"] == 20 <= requests["create"]  # Events, too
     assert "| One Secret of 2 KB into 20 namespaces" in done.stdout
 
 
