@@ -22,7 +22,7 @@ from copyrator.reconcile.removal import RuleRemover
 from copyrator.reconcile.sources import watch_sources
 from copyrator.reconcile.status import delay_first_status, say_forbidden, write_status
 from copyrator.reconcile.survey import Survey, survey_rule
-from copyrator.reconcile.world import Service, Standing, World
+from copyrator.reconcile.world import SURVEY_REST, Service, Standing, World
 from copyrator.registry.claims import Claim, Maker
 from copyrator.registry.rules import Rule
 from copyrator.rules.rendering import TemplateError
@@ -218,7 +218,10 @@ class RuleReconciler:
 
     async def _survey(self, service: Service, rule: Rule, spec: RuleSpec) -> Outcome:
         world = self._world
+        began = world.monotonic()
         survey = await survey_rule(world, rule)
+        ended = world.monotonic()
+        service.next_survey = ended + SURVEY_REST * (ended - began)
         if rule.requested not in (None, service.request, rule.status.get("lastHandledRequest")):
             service.request = rule.requested
             for key in survey.retrying:

@@ -43,9 +43,8 @@ async def write_status(
     )
     if _is_known(status, rule.status):
         return
-    wait = service.next_status - world.monotonic()
-    if wait > 0:
-        world.queue.add_after(rule.key, wait)
+    if service.next_status > world.monotonic():
+        world.touch(rule.owner)
         return
     service.next_status = world.monotonic() + STATUS_INTERVAL
     before = ready_reason(rule.status.get("conditions"))

@@ -38,6 +38,9 @@ STATUS_INTERVAL = 1.0
 """Seconds between two writes of one rule's status."""
 SETTLING = 0.2
 """Seconds that a rule's work may take before its status is first written: small rules are done."""
+SURVEY_REST = 20.0
+"""Times as long as a survey took until the next one for the status' sake: of 100,000 copies it takes
+half a second, and while some of them change all the time it must not take half of a core."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,6 +90,8 @@ class Service:
     """The last one that was acted on."""
     next_status: float = 0.0
     """Loop time before which no status is written."""
+    next_survey: float = 0.0
+    """Loop time before which news of copies are no reason for another survey."""
     source_changed: float | None = None
     """Loop time of the first change of a source that isn't in all copies yet."""
     last_write: float = 0.0
@@ -213,8 +218,8 @@ class World:
         """Something about a rule's copies changed: its status may have to be written."""
         rule = self.rules.by_owner(owner)
         if rule is not None and (service := self.services.get(rule.key)):
-            wait = max(service.next_status - self.monotonic(), SETTLING / 2)
-            self.queue.add_after(rule.key, wait)
+            wait = max(service.next_status, service.next_survey) - self.monotonic()
+            self.queue.add_after(rule.key, max(wait, SETTLING / 2))
 
     def look_at_rule(self, key: RuleKey, lane: Lane = Lane.NORMAL) -> None:
         """Survey a rule again, now."""

@@ -1,5 +1,7 @@
 """The copy job against a fake API server: what is written, and above all what isn't."""
 
+import time
+
 from tests.component.copying.conftest import (
     HOME,
     Operator,
@@ -11,6 +13,7 @@ from tests.component.copying.conftest import (
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
+from copyrator.reconcile.survey import survey_rule
 
 TARGETS = [f"team-{number}" for number in range(30)]
 
@@ -127,6 +130,32 @@ async def test_an_edited_copy_is_healed_with_one_write(cluster, operator):
     await until(lambda: cluster.found("configmaps", "team", "app")["data"] == {"key": "value"})
     await operator.settled()
     assert [verb for verb, _ in cluster.writes("configmaps")] == ["update"]
+
+
+async def test_a_rule_whose_survey_takes_long_is_surveyed_seldom(cluster, operator, monkeypatch):
+    """A hundred thousand copies take half a second to walk over, and some of them always change."""
+    starts = []
+
+    async def long_survey(world, rule):
+        starts.append(time.monotonic())
+        time.sleep(0.05)  # processor time is played here
+        return await survey_rule(world, rule)
+
+    teams(cluster, ["team"])
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await copied(cluster, wanted=["team"])
+    await operator.settled()
+    monkeypatch.setattr("copyrator.reconcile.rule.survey_rule", long_survey)
+    edits = 0
+    while not starts or time.monotonic() < starts[0] + 3.2:
+        edits += 1
+        copy = cluster.found("configmaps", "team", "app")
+        edited = {**copy, "data": {"key": f"edit {edits}"}}
+        cluster.write("/api/v1/namespaces/team/configmaps/app", edited, "kubectl")
+        await until(lambda: cluster.found("configmaps", "team", "app")["data"] == {"key": "value"})
+    assert edits > 5
+    assert 2 <= len(starts) <= 4  # at most one each 1.05 s
 
 
 async def test_a_copy_that_others_label_is_left_alone(cluster, operator):
