@@ -27,7 +27,7 @@ CPU = Goal("processor time of a write", "ms")
     "fan-out",
     "One Secret of 2 KB into {size} namespaces, then its update, then the rule's deletion",
     size=1000,
-    runs=5,
+    runs=11,
     goals={
         "create_ratio": Goal("creating, against the bare client", "times", 1.3),
         "update_ratio": Goal("updating, against the bare client", "times", 1.3),
@@ -132,7 +132,7 @@ def _reads(rig: Rig, since: int) -> int:
     "burst",
     "100 sources into 10 namespaces that are made at once ({size} copies)",
     size=1000,
-    runs=5,
+    runs=11,
     goals={
         "ratio": Goal("all, against the bare client", "times", 1.5),
         "seconds": Goal("all", "s"),

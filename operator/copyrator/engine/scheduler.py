@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 GRAIN = 0.25
-"""Seconds: dates are met at multiples of it, so that those of a second are met four at a time. To
-be woken for each costs more processor time than most of what is due."""
+"""Seconds: dates are met at multiples of it, those of a second in four lots. To be woken for each
+one costs as much processor time as the poll that is due."""
 
 
 class DueScheduler(Generic[K]):
