@@ -57,7 +57,7 @@ class RegistryClient:
         if answer.status == 200 and "Docker-Content-Digest" in answer.headers:
             return _digest(repository, tag, answer.headers["Docker-Content-Digest"])
         if answer.status not in (200, 405):
-            raise _unexpected(answer, repository, f"the tag {tag}")
+            raise _unexpected(answer, repository, _named(tag))
         digest, _ = await self.manifest(repository, tag, credential)
         return digest
 
@@ -78,7 +78,7 @@ class RegistryClient:
             max_body=MAX_MANIFEST,
         )
         if answer.status != 200:
-            raise _unexpected(answer, repository, f"the tag {reference}")
+            raise _unexpected(answer, repository, _named(reference))
         manifest = _manifest(answer, repository, reference)
         digest = "sha256:" + hashlib.sha256(answer.body).hexdigest()
         return _digest(repository, reference, digest), manifest
@@ -160,9 +160,13 @@ def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[st
         decoded = None
     if not isinstance(decoded, dict) or "schemaVersion" not in decoded:
         raise InvalidResponse(
-            f"{repository.host} answers something that isn't a manifest for the tag {reference}"
+            f"{repository.host} answers something that isn't a manifest for {_named(reference)}"
         )
     return decoded
+
+
+def _named(reference: str) -> str:
+    return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
 
 
 def _unexpected(answer: Answer, repository: Repository, what: str) -> Exception:

@@ -78,6 +78,14 @@ async def test_an_unknown_tag_is_not_found(registry: FakeRegistry, client: Regis
         await client.digest(repository(registry), "9.9.9", None)
 
 
+async def test_an_unknown_digest_is_not_called_a_tag(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    asked = digest_of(b"nothing")
+    with pytest.raises(NotFound, match=f"team/app has no digest {asked}"):
+        await client.digest(repository(registry), asked, None)
+
+
 async def test_basic_credentials_are_sent_when_asked_for(
     registry: FakeRegistry, client: RegistryClient
 ) -> None:
