@@ -151,14 +151,14 @@ def burst(rig: Rig, size: int) -> Iterator[Run]:
     names = [f"burst-{number:04}" for number in range(each)]
     labels = {"burst": "yes"}
     rig.bare("POST", [(secret_path("burst-source"), secret(n, labels=labels)) for n in names])
-    rig.rule(
-        "burst", {"source": from_labelled("burst-source", "burst"), "targets": to_labelled("burst")}
-    )
+    source = from_labelled("burst-source", "burst")
     turns = itertools.count()
     with rig.operator() as operator:
 
         def run() -> Figures:
             turn = next(turns)
+            rule = f"burst-{turn}"
+            rig.rule(rule, {"source": source, "targets": to_labelled(rule)})
             bare_spaces = [f"burst-bare-{turn}-{number}" for number in range(10)]
             since = rig.cluster.audit_offset()
             rig.bare("POST", [namespace(space, {}) for space in bare_spaces])
@@ -166,21 +166,24 @@ def burst(rig: Rig, size: int) -> Iterator[Run]:
             bare = _without_the_gap(rig, since)
             spaces = [f"burst-{turn}-{number}" for number in range(10)]
             cpu, since = operator.cpu, rig.cluster.audit_offset()
-            rig.bare("POST", [namespace(space, labels) for space in spaces])
-            count = each * 10 * (turn + 1)
-            rig.wait_copies("burst", count)
+            rig.bare("POST", [namespace(space, {rule: "yes"}) for space in spaces])
+            rig.wait_copies(rule, each * 10)
+            spent = operator.cpu - cpu
             events = rig.cluster.audit_events(since)
-            asked = min(e.began for e in events if e.resource == "namespaces")
+            spaces_made = [e for e in events if (e.verb, e.resource) == ("create", "namespaces")]
+            asked = min(event.began for event in spaces_made)
             made = rig.written(since, rig.user)
             seconds = span(made, asked)
+            reads = _reads(rig, since)
+            rig.end_rule(rule)
             return {
                 "ratio": seconds / bare,
                 "seconds": seconds,
                 "bare_seconds": bare,
                 "first_seconds": _first_complete(made, each) - asked,
                 "writes_a_copy": len(made) / (each * 10),
-                "reads_a_copy": _reads(rig, since) / (each * 10),
-                "cpu_ms_a_write": 1000 * (operator.cpu - cpu) / len(made),
+                "reads_a_copy": reads / (each * 10),
+                "cpu_ms_a_write": 1000 * spent / len(made),
                 "rss_mb": operator.rss,
             }
 
