@@ -82,7 +82,7 @@ def _by_verb(requests: Sequence[Mapping[str, int]]) -> str:
     verbs = {verb for run in requests for verb in run}
     medians = {verb: statistics.median(run.get(verb, 0) for run in requests) for verb in verbs}
     shown = sorted(medians.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{_number(count)} {verb}" for verb, count in shown)
+    return ", ".join(f"{_number(count)} {verb}" for verb, count in shown if count)
 
 
 def _shown(value: float, unit: str) -> str:
