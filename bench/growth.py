@@ -45,7 +45,7 @@ def growth(rig: Rig, size: int) -> Iterator[Run]:
             for figure, word in wanted.items():
                 curve = curves[figure]
                 figures[word] = max(b / a for a, b in itertools.pairwise(curve))
-                if figure == "create_seconds":  # a second more or less is the machine's
+                if figure == "create_seconds":  # one step alone is too noisy
                     figures[f"{word}_mean"] = (curve[-1] / curve[0]) ** (1 / (len(curve) - 1))
                 figures |= {f"{word}_at_{n}": v for n, v in zip(steps, curve, strict=True)}
         return figures

@@ -84,10 +84,8 @@ class DueScheduler(Generic[K]):
         while True:
             self.fire_due()
             self._changed.clear()
-            due, now = self.next_due(), self._clock()
-            wait = None
-            if due is not None:
-                wait = math.ceil(due / GRAIN) * GRAIN - now if due > now else 0.0
+            due = self.next_due()
+            wait = None if due is None else math.ceil(due / GRAIN) * GRAIN - self._clock()
             try:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
