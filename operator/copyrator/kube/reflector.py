@@ -38,6 +38,9 @@ POLL_SECONDS = 45.0
 class Reflector(Generic[R]):
     """Mirrors the objects of one kind that match into `store`.
 
+    `versions` are those up to which the watches of each resource have got, by its key; reflectors
+    that share it give a new one of a single object a place to begin.
+
     Attributes:
         last_contact: `clock` when the server was last heard, or else when this began.
         lists: complete lists so far.
@@ -53,8 +56,9 @@ class Reflector(Generic[R]):
         on_synced: Callable[[], None] | None = None,
         namespace: str | None = None,
         label_selector: str | None = None,
-        field_selector: str | None = None,
+        name: str | None = None,
         metadata_only: bool = False,
+        versions: dict[str, str] | None = None,
         metrics: Metrics | None = None,
         timing: Timing = DEFAULT_TIMING,
         clock: Callable[[], float] = time.monotonic,
@@ -63,10 +67,12 @@ class Reflector(Generic[R]):
         self.last_contact = clock()
         self.lists = 0
         self._client = client
+        self._name = None if metadata_only else name
+        self._versions = {} if versions is None else versions
         self._filter: dict[str, Any] = {
             "namespace": namespace,
             "label_selector": label_selector,
-            "field_selector": field_selector,
+            "field_selector": f"metadata.name={name}" if name else None,
             "metadata_only": metadata_only,
         }
         self._store = Store(decode)
@@ -159,7 +165,7 @@ class Reflector(Generic[R]):
             return
         try:
             if self._version is None:
-                self._version = await self._list()
+                self._version = await self._get() or await self._list()
             await self._follow(self._version, turn)
         except ApiError as error:
             if not isinstance(error, Forbidden | NotFound):  # which concern this watch alone
@@ -167,6 +173,25 @@ class Reflector(Generic[R]):
             raise
         finally:
             turn.given_up()
+
+    async def _get(self) -> str | None:
+        """Read the one object that is watched; returns a version to watch from, or None: list.
+
+        A consistent list waits 0.1 s for the server's cache, a get waits for nothing. The object's
+        own version may be compacted, so its watch begins where others of the resource are; what
+        the stream repeats is older than what was read. A list has to prove that it isn't there.
+        """
+        since = self._versions.get(self.resource.key)
+        if self._name is None or since is None or self.lists:
+            return None
+        try:
+            body = await self._client.get(self.resource, self._filter["namespace"], self._name)
+        except (Forbidden, NotFound):
+            return None
+        self._store.begin_list()
+        self._notify(self._store.listed(body))
+        self._listed(version_of(body))
+        return since
 
     async def _list(self) -> str:
         """Read everything; returns the version to watch from."""
@@ -178,14 +203,19 @@ class Reflector(Generic[R]):
                 for body in page.items:
                     self._notify(self._store.listed(body))
                 self.last_contact = self._clock()
+        self._listed(version)
+        self._versions[self.resource.key] = version
+        return version
+
+    def _listed(self, version: str) -> None:
+        """Everything was seen as it was at this version."""
         for change in self._store.end_list(version):
             self._notify(change)
         self.lists += 1
-        self._listed_at = self._clock()
+        self._listed_at = self.last_contact = self._clock()
         self._standing.listed()
         self._complete = self._unannounced = True
         self._announce()
-        return version
 
     async def _follow(self, version: str, turn: Turn) -> None:
         """Watch until the stream ends; what ends it too early or in silence is a fault."""
@@ -248,7 +278,7 @@ class Reflector(Generic[R]):
                     if self._metrics:
                         labels = self.resource.key, event.type.lower()
                         self._metrics.watch_events.labels(*labels).inc()
-                self._version = version
+                self._version = self._versions[self.resource.key] = version
         return bookmarks
 
     # --- faults ----------------------------------------------------------------------------------

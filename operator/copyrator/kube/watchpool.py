@@ -36,7 +36,8 @@ class WatchSpec:
     resource: Resource
     namespace: str | None = None
     label_selector: str | None = None
-    field_selector: str | None = None
+    name: str | None = None
+    """Of the one object that is watched."""
     metadata_only: bool = False
     decode: Callable[[dict[str, Any]], Any] = whole
 
@@ -137,8 +138,9 @@ class _Watch:
             on_synced=self._synced,
             namespace=spec.namespace,
             label_selector=spec.label_selector,
-            field_selector=spec.field_selector,
+            name=spec.name,
             metadata_only=spec.metadata_only,
+            versions=pool.versions,
             metrics=pool.metrics,
             timing=pool.timing,
         )
@@ -189,6 +191,8 @@ class WatchPool:
         self.client = client
         self.metrics = metrics
         self.timing = timing
+        self.versions: dict[str, str] = {}
+        """By the resource's key, the version up to which a watch of it has got."""
         self._watches: dict[WatchSpec, _Watch] = {}
         self._ending: set[asyncio.Task[None]] = set()
 

@@ -221,7 +221,7 @@ class References:
         spec = WatchSpec(
             resource=ref.resource,
             namespace=ref.namespace,
-            field_selector=f"metadata.name={ref.name}",
+            name=ref.name,
             metadata_only=True,
             decode=stamp,
         )

@@ -76,14 +76,14 @@ class NamedSources:
 
     def _count(self, key: tuple[Resource, str]) -> int:
         specs = self._pool.specs()
-        return sum((s.resource, s.namespace) == key and bool(s.field_selector) for s in specs)
+        return sum((s.resource, s.namespace) == key and bool(s.name) for s in specs)
 
 
 def _spec_of_one(resource: Resource, name: ObjectName) -> WatchSpec:
     return WatchSpec(
         resource=resource,
         namespace=name.namespace,
-        field_selector=f"metadata.name={name.name}",
+        name=name.name,
         decode=SourceReader(resource.api_version, resource.kind),
     )
 

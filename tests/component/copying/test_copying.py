@@ -10,6 +10,7 @@ from tests.component.copying.conftest import (
     make_rule,
     reason,
 )
+from tests.component.copying.fake_cluster import path_of
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
@@ -29,7 +30,7 @@ async def copied(cluster, name="app", plural="configmaps", wanted=TARGETS):
     )
 
 
-async def test_a_first_fan_out_is_one_create_a_copy_and_no_read(cluster, operator):
+async def test_a_first_fan_out_is_one_create_a_copy_and_one_read_of_the_source(cluster, operator):
     teams(cluster)
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "rule", by_name("app"))
@@ -38,7 +39,7 @@ async def test_a_first_fan_out_is_one_create_a_copy_and_no_read(cluster, operato
     assert reason(cluster, "rule") == "Synced"
     assert [verb for verb, _ in cluster.writes("configmaps")] == ["create"] * len(TARGETS)
     gets = [s.path for s in cluster.of("get") if "/configmaps/" in s.path]
-    assert gets == []
+    assert gets == [path_of("configmaps", HOME, "app")]
 
 
 async def test_a_settled_rule_is_never_written_again(cluster, operator):
@@ -76,7 +77,7 @@ async def test_a_restart_over_right_copies_writes_nothing(cluster, operator):
     await again.settled()
     assert {s.verb for s in cluster.seen[before:]} <= {"list", "watch", "get"}
     gets = [s.path for s in cluster.seen[before:] if s.verb == "get"]
-    assert gets == [f"/api/v1/namespaces/{HOME}/secrets/copyrator-hash-key"]
+    assert gets == [path_of("secrets", HOME, name) for name in ("copyrator-hash-key", "app")]
     await again.stop()
 
 

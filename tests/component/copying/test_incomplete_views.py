@@ -6,7 +6,7 @@ import json
 import pytest
 from aiohttp import web
 from tests.component.copying.conftest import HOME, Operator, by_name, counts, make_rule, reason
-from tests.component.kube.fake_api import error, until
+from tests.component.kube.fake_api import error, is_collection, until
 
 from copyrator.reconcile.world import SETTLING
 
@@ -29,13 +29,13 @@ async def copied(cluster, operator):
 
 
 def for_path(cluster, path, answer):
-    """An answer for one path; every other request is served as always."""
+    """An answer for one path and what is below it; all else is served as always."""
 
     async def choose(request: web.Request) -> web.StreamResponse:
-        if request.path == path:
+        if request.path.startswith(path):
             return await answer(request)
-        serve = cluster._watch if "watch" in request.query else cluster._list
-        return await serve(request)
+        serve = cluster._list if is_collection(request.path) else cluster._get
+        return await (cluster._watch if "watch" in request.query else serve)(request)
 
     return choose
 
@@ -130,7 +130,8 @@ async def test_a_source_that_two_lists_do_not_show_is_gone(cluster, copied):
 
 async def test_a_start_without_a_view_of_the_sources_deletes_nothing(cluster, copied):
     await copied.stop()
-    cluster.always("list", for_path(cluster, SOURCES, error(403, "Forbidden")))
+    for verb in ("get", "list"):
+        cluster.always(verb, for_path(cluster, SOURCES, error(403, "Forbidden")))
     again = Operator(cluster)
     await again.start()
     await asked(cluster, SOURCES)

@@ -9,7 +9,7 @@ import asyncio
 import pytest
 from aiohttp import web
 from tests.component.copying.conftest import HOME, Operator, by_name, counts, make_rule, reason
-from tests.component.kube.fake_api import until
+from tests.component.kube.fake_api import is_collection, until
 
 COPY = "/api/v1/namespaces/team/configmaps/app"
 
@@ -122,11 +122,14 @@ async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_ov
     told = asyncio.Event()
 
     async def late(request: web.Request) -> web.StreamResponse:
-        if request.path == "/api/v1/namespaces/team/configmaps":
+        whole = "PartialObjectMetadata" not in request.headers["Accept"]
+        if whole and request.path.startswith("/api/v1/namespaces/team/configmaps"):
             await told.wait()
-        return await cluster._list(request)
+        serve = cluster._list if is_collection(request.path) else cluster._get
+        return await serve(request)
 
-    cluster.always("list", late)
+    for verb in ("get", "list"):
+        cluster.always(verb, late)
     back = {"kind": "ConfigMap", "namespace": "team", "name": "app"}
     make_rule(cluster, "there", by_name("app", onConflict="Overwrite"))
     make_rule(cluster, "back", {"source": back, "onConflict": "Overwrite"})

@@ -122,6 +122,55 @@ async def test_it_lists_and_then_follows_what_changes(
     assert (seen.syncs, reflector.lists, api.count("list")) == (1, 1, 1)
 
 
+async def test_one_object_is_read_and_watched_from_where_others_are(
+    reflect: Reflect, api: FakeApi, seen: Seen
+) -> None:
+    api.put("a", data={"v": "1"})
+    since = str(api.version)
+    api.put("a", data={"v": "2"})
+    api.remove("a")
+    api.put("a", data={"v": "3"})
+    versions = {"configmaps": since}
+    reflector = reflect(namespace="ns", name="a", versions=versions)
+    await settled(reflector, api)
+    assert api.count("list") == 0
+    assert api.of("watch")[0].params["resourceVersion"] == since
+    api.put("a", data={"v": "4"})
+    api.remove("a")
+    await until(lambda: bool(seen.deleted), "the deletion is told")
+    assert seen.changes == [("a", None, "3"), ("a", "3", "4"), ("a", "4", None)]
+    assert versions["configmaps"] == str(api.version)
+
+
+@pytest.mark.parametrize("answer", [None, error(403, "Forbidden")])
+async def test_one_object_that_cannot_be_read_is_listed(
+    reflect: Reflect, api: FakeApi, answer: Answer | None
+) -> None:
+    """Only a list proves that it isn't there."""
+    if answer:
+        api.put("a")
+        api.always("get", answer)
+    reflector = reflect(namespace="ns", name="a", versions={"configmaps": str(api.version)})
+    await settled(reflector, api)
+    assert [seen.verb for seen in api.seen] == ["get", "list", "watch"]
+    assert names(reflector) == ({"a"} if answer else set())
+
+
+async def test_one_object_is_listed_where_no_watch_can_follow_its_reading(
+    reflect: Reflect, api: FakeApi, seen: Seen
+) -> None:
+    api.put("a", data={"v": "1"})
+    api.forget_history()
+    reflector = reflect(namespace="ns", name="a", versions={"configmaps": "100"})
+    await until(lambda: api.watches == 1, "it is watched")
+    assert [seen.verb for seen in api.seen] == ["get", "watch", "list", "watch"], "too old"
+    assert seen.changes == [("a", None, "1")]
+    api.seen.clear()
+    reflector.relist()
+    await until(lambda: reflector.lists == 3 and api.watches == 1, "the second opinion")
+    assert [seen.verb for seen in api.seen] == ["list", "watch"]
+
+
 async def test_it_lists_with_consistency_and_watches_from_there(
     reflect: Reflect, api: FakeApi
 ) -> None:
