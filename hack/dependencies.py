@@ -67,8 +67,8 @@ def main() -> int:
 def licence(name: str) -> str:
     """The licence of an installed distribution, as its own metadata has it."""
     metadata = importlib.metadata.metadata(name)
-    if expression := metadata["License-Expression"]:
-        return expression
+    if "License-Expression" in metadata:
+        return metadata["License-Expression"]
     classifiers = metadata.get_all("Classifier") or []
     named = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License :: ")]
     return ", ".join(named) or (metadata["License"] or "unknown").partition("\n")[0]
