@@ -77,9 +77,12 @@ async def watch(process: OperatorProcess, samples: list[Sample]) -> None:
 
 
 async def settled(work: Load, seconds: float) -> float:
-    """Wait until the rules say that all is right; returns the seconds that it took."""
+    """Wait until the rules say that all is right and it is; returns the seconds that it took.
+
+    Both, because the statuses know nothing yet of what was changed a moment ago.
+    """
     began = time.monotonic()
-    while not await work.settled():
+    while not await work.settled() or await work.faults():
         assert time.monotonic() - began < seconds, await work.faults()
         await asyncio.sleep(1)
     return time.monotonic() - began
