@@ -6,7 +6,7 @@ import json
 import pytest
 from aiohttp import web
 from tests.component.copying.conftest import HOME, Operator, by_name, counts, make_rule, reason
-from tests.component.kube.fake_api import error, is_collection, until
+from tests.component.kube.fake_api import error, until
 
 from copyrator.reconcile.world import SETTLING
 
@@ -34,8 +34,7 @@ def for_path(cluster, path, answer):
     async def choose(request: web.Request) -> web.StreamResponse:
         if request.path.startswith(path):
             return await answer(request)
-        serve = cluster._list if is_collection(request.path) else cluster._get
-        return await (cluster._watch if "watch" in request.query else serve)(request)
+        return await cluster.serve(request)
 
     return choose
 

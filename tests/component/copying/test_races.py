@@ -9,7 +9,7 @@ import asyncio
 import pytest
 from aiohttp import web
 from tests.component.copying.conftest import HOME, Operator, by_name, counts, make_rule, reason
-from tests.component.kube.fake_api import is_collection, until
+from tests.component.kube.fake_api import until
 
 COPY = "/api/v1/namespaces/team/configmaps/app"
 
@@ -125,8 +125,7 @@ async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_ov
         whole = "PartialObjectMetadata" not in request.headers["Accept"]
         if whole and request.path.startswith("/api/v1/namespaces/team/configmaps"):
             await told.wait()
-        serve = cluster._list if is_collection(request.path) else cluster._get
-        return await serve(request)
+        return await cluster.serve(request)
 
     for verb in ("get", "list"):
         cluster.always(verb, late)

@@ -117,11 +117,7 @@ class FakeApi:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         raw = await request.read()
-        verb = VERBS.get(request.method, "get")
-        if request.method == "GET" and request.query.get("watch"):
-            verb = "watch"
-        elif request.method == "GET" and is_collection(request.path):
-            verb = "list"
+        verb = verb_of(request)
         self.seen.append(
             Seen(
                 verb,
@@ -136,7 +132,12 @@ class FakeApi:
             return await self._scripts[verb].popleft()(request)
         if verb in self._always:
             return await self._always[verb](request)
-        return await getattr(self, f"_{verb}")(request)
+        return await self.serve(request)
+
+    async def serve(self, request: web.Request) -> web.StreamResponse:
+        """Answer as the real one does, whatever the script says."""
+        answer: Answer = getattr(self, f"_{verb_of(request)}")
+        return await answer(request)
 
     def _found(self, request: web.Request) -> list[tuple[str, dict[str, Any]]]:
         parts = request.path.split("/")
@@ -226,6 +227,14 @@ class FakeApi:
             return await self._get(request)
         self._store("DELETED", request.path, self.objects[request.path])
         return web.json_response({"kind": "Status", "status": "Success"})
+
+
+def verb_of(request: web.Request) -> str:
+    if request.method == "GET" and request.query.get("watch"):
+        return "watch"
+    if request.method == "GET" and is_collection(request.path):
+        return "list"
+    return VERBS.get(request.method, "get")
 
 
 def is_collection(path: str) -> bool:
