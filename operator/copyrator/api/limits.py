@@ -1,0 +1,40 @@
+"""Every limit on what a tenant, a registry or a caller of the webhook may send, in one place.
+
+What is over a limit is refused before it is worked on, and its object's status says so. The limits
+are the operator's own: where a CRD allows more, the spec is InvalidSpec and the object stays
+editable. docs/reference/limits.md is generated from this module.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- one step of work ---------------------------------------------------------------------------
+
+STEP_SECONDS: Final = 0.05
+"""Seconds of processor time that one step of the event loop may take: leader election, probes and
+all other objects wait that long."""
+
+SLICE_SECONDS: Final = 0.01
+"""Seconds of processor time after which a long task lets others run."""
+
+ISOLATED_CPU_SECONDS: Final = 10
+"""Seconds of processor time of one piece of work in the child process: ten times what the largest
+accepted rule or Bundle needs."""
+
+ISOLATED_MEMORY: Final = 512 * 1024 * 1024
+"""Bytes of address space of the child process."""
+
+# --- rules --------------------------------------------------------------------------------------
+
+# --- templates ----------------------------------------------------------------------------------
+
+# --- copies, sources, consent -------------------------------------------------------------------
+
+# --- fairness between namespaces ----------------------------------------------------------------
+
+# --- Bundles ------------------------------------------------------------------------------------
+
+# --- registries ---------------------------------------------------------------------------------
+
+# --- webhook ------------------------------------------------------------------------------------
