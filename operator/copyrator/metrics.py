@@ -94,7 +94,10 @@ class Metrics:
             "copies", "Copies of all rules: desired, ready, failed, conflicts, pending.", "state"
         )
         self.copy_writes = self._counter(
-            "copy_writes", "Writes of copies: create, update, delete, adopt.", "action", "resource"
+            "copy_writes",
+            "Writes of copies: create, update, adopt, reseal, delete, release.",
+            "action",
+            "resource",
         )
         self.copy_failures = self._counter(
             "copy_failures", "Copies that could not be written, by reason.", "reason"

@@ -47,6 +47,10 @@ ANN_WEBHOOK: Final = "copyrator.flant.com/webhook"
 ANN_RULE_REQUESTED_AT: Final = "copyrator.flant.com/requestedAt"
 """On a rule, any new value: look at it now and try again what failed."""
 
+ANN_RULE_RESEAL_AT: Final = "copyrator.flant.com/resealAt"
+"""On a rule, any value: overwrite what carries the rule's marks without a valid seal where the rule
+wants a copy. The operator takes it off when that is done."""
+
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 
 # Bundles ----------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type
+from copyrator.api.globs import read_globs
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -24,7 +25,7 @@ from copyrator.api.rule_spec import (
     Transform,
 )
 from copyrator.api.rule_transform import read_template, read_transform
-from copyrator.api.selectors import ANY_LABELS, Globs, LabelSelector, Operator, parse_selector
+from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, parse_selector
 
 __all__ = [
     "ConflictPolicy",
@@ -215,8 +216,8 @@ def _read_targets(targets: Fields) -> Targets:
     if targets.has("selector"):
         selector = parse_selector(targets.get("selector"), targets.at("selector"))
     return Targets(
-        namespaces=Globs(targets.texts("namespaces", _namespace_glob)),
-        exclude=Globs(targets.texts("exclude", _namespace_glob)),
+        namespaces=read_globs(targets, "namespaces", _namespace_glob),
+        exclude=read_globs(targets, "exclude", _namespace_glob),
         selector=selector,
     )
 

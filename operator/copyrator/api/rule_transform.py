@@ -10,8 +10,8 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from copyrator.api import names, syntax
 from copyrator.api.fields import Fields, SpecError
+from copyrator.api.globs import read_globs
 from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Template, Transform
-from copyrator.api.selectors import Globs
 
 MAX_TEMPLATE_TEXT: Final = 65_536
 """Characters of one string of a template."""
@@ -46,8 +46,8 @@ def _read_keys(keys: Fields) -> KeyTransform:
         if other := taken.get(new):
             raise SpecError(path, f"collides with {other}: both would be named {new}")
         taken[new] = old
-    include = Globs(keys.texts("include", _key_glob))
-    exclude = Globs(keys.texts("exclude", _key_glob))
+    include = read_globs(keys, "include", _key_glob)
+    exclude = read_globs(keys, "exclude", _key_glob)
     for old in rename:
         if exclude.matches(old) or (include and not include.matches(old)):
             raise SpecError(
@@ -67,7 +67,7 @@ def _read_annotations(annotations: Fields) -> MetadataTransform:
 
 
 def _metadata(fields: Fields, add: dict[str, str]) -> MetadataTransform:
-    remove = Globs(fields.texts("remove", _metadata_glob))
+    remove = read_globs(fields, "remove", _metadata_glob)
     for key in add:
         path = f"{fields.at('add')}[{key}]"
         if key == names.LABEL_MANAGED_BY or key.startswith(names.RULE_PREFIX):

@@ -1,4 +1,4 @@
-"""Which objects and namespaces a rule means: label selectors and anchored globs.
+"""Which objects and namespaces a rule means: label selectors (and anchored globs: globs.py).
 
 A selector is evaluated twice with one meaning: by the API server (``to_string``), so that the
 rest of the cluster costs nothing, and here (``matches``), for objects that are known already.
@@ -6,8 +6,6 @@ rest of the cluster costs nothing, and here (``matches``), for objects that are 
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +13,19 @@ from typing import Any, Final
 
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, SpecError, check_text
+from copyrator.api.globs import NO_GLOBS, Globs, is_wild
+from copyrator.api.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
+
+__all__ = [
+    "ANY_LABELS",
+    "NO_GLOBS",
+    "Globs",
+    "LabelSelector",
+    "Operator",
+    "Requirement",
+    "is_wild",
+    "parse_selector",
+]
 
 
 class Operator(StrEnum):
@@ -33,14 +44,20 @@ class Requirement:
     key: str
     operator: Operator
     values: tuple[str, ...] = ()
+    _known: frozenset[str | None] = field(
+        default=frozenset(), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_known", frozenset(self.values))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Kubernetes' meaning: ``NotIn`` also holds for an object without the label."""
         value = labels.get(self.key)
         if self.operator is Operator.IN:
-            return value in self.values
+            return value in self._known
         if self.operator is Operator.NOT_IN:
-            return value not in self.values
+            return value not in self._known
         return (value is not None) == (self.operator is Operator.EXISTS)
 
     def to_string(self) -> str:
@@ -108,6 +125,9 @@ def parse_selector(raw: Any, path: str) -> LabelSelector:
             f"{path}.{stray[0]}",
             "is no field of a selector; put labels under matchLabels",
         )
+    count = len(fields.sub("matchLabels").raw) + len(fields.items("matchExpressions"))
+    if count > MAX_REQUIREMENTS:
+        raise SpecError(path, f"has {count} requirements; at most {MAX_REQUIREMENTS} are allowed")
     labels = fields.text_map("matchLabels", syntax.label_key, syntax.label_value)
     wanted = [Requirement(key, Operator.IN, (value,)) for key, value in labels.items()]
     for i, item in enumerate(fields.items("matchExpressions")):
@@ -121,6 +141,8 @@ def _parse_expression(fields: Fields) -> Requirement:
         fields.fail("operator", "is required: one of In, NotIn, Exists, DoesNotExist")
     operator = fields.choice("operator", Operator, Operator.IN)
     path = fields.at("values")
+    if len(fields.items("values")) > MAX_REQUIREMENT_VALUES:
+        fields.fail("values", f"must name at most {MAX_REQUIREMENT_VALUES} values")
     values = {
         check_text(item, f"{path}[{i}]", syntax.label_value) if item != "" else ""
         for i, item in enumerate(fields.items("values"))
@@ -133,46 +155,5 @@ def _parse_expression(fields: Fields) -> Requirement:
     return Requirement(key, operator, tuple(sorted(values)))
 
 
-@dataclass(frozen=True, slots=True)
-class Globs:
-    """Patterns of ``*`` (any characters) and ``?`` (one), anchored at both ends.
-
-    No patterns match nothing; whether that means "none" or "all" is the field's to say.
-    """
-
-    patterns: tuple[str, ...] = ()
-    _compiled: re.Pattern[str] | None = field(
-        default=None, init=False, repr=False, compare=False, hash=False
-    )
-
-    def __post_init__(self) -> None:
-        if self.patterns:
-            joined = "|".join(_translate(pattern) for pattern in self.patterns)
-            object.__setattr__(self, "_compiled", re.compile(joined))
-
-    def __bool__(self) -> bool:
-        return bool(self.patterns)
-
-    @property
-    def literal(self) -> bool:
-        """Every pattern names exactly one thing."""
-        return not any(mark in pattern for pattern in self.patterns for mark in "*?")
-
-    def matches(self, text: str) -> bool:
-        """Tell whether any pattern matches the whole text."""
-        return self._compiled is not None and self._compiled.fullmatch(text) is not None
-
-
-def _translate(pattern: str) -> str:
-    """A regular expression that can't back-track for ever (fnmatch makes atomic groups)."""
-    return fnmatch.translate(pattern.replace("[", "[[]"))
-
-
-NO_GLOBS: Final = Globs()
 ANY_LABELS: Final = LabelSelector()
 """The selector that matches everything."""
-
-
-def parse_globs(text: str) -> Globs:
-    """Read the comma-separated globs of a consent annotation; blanks are ignored."""
-    return Globs(tuple(part for part in (piece.strip() for piece in text.split(",")) if part))

@@ -26,6 +26,7 @@ _COMMANDS = {
     "migrate": ("Print rules equal to other tools' annotations.", "migrate:migrate"),
     "plan": ("What a rule would do, tried by a server-side dry run.", "plan:plan"),
     "reconcile": ("Look at a rule or Bundle now, and wait for it.", "act:reconcile"),
+    "reseal": ("Have a rule take over what carries its marks unsealed.", "act:reseal"),
     "resolve": ("Which tag a version would choose, and why.", "resolve:resolve"),
     "resume": ("Let a suspended rule or Bundle go on.", "act:resume"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),

@@ -1,4 +1,4 @@
-"""`copyrator suspend`, `resume` and `reconcile`: what people do to rules and Bundles."""
+"""`copyrator suspend`, `resume`, `reconcile`, `reseal`: what people do to rules and Bundles."""
 
 from __future__ import annotations
 
@@ -66,6 +66,39 @@ def reconcile(target: Target, what: str, name: str, force: bool, timeout: float)
     failed too often. Of a rule, what failed is tried again at once.
     """
     run(_reconcile(target, what, name, force=force, timeout=timeout))
+
+
+@click.command()
+@click.argument("what", type=What("rules"))
+@_name
+@cluster_options()
+@_timeout
+def reseal(target: Target, what: str, name: str, timeout: float) -> None:
+    """Have a rule take over the objects that carry its marks without a valid seal.
+
+    Such objects come from a lost hash key, a restore or a forgery; those that are as the rule wants
+    them need no command. The others are in conflict until they are removed, or overwritten by this.
+    Only objects with the marks of this very rule are overwritten, where it wants a copy. Nothing is
+    deleted.
+    """
+    run(_reseal(target, what, name, timeout=timeout))
+
+
+async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> None:  # noqa: ASYNC109
+    async with target.connect() as client:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        await one(client, what, namespace, name)
+        token = format_micro_time(datetime.now(UTC))
+        patch = {"metadata": {"annotations": {names.ANN_RULE_RESEAL_AT: token}}}
+        body = await client.patch(RESOURCES[what], namespace, name, patch)
+
+        def done(seen: dict[str, Any]) -> bool:
+            annotations = seen["metadata"].get("annotations") or {}
+            return annotations.get(names.ANN_RULE_RESEAL_AT) != token
+
+        body = await _wait(client, what, body, timeout, done)
+        word = "resealed" if timeout else "asked"
+        prose([f"{SINGULAR[what]} {namespace}/{name} {word}{_how(body, timeout)}"])
 
 
 async def _set_suspend(

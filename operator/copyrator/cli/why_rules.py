@@ -13,7 +13,6 @@ from copyrator.kube.resources import Resource
 from copyrator.registry.claims import Bid, Claim
 from copyrator.registry.namespaces import Namespace
 from copyrator.registry.rules import Rule
-from copyrator.rules.matching import source_allows
 from copyrator.rules.planning import Act, Plan, Why
 
 _SENTENCES = {
@@ -24,6 +23,7 @@ _SENTENCES = {
     Why.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
     Why.ABANDONED: "Its rule exists no more and no other wants it: it is left alone.",
     Why.IS_SOURCE: "It is itself the source of a rule, so it is never overwritten.",
+    Why.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
     Why.BEING_DELETED: "It is being deleted, and somebody's finalizer holds it.",
     Why.PAUSED: "The rule {winner} wants it, but is paused (suspend, mode: Plan, or not served).",
     Why.BROKEN: "The rule {winner} can't make it; see below.",
@@ -60,7 +60,7 @@ async def verdict_of(asked: Question) -> str:
     if asked.resource.key not in world.kinds:
         return "No rule that is served is of this kind."
     plan = world.plan(asked.key)
-    if plan.act in (Act.CREATE, Act.REPLACE, Act.ADOPT):
+    if plan.act in (Act.CREATE, Act.REPLACE, Act.ADOPT, Act.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Act.DELETE, Act.RELEASE, Act.ASK_OWNER):
         return "Its rule doesn't want it any more: it is about to be removed."
@@ -164,18 +164,23 @@ def _outside(claim: Claim, place: Namespace) -> str | None:
         return f"{place.name} is in spec.targets.exclude ({', '.join(wanted.exclude.patterns)})"
     if not wanted.selector.matches(place.labels):
         return f"{place.name}'s labels don't match {wanted.selector.to_string()}"
-    if not targets.is_accepted_by(place):
-        return (
-            f"{place.name} doesn't accept copies from {targets.tenant}: its owner has to name "
-            f"that in the annotation {names.ANN_ALLOW_FROM}"
-        )
-    return None
+    return None if targets.is_accepted_by(place) else _unaccepted(place, targets.tenant)
+
+
+def _unaccepted(place: Namespace, tenant: str | None) -> str:
+    if place.consent and place.consent.problem:
+        return f"{place.name}'s annotation {names.ANN_ALLOW_FROM} {place.consent.problem}"
+    return (
+        f"{place.name} doesn't accept copies from {tenant}: its owner has to name that in the "
+        f"annotation {names.ANN_ALLOW_FROM}"
+    )
 
 
 def _uncovered(claim: Claim, place: Namespace) -> str:
     source = claim.source
     if source and source.namespace == place.name:
         return "this is its source"
-    if source and not source_allows(source.annotations, place.name):
-        return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} doesn't name {place.name}"
+    if source and source.consent and not source.allows(place.name):
+        why = source.consent.problem or f"doesn't name {place.name}"
+        return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} {why}"
     return "doesn't mean this namespace"

@@ -9,8 +9,9 @@ from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.refusals import NOT_HELD, Refusal, Right
 from copyrator.reconcile.world import KindView, World
-from copyrator.reconcile.writer import CopyWriter
+from copyrator.reconcile.writer import CopyWriter, NotAsWantedError
 from copyrator.registry.claims import Bid
+from copyrator.rules.ownership import ACCEPTED
 from copyrator.rules.planning import Act, Plan, Why
 from copyrator.rules.records import CopyRecord
 
@@ -33,49 +34,108 @@ class CopyReconciler:
         self._world = world
         self._blocked: dict[CopyKey, float] = {}
         """Targets with a foreign object, and how long to wait until the next look."""
+        self._unsealed: dict[CopyKey, tuple[str, bytes]] = {}
+        """Objects without a valid seal that aren't as their rule wants them: the version that was
+        read, and the digest of what was wanted then. They aren't read again before either changes.
+        """
 
     async def reconcile(self, key: CopyKey) -> Outcome:
         """Make one target right, with one write where nothing is in the way."""
         view = self._world.kinds.get(key.kind)
         if view is None or not view.subscription.reflector.lists:
             return Done()  # the rules are surveyed when the view is complete
-        return await _Attempt(self._world, view, key, self._blocked).run()
+        return await _Attempt(self._world, view, key, self._blocked, self._unsealed).run()
 
 
 class _Attempt:
     """The work on one key."""
 
     def __init__(
-        self, world: World, view: KindView, key: CopyKey, blocked: dict[CopyKey, float]
+        self,
+        world: World,
+        view: KindView,
+        key: CopyKey,
+        blocked: dict[CopyKey, float],
+        unsealed: dict[CopyKey, tuple[str, bytes]],
     ) -> None:
         self._world = world
         self._view = view
         self._key = key
         self._blocked = blocked
+        self._unsealed = unsealed
         self._writer = CopyWriter(world, view, key)
 
     async def run(self) -> Outcome:
         plan = self._plan()
+        wait = self._world.drift.wait(self._key) or 0.0
+        if plan.why is Why.UP_TO_DATE and wait > 0:
+            return Again(wait)
         try:
             if self._key in self._blocked and plan.act is Act.CREATE:
                 await self._writer.look()
                 plan = self._plan()
+            elif plan.why is Why.UP_TO_DATE:
+                plan = await self._checked(plan)
             for _ in range(ATTEMPTS):
-                if plan.act in (Act.NOTHING, Act.ASK_OWNER):
-                    return self._nothing(plan)
-                if plan.act is Act.ADOPT and self._awaits_source():
-                    return Again(SOURCE_AGAIN)
+                if outcome := self._without_a_write(plan):
+                    return outcome
                 if await self._wrote_as_planned(plan):
                     return self._settled(plan)
                 plan = self._plan()
+        except NotAsWantedError:
+            self._refuse(plan)
+            return self._not_as_wanted()
         except ApiError as error:
-            if _is_namespace_closed(error):
-                return self._settled(plan)  # the watch of namespaces will tell, too
             return self._failed(plan, error)
         return Again(1.0)  # somebody else writes as fast as we do
 
+    def _without_a_write(self, plan: Plan[Bid]) -> Outcome | None:
+        """What a plan comes to where nothing is to be written (now); None: write."""
+        if plan.act is Act.RESEAL and self._is_refused(plan):
+            return self._not_as_wanted()
+        if plan.act in (Act.NOTHING, Act.ASK_OWNER):
+            return self._nothing(plan)
+        if plan.act is Act.ADOPT and self._awaits_source():
+            return Again(SOURCE_AGAIN)
+        return None
+
     def _plan(self) -> Plan[Bid]:
         return self._world.plan(self._key, self._writer.foreign)
+
+    # --- what metadata don't prove ---------------------------------------------------------------
+
+    async def _checked(self, plan: Plan[Bid]) -> Plan[Bid]:
+        """Read a copy that looks right, where there is a reason to, and compare what it holds."""
+        drift, winner = self._world.drift, plan.winner
+        if drift.wait(self._key) is None or winner is None:
+            return plan
+        drift.reading(self._key)
+        record = self._record()
+        if winner.paused or record is None or record.shape is ACCEPTED:
+            return plan
+        try:
+            live = await self._writer.read()
+        except errors.NotFound as error:
+            if error.namespace_missing or error.kind_missing:
+                raise
+            await self._writer.look()
+            return self._plan()
+        plan = self._plan()
+        if plan.why is not Why.UP_TO_DATE or plan.winner is None or plan.winner.is_held_by(live):
+            return plan
+        return Plan(Act.REPLACE, Why.DRIFTED, plan.winner)
+
+    def _is_refused(self, plan: Plan[Bid]) -> bool:
+        """Whether the same object was read before, and wasn't what is wanted now."""
+        record, winner = self._record(), plan.winner
+        if record is None or winner is None or winner.reseals:
+            return False
+        return self._unsealed.get(self._key) == (record.resource_version, winner.wish.digest)
+
+    def _refuse(self, plan: Plan[Bid]) -> None:
+        record = self._record()
+        if record is not None and plan.winner is not None:
+            self._unsealed[self._key] = (record.resource_version, plan.winner.wish.digest)
 
     async def _wrote_as_planned(self, plan: Plan[Bid]) -> bool:
         """Write; where something else stands there than we thought, look and say False."""
@@ -133,7 +193,20 @@ class _Attempt:
     def _settled(self, plan: Plan[Bid]) -> Outcome:
         self._world.problems.pop(self._key, None)
         self._blocked.pop(self._key, None)
+        self._unsealed.pop(self._key, None)
         self._touch(plan)
+        return Done()
+
+    def _not_as_wanted(self) -> Outcome:
+        """Done: the watch tells of every change of it."""
+        record = self._record()
+        owner = record.marks if record else ""
+        self._report(
+            FailureReason.CONFLICT,
+            f"an object that carries the marks of the rule {owner} without a valid seal stands "
+            "there, and holds something else than the rule wants; remove it, or have it "
+            f"overwritten: copyrator reseal rule {owner}",
+        )
         return Done()
 
     def _conflict(self) -> Outcome:
@@ -147,6 +220,8 @@ class _Attempt:
         return Again(wait)
 
     def _failed(self, plan: Plan[Bid], error: ApiError) -> Outcome:
+        if _is_namespace_closed(error):
+            return self._settled(plan)  # the watch of namespaces will tell, too
         reason = _reason(error)
         self._world.metrics.copy_failures.labels(reason.value).inc()
         bind = self._bind(plan) if NOT_HELD in error.message else None

@@ -27,7 +27,6 @@ from copyrator.reconcile.copy import CopyReconciler
 from copyrator.reconcile.hash_key import load_sealer
 from copyrator.reconcile.kinds import Kinds
 from copyrator.reconcile.rule import RuleReconciler
-from copyrator.reconcile.sources import enqueue_namespace
 from copyrator.reconcile.world import Clock, World
 from copyrator.registry.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.registry.rules import Rule, RuleRegistry
@@ -36,6 +35,8 @@ log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 2.0
 """How often the watches' health is compared with what the rules know of it."""
+READ_SECONDS = 10.0
+"""How often copies are chosen to be read for the daily round's sake."""
 STALE_SECONDS = 60.0
 """How often writes that no watch told of are given up (see Copies.forget_stale)."""
 
@@ -78,7 +79,7 @@ class CopyController:
         self._rules = RuleReconciler(self._world, self._kinds)
         self._copies = CopyReconciler(self._world)
         self._health: dict[RuleKey, tuple[bool, ...]] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     def hash_content(self, content: bytes) -> str:
         """A hash with the operator's own key, as hexadecimal digits.
@@ -107,10 +108,12 @@ class CopyController:
             )
         if world.sealer is not None:
             await self._kinds.watch_allowed()
-        if self._task is None:
-            self._task = asyncio.create_task(
-                self._keep_watch(), name="health of the rules' watches"
-            )
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._keep_watch(), name="health of the rules' watches"),
+                asyncio.create_task(world.due.run(trusted=True), name="what is due"),
+                asyncio.create_task(world.due.run(trusted=False), name="what is due of tenants"),
+            ]
 
     async def start(self) -> None:
         """Make sure of the hash key too; to be awaited before the workers start.
@@ -127,11 +130,11 @@ class CopyController:
 
     async def stop(self) -> None:
         """Let go of the watches. Work in hand is the workers' to finish."""
-        if self._task is not None:
-            self._task.cancel()
+        for task in self._tasks:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._task
-            self._task = None
+                await task
+        self._tasks = []
         world = self._world
         for service in world.services.values():
             for subscription in service.sources:
@@ -178,35 +181,35 @@ class CopyController:
         self, name: ObjectName, old: Namespace | None, new: Namespace | None
     ) -> None:
         world = self._world
-        rules = [(s, s.maker.targets) for s in world.services.values() if s.maker is not None]
-        before = {service.key: name.name in targets for service, targets in rules}
+        before = {
+            service.key
+            for service in world.services.values()
+            if service.maker is not None and service.maker.targets.had(name.name)
+        }
         if new is None:
             world.namespaces.drop(name.name)
         else:
             world.namespaces.put(new)
         world.index.forget_namespace(name.name)
-        if not world.namespaces_seen:
-            return
-        for service, targets in rules:
-            if before[service.key] != (name.name in targets) or name.name in targets.targets.named:
-                world.keeps_limit(service)
-                world.touch(f"{service.key.namespace}/{service.key.name}")
-                if before[service.key] and new is not None:
-                    world.look_at_rule(service.key)  # its copy there may be unwanted now
-        if new is not None and (old is None or _means_more(old, new)):
-            enqueue_namespace(world, name.name, Lane.URGENT)
+        if world.namespaces_seen:
+            more = new is not None and (old is None or _means_more(old, new))
+            world.due.namespace_changed(name.name, before, more=more)
 
     # --- watches ---------------------------------------------------------------------------------
 
     async def _keep_watch(self) -> None:
         world = self._world
-        stale_at = time.monotonic() + STALE_SECONDS
+        stale_at = read_at = time.monotonic() + STALE_SECONDS
         while True:
             await asyncio.sleep(HEALTH_SECONDS)
             try:
                 self._compare_health()
+                if time.monotonic() >= read_at:
+                    read_at = time.monotonic() + READ_SECONDS
+                    self._kinds.read_next()
                 if time.monotonic() >= stale_at:
                     stale_at = time.monotonic() + STALE_SECONDS
+                    world.drift.forget_old()
                     self._kinds.forget_stale_writes()
                     if self._kinds.missing or world.sealer is None:
                         await self.prepare()

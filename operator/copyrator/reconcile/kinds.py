@@ -8,13 +8,15 @@ from typing import cast
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.engine.queue import Lane
 from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
 from copyrator.kube.resources import Resource
 from copyrator.kube.watchpool import WatchSpec
+from copyrator.reconcile.drift import Round
 from copyrator.reconcile.world import KindView, World
 from copyrator.registry.copies import Copies, Name
 from copyrator.rules.ownership import Shapes
-from copyrator.rules.planning import Act
+from copyrator.rules.planning import Act, Why
 from copyrator.rules.records import CopyRecord, RecordReader
 
 log = logging.getLogger(__name__)
@@ -29,8 +31,12 @@ class Kinds:
         self._world = world
         self._shapes = Shapes()
         self._allowed = [_split(kind) for kind in world.settings.kinds]
+        self._round = Round(world.monotonic, self._copies)
         self.missing: set[str] = set()
         """Allowed kinds that the cluster doesn't serve (now)."""
+
+    def _copies(self) -> dict[str, list[Name]]:
+        return {key: view.copies.names() for key, view in self._world.kinds.items()}
 
     def allows(self, kind: str, api_version: str | None) -> bool:
         """Whether the settings allow rules of this kind."""
@@ -92,7 +98,7 @@ class Kinds:
         )
         self._world.kinds[resource.key] = view
         for change in early:
-            self._copy_changed(view, *change)
+            on_change(*change)
         return view
 
     def forget(self) -> None:
@@ -113,19 +119,39 @@ class Kinds:
         if not view.subscription.reflector.lists:
             return  # the first list: rules are surveyed when it is complete
         if news:
-            self.look_at_copy(view, name)
+            self.look_at_copy(view, name, news=True)
         for record in (old, new):
             if news and record is not None and record.owner:
                 world.touch(record.owner)
 
-    def look_at_copy(self, view: KindView, name: tuple[str, str]) -> None:
-        """Queue a copy if there is anything to be done about it."""
+    def look_at_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
+        """Queue a copy if there is anything to be done about it.
+
+        `news` of a copy that looks right are a reason to read it: managedFields can be forged.
+        """
         key = CopyKey(view.resource.key, *name)
-        plan = self._world.plan(key)
-        if plan.act is not Act.NOTHING:
+        try:
+            plan = self._world.plan(key)
+        except Exception as error:  # what its rule renders, say: that rule's status tells
+            log.error("%s can't be planned: %s", key, type(error).__name__)
+            return
+        if plan.act is Act.RESEAL:
+            self._world.queue.add(key, Lane.RESYNC)
+        elif plan.act is not Act.NOTHING:
             self._world.queue.add(key)
+        elif news and plan.why is Why.UP_TO_DATE and (record := view.copies.get(name)):
+            self._world.drift.suspect(key, record.resource_version)
+            self._world.queue.add_after(key, self._world.drift.wait(key) or 0.0)
         if plan.winner is not None:
             self._world.touch(plan.winner.owner)
+
+    def read_next(self) -> None:
+        """Queue the copies whose turn it is to be read whole (drift.py)."""
+        if not self._world.services:
+            return  # another replica leads
+        for key in self._round.due():
+            self._world.drift.suspect(key)
+            self._world.queue.add(key, Lane.RESYNC)
 
     def forget_stale_writes(self) -> None:
         """Once a minute: what the watches should have told long ago (see Copies.forget_stale)."""

@@ -132,10 +132,17 @@ class RuleRemover:
         return True
 
     def _left(self, rule: Rule) -> list[CopyKey]:
-        """The copies that still stand; those in Terminating namespaces go by themselves."""
+        """The copies that still stand.
+
+        Those in Terminating namespaces go by themselves; so do those that are being deleted: who
+        put a finalizer there has to take it off, and holds up nobody else.
+        """
         left = []
         for view, (namespace_name, name) in self._world.owned(rule.owner):
             namespace = self._world.namespaces.get(namespace_name)
+            record = view.copies.get((namespace_name, name))
+            if record is None or record.deleting:
+                continue
             if namespace is not None and not namespace.terminating:
                 left.append(CopyKey(view.resource.key, namespace_name, name))
         return left

@@ -19,6 +19,7 @@ from copyrator.reconcile import verdicts
 from copyrator.reconcile.acceptance import refusal, tenant_of
 from copyrator.reconcile.kinds import Kinds
 from copyrator.reconcile.removal import RuleRemover
+from copyrator.reconcile.resealing import end_request, queue_unsealed
 from copyrator.reconcile.sources import watch_sources
 from copyrator.reconcile.status import delay_first_status, say_forbidden, write_status
 from copyrator.reconcile.survey import Survey, survey_rule
@@ -26,6 +27,7 @@ from copyrator.reconcile.world import SURVEY_REST, Service, Standing, World
 from copyrator.registry.claims import Claim, Maker
 from copyrator.registry.rules import Rule
 from copyrator.rules.rendering import TemplateError
+from copyrator.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
@@ -102,6 +104,8 @@ class RuleReconciler:
         try:
             spec = self._accepted_spec(rule)
             await self._prepare(service, rule, spec)
+            if service.maker is not None:
+                await service.maker.targets.settle(TimeSlice())
             self._check_complete(service, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
@@ -225,9 +229,11 @@ class RuleReconciler:
         if rule.requested not in (None, service.request, rule.status.get("lastHandledRequest")):
             service.request = rule.requested
             for key in survey.retrying:
-                del world.problems[key]
+                world.problems.pop(key, None)
                 world.queue.add(key)
             survey = await survey_rule(world, rule)
+        queue_unsealed(world, service, rule, survey)
+        await end_request(world, service, rule, survey)
         fresh = service.surveyed != rule.generation
         lane = Lane.NORMAL if fresh else Lane.RESYNC
         for key in survey.due:

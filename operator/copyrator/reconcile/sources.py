@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.api.keys import ObjectName
 from copyrator.api.rule import Source
-from copyrator.engine.queue import Lane
 from copyrator.kube.reflector import OnChange
 from copyrator.kube.resources import Resource
 from copyrator.kube.watchpool import Subscription, WatchSpec
-from copyrator.reconcile.survey import Survey, survey_target
 from copyrator.reconcile.world import Service, Standing, World
 from copyrator.registry.claims import Claim
 from copyrator.rules.sources import SourceReader, SourceRecord
@@ -69,38 +67,8 @@ def _source_changed(
         return
     if service.source_changed is None:
         service.source_changed = world.monotonic()
-    enqueue_claim(world, claim, Lane.NORMAL)
+    world.due.claim_changed(claim)
     if earlier is None or earlier.static_name != claim.static_name:
         world.look_at_rule(service.key)  # copies of another name may be unwanted now
     else:
         world.touch(owner)
-
-
-def enqueue_claim(world: World, claim: Claim, lane: Lane) -> None:
-    """Put all targets of a claim where something is to be done into the queue."""
-    alone = world.index.is_alone(claim)
-    survey = Survey()
-    for namespace in list(claim.maker.targets):
-        survey_target(world, survey, claim, namespace, alone=alone)
-    enqueue_due(world, survey, lane)
-
-
-def enqueue_due(world: World, survey: Survey, lane: Lane) -> None:
-    """Put what a survey found into the queue; what failed before is tried again at once."""
-    for key in survey.due:
-        world.queue.add(key, lane)
-    for key in survey.retrying:
-        world.queue.add(key, lane)
-
-
-def enqueue_namespace(world: World, name: str, lane: Lane) -> None:
-    """Put all copies that are due in one namespace into the queue."""
-    namespace = world.namespaces.get(name)
-    if namespace is None or namespace.terminating:
-        return
-    survey = Survey()
-    for claim in list(world.index.all()):
-        survey_target(world, survey, claim, name, alone=world.index.is_alone(claim))
-    keys: dict[CopyKey, None] = dict.fromkeys([*survey.due, *survey.retrying])
-    for key in keys:
-        world.queue.add(key, lane)

@@ -1,26 +1,29 @@
 """A rule's copies as a whole: what is right, what is to be done, and what nobody wants any more.
 
 A survey walks over what is wanted and what stands there, both in memory; it asks the cluster
-nothing. It yields to the loop now and then: with 100,000 copies it takes a good part of a second.
+nothing. It is done in slices: with 100,000 copies it takes a good part of a second.
 """
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
-from copyrator.reconcile.world import World
 from copyrator.registry.claims import Bid, Claim
+from copyrator.registry.namespaces import Namespace
 from copyrator.registry.rules import Rule
-from copyrator.rules.matching import source_allows
 from copyrator.rules.planning import Act, Why
+from copyrator.timeslice import TimeSlice
 
-PAUSE_EVERY = 2000
-"""Targets between two breaths of the event loop."""
+if TYPE_CHECKING:
+    from copyrator.reconcile.world import World
+
+log = logging.getLogger(__name__)
 
 MASS_LEAST = 20
 """So many deletions at once are never suspicious."""
@@ -53,6 +56,10 @@ class Survey:
     """Targets where something is to be done, and didn't fail before."""
     retrying: list[CopyKey] = field(default_factory=list)
     """Targets that failed and wait for their back-off."""
+    unsealed: list[CopyKey] = field(default_factory=list)
+    """Wanted copies that carry the rule's marks without a valid seal, to be read once."""
+    refused: list[CopyKey] = field(default_factory=list)
+    """Those that were read and don't hold what the rule wants, or couldn't be sealed anew."""
     unwanted: list[CopyKey] = field(default_factory=list)
     """Copies of the rule that it doesn't want any more."""
     samples: list[Failure] = field(default_factory=list)
@@ -77,24 +84,39 @@ class Survey:
 async def survey_rule(world: World, rule: Rule, survey: Survey | None = None) -> Survey:
     """Look at all targets of a rule and at all its copies; `survey` is filled where it is given."""
     survey = survey or Survey()
-    walked = 0
+    turn = TimeSlice()
     for claim in list(world.index.of_rule(rule.owner).values()):
         alone = world.index.is_alone(claim)
+        await claim.maker.targets.settle(turn)
         for name in list(claim.maker.targets):
             survey_target(world, survey, claim, name, alone=alone)
-            walked += 1
-            if walked % PAUSE_EVERY == 0:
-                await asyncio.sleep(0)
-        _find_refused(world, survey, claim)
+            await turn.pause()
+        for name in claim.maker.targets.targets.named if claim.source else ():
+            _find_refused(world, survey, claim, name)
+            await turn.pause()
+        _find_unreadable(survey, claim)
     if world.count_owned(rule.owner) != survey.kept:
-        await _find_unwanted(world, survey, rule)
+        await _find_unwanted(world, survey, rule, turn)
     return survey
 
 
 def survey_target(
     world: World, survey: Survey, claim: Claim, name: str, *, alone: bool = False
 ) -> None:
-    """Judge one target of a claim."""
+    """Judge one target of a claim; what goes wrong with it is counted, and not raised."""
+    desired = survey.desired
+    try:
+        _survey_target(world, survey, claim, name, alone=alone)
+    except Exception as error:
+        log.error("%s in %s: %s", claim.maker.rule.owner, name, type(error).__name__)
+        survey.desired = desired + 1
+        survey.failed += 1
+        key = CopyKey(claim.maker.resource, name, claim.static_name or "")
+        why = f"what is to be done there can't be told: {type(error).__name__}"
+        survey.sample(key, FailureReason.ERROR, why)
+
+
+def _survey_target(world: World, survey: Survey, claim: Claim, name: str, *, alone: bool) -> None:
     namespace = world.namespaces.get(name)
     if namespace is None or namespace.terminating or not claim.covers(namespace):
         return
@@ -115,31 +137,48 @@ def survey_target(
         _judge(world, survey, claim, key, owned=owned)
 
 
-def _find_refused(world: World, survey: Survey, claim: Claim) -> None:
-    """Targets that the rule names one by one, and that may not be written to.
+def _find_refused(world: World, survey: Survey, claim: Claim, name: str) -> None:
+    """A target that the rule names, and that may not be written to.
 
     Of those that a glob or a selector means, the rule serves the ones that consent, silently.
     """
-    targets, source = claim.maker.targets, claim.source
-    if source is None:
+    namespace = world.namespaces.get(name)
+    if namespace is None or not claim.maker.targets.means(namespace):
         return
-    for name in targets.targets.named:
-        namespace = world.namespaces.get(name)
-        if namespace is None or not targets.means(namespace) or claim.covers(namespace):
-            continue
-        if not targets.is_accepted_by(namespace):
-            why = (
-                f"the namespace doesn't accept copies from {targets.tenant}: its owner has to "
-                f"name that in the annotation {names.ANN_ALLOW_FROM}"
-            )
-        elif not source_allows(source.annotations, name):
-            why = f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} doesn't name it"
-        else:
-            continue  # the source itself
+    source = claim.source
+    if source and source.consent and source.consent.problem:
+        return  # said once, for all
+    if (why := why_refused(claim, namespace)) is not None:
         survey.desired += 1
         survey.failed += 1
-        key = CopyKey(claim.maker.resource, name, claim.static_name or source.name)
+        key = CopyKey(claim.maker.resource, name, claim.static_name or claim.source_name)
         survey.sample(key, FailureReason.NOT_ACCEPTED, why)
+
+
+def _find_unreadable(survey: Survey, claim: Claim) -> None:
+    """A source whose annotation can't be obeyed goes nowhere, and says so once."""
+    source = claim.source
+    if source is not None and source.consent and source.consent.problem:
+        survey.desired += 1
+        survey.failed += 1
+        key = CopyKey(claim.maker.resource, source.namespace, source.name)
+        why = f"the annotation {names.ANN_ALLOW_TO} of this source {source.consent.problem}"
+        survey.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it is copied nowhere")
+
+
+def why_refused(claim: Claim, namespace: Namespace) -> str | None:
+    """Why a claim may not be copied into a namespace that its rule means, or None."""
+    targets, source = claim.maker.targets, claim.source
+    if not targets.is_accepted_by(namespace):
+        if namespace.consent and namespace.consent.problem:
+            return f"the namespace's annotation {names.ANN_ALLOW_FROM} {namespace.consent.problem}"
+        return (
+            f"the namespace doesn't accept copies from {targets.tenant}: its owner has to "
+            f"name that in the annotation {names.ANN_ALLOW_FROM}"
+        )
+    if source is not None and not source.allows(namespace.name):
+        return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} doesn't name it"
+    return None
 
 
 def _judge(world: World, survey: Survey, claim: Claim, key: CopyKey, *, owned: bool) -> None:
@@ -157,21 +196,21 @@ def _judge(world: World, survey: Survey, claim: Claim, key: CopyKey, *, owned: b
         survey.sample(key, FailureReason.CONFLICT, _lost_to(claim, plan.winner))
         if plan.act is not Act.NOTHING:
             survey.due.append(key)
-    elif plan.why in (Why.OWNED_BY_OTHER, Why.IS_SOURCE):
+    elif plan.why in _OCCUPIED:
         survey.conflicts += 1
         survey.sample(key, FailureReason.CONFLICT, _occupied(world, key, plan.why))
     elif problem_there := world.problems.get(key):
-        _count_problem(survey, key, problem_there)
+        _count_problem(survey, key, problem_there, plan.act)
     elif plan.act is not Act.NOTHING:
-        survey.due.append(key)
+        (survey.unsealed if plan.act is Act.RESEAL else survey.due).append(key)
         survey.missing += plan.act is Act.CREATE
     elif plan.why is Why.PAUSED:
         record = world.kinds[key.kind].copies.get((key.namespace, key.name))
         survey.missing += record is None
 
 
-def _count_problem(survey: Survey, key: CopyKey, problem: Failure) -> None:
-    survey.retrying.append(key)
+def _count_problem(survey: Survey, key: CopyKey, problem: Failure, act: Act) -> None:
+    (survey.refused if act is Act.RESEAL else survey.retrying).append(key)
     if problem.reason is FailureReason.CONFLICT:
         survey.conflicts += 1
     else:
@@ -188,16 +227,36 @@ def _lost_to(claim: Claim, winner: Bid) -> str:
     return f"the target belongs to the rule {winner.owner}"
 
 
+_OCCUPIED = (Why.OWNED_BY_OTHER, Why.IS_SOURCE, Why.BEING_DELETED)
+"""Something stands there that has to go, by somebody else's hand, before there can be a copy."""
+
+
 def _occupied(world: World, key: CopyKey, why: Why) -> str:
+    if why is Why.BEING_DELETED:
+        return _being_deleted(world, key)
     if why is Why.IS_SOURCE:
         return "the object there is itself the source of a rule, and is never overwritten"
     record = world.kinds[key.kind].copies.get((key.namespace, key.name))
     return f"the copy there belongs to the rule {record.owner if record else '?'}"
 
 
-async def _find_unwanted(world: World, survey: Survey, rule: Rule) -> None:
-    for walked, (view, (namespace_name, name)) in enumerate(world.owned(rule.owner), 1):
+def _being_deleted(world: World, key: CopyKey) -> str:
+    record = world.kinds[key.kind].copies.get((key.namespace, key.name))
+    held = ", ".join(record.extras.finalizers) if record else ""
+    return (
+        "the object there is being deleted, and is held by the finalizer "
+        f"{held or '?'}; the copy is made when it is gone"
+    )
+
+
+async def _find_unwanted(world: World, survey: Survey, rule: Rule, turn: TimeSlice) -> None:
+    """Copies of the rule that it doesn't want any more; those that are being deleted already go."""
+    for view, (namespace_name, name) in list(world.owned(rule.owner)):
+        await turn.pause()
         namespace = world.namespaces.get(namespace_name)
+        record = view.copies.get((namespace_name, name))
+        if record is None or record.deleting or record.owner != rule.owner:
+            continue
         if namespace is not None and not namespace.terminating:
             bids = world.index.bids(view.resource.key, namespace, name)
             if not any(bid.owner == rule.owner for bid in bids):
@@ -206,5 +265,3 @@ async def _find_unwanted(world: World, survey: Survey, rule: Rule) -> None:
                 if problem := world.problems.get(key):
                     survey.stuck += 1
                     survey.sample(key, problem.reason, problem.message)
-        if walked % PAUSE_EVERY == 0:
-            await asyncio.sleep(0)

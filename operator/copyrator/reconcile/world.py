@@ -18,6 +18,8 @@ from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watchpool import Subscription, WatchPool
 from copyrator.metrics import Metrics
+from copyrator.reconcile.drift import Drift
+from copyrator.reconcile.due import DueWork
 from copyrator.reconcile.named_sources import NamedSources
 from copyrator.reconcile.tally import Tally
 from copyrator.registry.claims import Bid, Maker
@@ -88,6 +90,8 @@ class Service:
     """Watches that shall list again before a mass deletion, with their count of lists then."""
     request: str | None = None
     """The last one that was acted on."""
+    reseal: str | None = None
+    """The last request to seal anew that was begun."""
     next_status: float = 0.0
     """Loop time before which no status is written."""
     next_survey: float = 0.0
@@ -124,12 +128,17 @@ class World:
     sealer: Sealer | None = None
     namespace_watch: Subscription | None = None
     named_sources: NamedSources = field(init=False)
+    due: DueWork = field(init=False)
+    drift: Drift = field(init=False)
+    """Copies that have to be read whole."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't doesn't exist."""
 
     def __post_init__(self) -> None:
         self.named_sources = NamedSources(self.client, self.watch_pool)
         self.tally = Tally(self.metrics)
+        self.due = DueWork(self)
+        self.drift = Drift(self.monotonic)
 
     @property
     def namespaces_synced(self) -> bool:

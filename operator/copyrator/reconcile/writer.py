@@ -25,6 +25,10 @@ from copyrator.rules.planning import Act, Foreign, Plan
 from copyrator.rules.records import CopyRecord
 
 
+class NotAsWantedError(Exception):
+    """An object with the rule's marks and without a valid seal doesn't hold what the rule wants."""
+
+
 class CopyWriter:
     """Reads and writes one target; what it learns goes into the view, or into ``foreign``."""
 
@@ -35,6 +39,8 @@ class CopyWriter:
         self._view = view
         self._key = key
         self._name = (key.namespace, key.name)
+        self._whole: dict[str, Any] | None = None
+        """What `read` found, so that a write needn't read again."""
         self._exact = view.resource.kind in EXACT_KINDS
 
     async def look(self) -> None:
@@ -52,19 +58,39 @@ class CopyWriter:
             found = None
         record = self._view.reader(found) if found else None
         self.foreign = None
-        if record is not None and record.owner:
+        self._whole = None
+        if record is not None and (record.owner or record.marks):
             copies.wrote(self._name, record)
+            if found and not record.owner:
+                self.foreign = _foreign(found["metadata"])
             return
         if known := copies.get(self._name):
             copies.deleted(self._name, known.uid)
         if found:
             self.foreign = _foreign(found["metadata"])
 
+    async def read(self) -> dict[str, Any]:
+        """Read the whole object, and remember the version that was read.
+
+        Raises:
+            NotFound: it is gone.
+            ApiError: it can't be read.
+        """
+        live: dict[str, Any] = await self._world.client.get(self._view.resource, *self._name)
+        self._whole = live
+        record = self._view.reader(live)
+        if record.owner or record.marks:
+            known = self._view.copies.get(self._name)
+            if known is None or known.uid != record.uid or record.is_newer_than(known):
+                self._view.copies.wrote(self._name, record)
+        return live
+
     async def write(self, plan: Plan[Bid]) -> None:
         """Carry out a plan.
 
         Raises:
             AlreadyExists, ConflictError, NotFound: something else stands there than was planned on.
+            NotAsWantedError: it isn't to be sealed anew.
             ApiError: it can't be written.
         """
         record = self._view.copies.get(self._name)
@@ -80,6 +106,9 @@ class CopyWriter:
             case Act.ADOPT:
                 assert plan.winner is not None
                 await self._adopt(plan.winner)
+            case Act.RESEAL:
+                assert plan.winner is not None
+                await self._reseal(plan.winner)
             case Act.DELETE:
                 assert record is not None
                 await self._delete(record.uid, record.resource_version)
@@ -103,6 +132,7 @@ class CopyWriter:
             if is_as_it_stands(live, body):  # others wrote it, too: as it should be
                 self._settle(winner, self._view.reader(live))
                 return
+        whole, self._whole = self._whole, None
         try:
             answer = await self._send("PUT", body)
         except errors.Invalid as error:
@@ -111,6 +141,8 @@ class CopyWriter:
             await self._delete(record.uid, record.resource_version)
             raise errors.ConflictError("deleted, to be created anew") from error
         found = self._view.reader(answer)
+        if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
+            winner.accept(whole)  # the server's own form of what we send: nothing was changed
         if self._exact and _is_disturbed(winner, found):
             # What stood there was right already, but others count as its writers.
             metadata = answer["metadata"]
@@ -142,9 +174,37 @@ class CopyWriter:
             raise errors.ConflictError("deleted, to be created anew") from error
         self._wrote(winner, self._view.reader(answer), "adopt")
 
+    async def _reseal(self, winner: Bid) -> None:
+        """Write what carries the rule's marks anew, with a seal, in one write."""
+        live = await self.read()
+        seen = self._view.reader(live)
+        if seen.owner or seen.marks != winner.owner or seen.deleting:
+            raise errors.ConflictError("another object stands there now")
+        if live["metadata"].get(NOT_WHOLE):
+            raise errors.ApiError("what stands there is nested too deeply to be compared")
+        overwrites = (
+            winner.reseals
+            or winner.on_conflict is ConflictPolicy.OVERWRITE
+            or winner.adopts(_foreign(live["metadata"]))
+        )
+        if not overwrites and not winner.is_held_by(live):
+            raise NotAsWantedError
+        self._whole = None
+        if self._exact:
+            body = carry_on(
+                self._body(winner),
+                seen.extras,
+                uid=seen.uid,
+                resource_version=seen.resource_version,
+            )
+            self._claim(body, winner, live["metadata"])
+        else:
+            body = self._merged(winner, live)
+        self._wrote(winner, self._view.reader(await self._send("PUT", body)), "reseal")
+
     async def _live(self, uid: str) -> dict[str, Any]:
         """The whole object of a kind that isn't wholly ours."""
-        live: dict[str, Any] = await self._world.client.get(self._view.resource, *self._name)
+        live = self._whole or await self._world.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object stands there now")
         if live["metadata"].get(NOT_WHOLE):
@@ -155,7 +215,7 @@ class CopyWriter:
         """The body that replaces a live object, with what others own of it."""
         seen = self._view.reader(live)
         body = merge_into(live, self._body(winner), seen.shape)
-        extras = seen.extras if seen.owner else _foreign(live["metadata"]).extras
+        extras = seen.extras if seen.owner or seen.marks else _foreign(live["metadata"]).extras
         return carry_on(body, extras, uid=seen.uid, resource_version=seen.resource_version)
 
     def _claim(self, body: dict[str, Any], winner: Bid, metadata: Mapping[str, Any]) -> None:
@@ -180,6 +240,7 @@ class CopyWriter:
             record.shape = ACCEPTED
         self.foreign = None
         self._view.copies.wrote(self._name, record)
+        self._world.drift.wrote(self._key, record.resource_version)
 
     async def _delete(self, uid: str, resource_version: str) -> None:
         try:

@@ -15,8 +15,7 @@ from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
 from copyrator.registry.namespaces import Namespace, TargetSet
 from copyrator.registry.rules import Rule
 from copyrator.rules.adoption import copier
-from copyrator.rules.content import Content, copied_content, rendered_content
-from copyrator.rules.matching import source_allows
+from copyrator.rules.content import Content, copied_content, payload_of, rendered_content
 from copyrator.rules.ownership import ACCEPTED, Shape
 from copyrator.rules.planning import Foreign
 from copyrator.rules.records import CopyRecord
@@ -80,7 +79,7 @@ class Maker:
 class Wish:
     """What a claim wants at one target, or at all of them alike."""
 
-    __slots__ = ("_content", "digest", "name", "problem", "right_shape")
+    __slots__ = ("_content", "digest", "equal", "name", "problem", "right_shape")
 
     def __init__(self, name: str, content: Content | None, problem: str | None = None) -> None:
         self.name = name
@@ -90,6 +89,8 @@ class Wish:
         """Why it can't be made: a message for the rule's author."""
         self.right_shape: Shape | None = None
         """The last one that was found in order; nearly always the next one's too."""
+        self.equal: bytes | None = None
+        """The digest of another form of the content, which the API server makes of ours."""
         self._content = content
 
     @property
@@ -134,6 +135,11 @@ class Claim:
         return f"{self.source.namespace}/{self.source.name}" if self.source else ""
 
     @property
+    def source_name(self) -> str:
+        """The name of the source; empty for a template."""
+        return self.source.name if self.source else ""
+
+    @property
     def static_name(self) -> str | None:
         """The copies' name, where it is the same everywhere."""
         return None if self.follows_namespaces or self._wish is None else self._wish.name
@@ -158,9 +164,11 @@ class Claim:
             return False
         if self.source is None:
             return True
-        if self.source.namespace == namespace.name and self.at(namespace).name == self.source.name:
-            return False  # a source is never a target
-        return source_allows(self.source.annotations, namespace.name)
+        if not self.source.allows(namespace.name):
+            return False
+        if self.source.namespace != namespace.name:
+            return True
+        return self.at(namespace).name != self.source.name  # a source is never a target
 
     def content(self, namespace: Namespace) -> Content:
         """What the copy in a namespace shall hold; not to be asked where the wish has a problem."""
@@ -188,6 +196,8 @@ class Claim:
             )
         except (TemplateError, TransformError) as error:
             return Wish(name, None, str(error))
+        except Exception as error:
+            return Wish(name, None, _unexpected(error))
         return Wish(name, content)
 
     def _namespace_wish(self, namespace: Namespace) -> Wish:
@@ -200,10 +210,17 @@ class Claim:
             return Wish(name, self._wish.content, self._wish.problem)
         except TemplateError as error:
             return Wish("", None, str(error))
+        except Exception as error:
+            return Wish("", None, _unexpected(error))
 
     def _source_context(self) -> dict[str, Any]:
         assert self.source is not None
         return {"source": source_context(self.source.body["metadata"], self.maker.spec.kind)}
+
+
+def _unexpected(error: Exception) -> str:
+    """A problem for the status; the error's own text may hold a value."""
+    return f"the copy can't be made: {type(error).__name__}"
 
 
 def _context(namespace: Namespace, rule: Rule) -> dict[str, Any]:
@@ -269,13 +286,32 @@ class Bid:
         wish.right_shape = record.shape
         return True
 
+    def is_held_by(self, live: Mapping[str, Any]) -> bool:
+        """Whether a whole object holds what is wanted; never of a broken bid."""
+        if self.claim.content(self.namespace).is_held_by(live):
+            return True
+        return self.wish.equal == self.claim.maker.sealer.digest(payload_of(live))
+
+    def accept(self, live: Mapping[str, Any]) -> None:
+        """Take what stands there for what is wanted: writing that changed nothing."""
+        self.wish.equal = self.claim.maker.sealer.digest(payload_of(live))
+
     def is_drift(self, record: CopyRecord) -> bool:
         """Whether others changed what we wrote."""
         return record.digest == self.wish.digest
 
+    @property
+    def reseals(self) -> bool:
+        """Whether what carries the rule's marks without a seal is overwritten, as was asked for."""
+        return self.rule.reseal is not None
+
     def adopts(self, foreign: Foreign) -> bool:
-        """Whether this very foreign object is taken over."""
+        """Whether this very foreign object is taken over.
+
+        The old form adopts by labels, which anybody may write: only in a trusted rule.
+        """
         spec = self.claim.maker.spec
-        if spec.legacy and spec.source and spec.source.selector:
+        trusted = self.claim.maker.targets.tenant is None
+        if trusted and spec.legacy and spec.source and spec.source.selector:
             return spec.source.selector.matches(foreign.labels)
         return spec.on_conflict is ConflictPolicy.ADOPT and copier(foreign.annotations) is not None

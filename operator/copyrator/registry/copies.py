@@ -44,6 +44,10 @@ class Copies:
     def __len__(self) -> int:
         return len(self._store)
 
+    def names(self) -> list[Name]:
+        """All that the watch told of."""
+        return list(self._store)
+
     def get(self, name: Name) -> CopyRecord | None:
         """The copy as it stands to the best of our knowledge."""
         if self._written and (written := self._written.get(name)):

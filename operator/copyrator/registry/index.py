@@ -45,7 +45,7 @@ class ClaimIndex:
             found += [
                 Bid.of(claim, namespace)
                 for claim in following
-                if claim.at(namespace).name == name and claim.covers(namespace)
+                if claim.covers(namespace) and claim.at(namespace).name == name
             ]
             found.sort(key=lambda bid: bid.claim.order)
         return found

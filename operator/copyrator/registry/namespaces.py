@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from copyrator.api import names
 from copyrator.api.rule import Targets
-from copyrator.rules.matching import namespace_accepts
+from copyrator.rules.matching import Consent, read_consent
+from copyrator.timeslice import TimeSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,10 @@ class Namespace:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     terminating: bool = False
+    _consent: list[Consent | None] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
+    """What its annotation says, once it has been read."""
 
     @classmethod
     def from_metadata(cls, body: Mapping[str, Any]) -> Namespace:
@@ -53,6 +58,17 @@ class Namespace:
         """Whether rules may copy into it at all: neither Terminating nor opted out."""
         return not self.terminating and self.labels.get(names.LABEL_IGNORE) != "true"
 
+    @property
+    def consent(self) -> Consent | None:
+        """Which tenants' rules may copy into it, by its annotation; None where it doesn't say."""
+        if not self._consent:
+            self._consent.append(read_consent(self.annotations, names.ANN_ALLOW_FROM))
+        return self._consent[0]
+
+    def accepts(self, tenant: str) -> bool:
+        """Tell whether it takes copies from a tenant's rules; without a word it doesn't."""
+        return self.consent is not None and self.consent.names(tenant)
+
 
 @dataclass(frozen=True, slots=True)
 class NamespaceReader:
@@ -66,19 +82,25 @@ class NamespaceReader:
 class TargetSet:
     """The namespaces that one ``spec.targets`` means; shared by all rules that say the same.
 
-    For a tenant's rule only those that accept copies from the tenant's namespace.
+    For a tenant's rule only those that accept copies from the tenant's namespace. A namespace that
+    came or changed is judged when it is asked about; `settle` judges those that are left. The
+    members that are counted and walked over are those that were judged.
     """
 
-    __slots__ = ("__weakref__", "_names", "targets", "tenant", "version")
+    __slots__ = ("__weakref__", "_find", "_names", "_unjudged", "targets", "tenant")
 
-    def __init__(self, targets: Targets, tenant: str | None = None) -> None:
+    def __init__(
+        self, targets: Targets, tenant: str | None, known: Mapping[str, Namespace]
+    ) -> None:
         self.targets = targets
         self.tenant = tenant
-        self.version = 0
-        """Changes whenever a member comes or goes."""
+        self._find = known.get
         self._names: dict[str, None] = {}
+        self._unjudged = dict.fromkeys(known)
 
     def __contains__(self, namespace: str) -> bool:
+        if self._unjudged and namespace in self._unjudged:
+            self.judge(namespace)
         return namespace in self._names
 
     def __iter__(self) -> Iterator[str]:
@@ -87,15 +109,33 @@ class TargetSet:
     def __len__(self) -> int:
         return len(self._names)
 
-    def judge(self, namespace: Namespace) -> None:
+    @property
+    def settled(self) -> bool:
+        """Whether all namespaces that are known have been judged."""
+        return not self._unjudged
+
+    async def settle(self, turn: TimeSlice) -> None:
+        """Judge what hasn't been judged yet."""
+        while self._unjudged:
+            self.judge(next(iter(self._unjudged)))
+            await turn.pause()
+
+    def had(self, name: str) -> bool:
+        """Tell whether a namespace was a member when it was judged last."""
+        return name in self._names
+
+    def changed(self, name: str) -> None:
+        """A namespace came, or changed: it has to be judged anew."""
+        self._unjudged[name] = None
+
+    def judge(self, name: str) -> None:
         """Take a namespace in, or leave it out."""
-        wanted = self.means(namespace) and self.is_accepted_by(namespace)
-        if wanted != (namespace.name in self._names):
-            self.version += 1
-            if wanted:
-                self._names[namespace.name] = None
-            else:
-                del self._names[namespace.name]
+        self._unjudged.pop(name, None)
+        namespace = self._find(name)
+        if namespace is not None and self.means(namespace) and self.is_accepted_by(namespace):
+            self._names[name] = None
+        else:
+            self._names.pop(name, None)
 
     def means(self, namespace: Namespace) -> bool:
         """Tell whether the rule asks for a copy there, accepted or not."""
@@ -103,13 +143,12 @@ class TargetSet:
 
     def is_accepted_by(self, namespace: Namespace) -> bool:
         """Tell whether the namespace takes copies from this rule's namespace."""
-        return self.tenant is None or namespace_accepts(namespace.annotations, self.tenant)
+        return self.tenant is None or namespace.accepts(self.tenant)
 
     def drop(self, name: str) -> None:
         """Forget a namespace that is gone."""
-        if name in self._names:
-            self.version += 1
-            del self._names[name]
+        self._unjudged.pop(name, None)
+        self._names.pop(name, None)
 
 
 class Namespaces:
@@ -135,7 +174,7 @@ class Namespaces:
         """Take in a new or changed namespace."""
         self._known[namespace.name] = namespace
         for targets in list(self._sets.values()):
-            targets.judge(namespace)
+            targets.changed(namespace.name)
 
     def drop(self, name: str) -> None:
         """Forget a namespace that is gone."""
@@ -146,11 +185,10 @@ class Namespaces:
     def targets(self, targets: Targets, tenant: str | None = None) -> TargetSet:
         """The namespaces that are meant; lives as long as the caller holds it.
 
-        ``tenant`` is the namespace of a rule that needs the targets' consent.
+        ``tenant`` is the namespace of a rule that needs the targets' consent. A new set has to be
+        settled before it is counted or walked over.
         """
         found = self._sets.get((targets, tenant))
         if found is None:
-            found = self._sets[targets, tenant] = TargetSet(targets, tenant)
-            for namespace in self._known.values():
-                found.judge(namespace)
+            found = self._sets[targets, tenant] = TargetSet(targets, tenant, self._known)
         return found

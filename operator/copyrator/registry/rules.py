@@ -28,6 +28,8 @@ class Rule:
     """``spec.deletionPolicy: Orphan`` as far as it can be read, even of an invalid rule."""
     requested: str | None = None
     """Value of the requestedAt annotation."""
+    reseal: str | None = None
+    """Value of the resealAt annotation."""
     status: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -48,6 +50,7 @@ class Rule:
             and self.deleting == other.deleting
             and self.finalizers == other.finalizers
             and self.requested == other.requested
+            and self.reseal == other.reseal
             and self.status == other.status
         )
 
@@ -69,6 +72,7 @@ class Rule:
             spec=parse_rule(body),
             orphans=policy == "Orphan",
             requested=(metadata.get("annotations") or {}).get(names.ANN_RULE_REQUESTED_AT),
+            reseal=(metadata.get("annotations") or {}).get(names.ANN_RULE_RESEAL_AT),
             status=status if isinstance(status, Mapping) else {},
         )
 

@@ -66,9 +66,48 @@ class Content:
         self._known_right = shape
         return True
 
+    def is_held_by(self, live: Mapping[str, Any]) -> bool:
+        """Tell whether a whole object holds this content, whoever wrote it.
+
+        Of kinds that aren't wholly ours, others may have added to it.
+        """
+        metadata = live.get("metadata") or {}
+        if not (
+            _contains(metadata.get("labels"), self.labels)
+            and _contains(metadata.get("annotations"), self.annotations)
+        ):
+            return False
+        found = payload_of(live)
+        if not self.exact:
+            return _contains(found, self.payload)
+        fields = found.keys() | self.payload.keys()
+        return all((found.get(name) or None) == (self.payload.get(name) or None) for name in fields)
+
     def is_right(self, record: CopyRecord) -> bool:
         """Tell whether a copy holds this content and nothing else that matters."""
         return record.digest == self.digest and self.is_undisturbed(record.shape)
+
+
+def payload_of(live: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a live object may be content: all but metadata and status."""
+    return {name: value for name, value in live.items() if name not in _NOT_CONTENT}
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    """Tell whether a value holds all that is wanted; maps may hold more, lists may not."""
+    if wanted in (None, "", [], {}):
+        return True
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(
+            _contains(found.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(map(_contains, found, wanted))
+        )
+    return bool(found == wanted)
 
 
 def copied_content(

@@ -1,13 +1,14 @@
-"""Which objects may be sources at all, and which namespaces may be targets of a source."""
+"""Which objects may be sources at all, and what the annotations of consent say."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
-from copyrator.api.selectors import parse_globs
+from copyrator.api.globs import NO_GLOBS, Globs, is_wild
+from copyrator.api.limits import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS
 from copyrator.rules.metadata import is_copy
 
 _NEVER_SECRET_TYPES: Final = {
@@ -40,19 +41,37 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     return None
 
 
-def consents(annotations: Mapping[str, str], namespace: str, annotation: str) -> bool | None:
-    """What an allow-to or allow-from annotation says of a namespace; None where it is absent."""
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """What an allow-to or allow-from annotation says, read once."""
+
+    listed: frozenset[str] = frozenset()
+    globs: Globs = NO_GLOBS
+    problem: str | None = None
+    """Why it isn't obeyed, for its author: it allows nothing then."""
+
+    def names(self, namespace: str) -> bool:
+        """Tell whether it names a namespace."""
+        return namespace in self.listed or self.globs.matches(namespace)
+
+
+def read_consent(annotations: Mapping[str, str], annotation: str) -> Consent | None:
+    """What an allow-to or allow-from annotation says; None where it is absent."""
     text = annotations.get(annotation)
-    if text is None:
-        return None
-    return parse_globs(text).matches(namespace)
+    return None if text is None else _parse_consent(text)
 
 
-def source_allows(annotations: Mapping[str, str], target: str) -> bool:
-    """Tell whether a source lets itself be copied into a namespace; without a word it does."""
-    return consents(annotations, target, names.ANN_ALLOW_TO) is not False
-
-
-def namespace_accepts(annotations: Mapping[str, str], tenant: str) -> bool:
-    """Tell whether a namespace takes copies from a tenant's rules; without a word it doesn't."""
-    return consents(annotations, tenant, names.ANN_ALLOW_FROM) is True
+def _parse_consent(text: str) -> Consent:
+    if len(text) > MAX_CONSENT_TEXT:
+        return Consent(problem=f"is longer than {MAX_CONSENT_TEXT} characters")
+    parts = {part.strip() for part in text.split(",")} - {""}
+    wild = {part for part in parts if is_wild(part)} if is_wild(text) else set()
+    if len(wild) > MAX_GLOBS:
+        return Consent(
+            problem=f"has {len(wild)} patterns with wildcards; at most {MAX_GLOBS} are allowed"
+        )
+    if sum(map(len, wild)) > MAX_GLOB_TEXT:
+        return Consent(
+            problem=f"has more than {MAX_GLOB_TEXT} characters in patterns with wildcards"
+        )
+    return Consent(frozenset(parts - wild), Globs(tuple(wild)))

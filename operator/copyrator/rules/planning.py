@@ -27,6 +27,9 @@ class Act(StrEnum):
     DELETE = "Delete"
     RELEASE = "Release"
     """Take our marks off and leave the object."""
+    RESEAL = "Reseal"
+    """Read an object that carries the rule's marks without a valid seal; write it anew if it is as
+    the rule wants it, or if the rule's author asked for it."""
     ASK_OWNER = "AskOwner"
     """Its rule has to decide about its deletion, with all its copies in view."""
 
@@ -47,6 +50,8 @@ class Why(StrEnum):
     """Its rule exists no more and nobody wants it: not ours to delete."""
     OWNED_BY_OTHER = "OwnedByOther"
     FOREIGN = "Foreign"
+    UNSEALED = "Unsealed"
+    """It carries the rule's marks, but no valid seal: a lost key, or a forgery."""
     IS_SOURCE = "IsSource"
     """A rule copies this very object: it is never overwritten."""
     NAMESPACE_CLOSED = "NamespaceClosed"
@@ -122,7 +127,7 @@ class Situation(Generic[W]):
     claims: Sequence[W]
     """Who wants it, by precedence: the older rule first; within a rule the source listed first."""
     standing: CopyRecord | None
-    """Our copy there."""
+    """Our copy there, or an object that carries our marks without a valid seal."""
     open: bool
     """Its namespace exists and isn't Terminating."""
     hold: Hold = Hold.GONE
@@ -149,7 +154,9 @@ def plan_copy(now: Situation[W]) -> Plan[W]:
         return Plan(Act.NOTHING, Why.NAMESPACE_CLOSED)
     standing = now.standing
     if standing is None or not standing.owner:
-        return _plan_free(now)
+        marks = standing.marks if standing else ""
+        marked = _first(now.claims, lambda claim: claim.owner == marks)
+        return _plan_free(now) if marked is None else _plan_unsealed(now, marked)
     keeper = _first(now.claims, lambda claim: claim.owner == standing.owner)
     if standing.deleting:
         return Plan(Act.NOTHING, Why.BEING_DELETED, keeper)
@@ -159,7 +166,7 @@ def plan_copy(now: Situation[W]) -> Plan[W]:
 
 
 def _plan_free(now: Situation[W]) -> Plan[W]:
-    """Nothing of ours stands there."""
+    """Nothing stands there that is proved to be ours."""
     winner = _first_active(now.claims)
     if winner is None:
         why = Why.PAUSED if now.claims else Why.UNWANTED
@@ -173,6 +180,20 @@ def _plan_free(now: Situation[W]) -> Plan[W]:
     if winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(now.foreign):
         return Plan(Act.ADOPT, Why.FOREIGN, winner)
     return Plan(Act.NOTHING, Why.FOREIGN)
+
+
+def _plan_unsealed(now: Situation[W], marked: W) -> Plan[W]:
+    """An object that a rule would make carries that rule's marks, and no valid seal."""
+    assert now.standing is not None
+    if now.standing.deleting:
+        return Plan(Act.NOTHING, Why.BEING_DELETED, marked)
+    if now.is_source:
+        return Plan(Act.NOTHING, Why.IS_SOURCE)
+    if marked.broken:
+        return Plan(Act.NOTHING, Why.BROKEN, marked)
+    if marked.paused:
+        return Plan(Act.NOTHING, Why.PAUSED, marked)
+    return Plan(Act.RESEAL, Why.UNSEALED, marked)
 
 
 def _plan_let_go(now: Situation[W]) -> Plan[W]:

@@ -21,7 +21,7 @@ from copyrator.rules.sealing import DIGEST_BYTES, Sealer
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 UNKNOWN: Final = bytes(DIGEST_BYTES)
-"""Stands for the digest of a copy whose annotation is gone or was made with another key."""
+"""Stands for the digest of an object that carries no valid seal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Extras:
     finalizers: tuple[str, ...] = ()
     owners: tuple[Mapping[str, Any], ...] = ()
     deleting: bool = False
+    marks: str = ""
+    """The rule that its marks name, where no valid seal proves that we wrote them."""
 
 
 NO_EXTRAS: Final = Extras()
@@ -78,6 +80,11 @@ class CopyRecord:
         return self._identity[:DIGEST_BYTES]
 
     @property
+    def marks(self) -> str:
+        """The rule that its marks name without proof: the key was lost, or they are forged."""
+        return self.extras.marks
+
+    @property
     def deleting(self) -> bool:
         """Being deleted, held by somebody's finalizer."""
         return self.extras.deleting
@@ -112,20 +119,21 @@ class RecordReader:
         """Read an object; a whole one does as well as its metadata."""
         metadata = body["metadata"]
         fields = self._shapes.read(metadata.get("managedFields"))
-        owner, digest = self._owner(metadata, fields.shape)
+        owner, digest = self._owner(metadata)
+        marks = "" if owner else _marks(metadata)
         return CopyRecord(
             uid=str(metadata["uid"]),
             resource_version=str(metadata["resourceVersion"]),
             owner=owner,
             digest=digest,
             shape=fields.shape,
-            extras=_extras(metadata, fields),
+            extras=_extras(metadata, fields, marks),
         )
 
-    def _owner(self, metadata: Mapping[str, Any], shape: Shape) -> tuple[str, bytes]:
-        """Ours is what we can prove that we wrote: by the sealed hash, or by managedFields.
+    def _owner(self, metadata: Mapping[str, Any]) -> tuple[str, bytes]:
+        """Ours is what carries our seal for its place.
 
-        Either does: a backup's restore may lose managedFields, and the key may be lost.
+        Marks and a field manager's name prove nothing: anybody may write both.
         """
         annotations = metadata.get("annotations") or {}
         owner = annotations.get(names.ANN_RULE)
@@ -139,20 +147,28 @@ class RecordReader:
             metadata["name"],
             owner,
         )
-        if digest is not None:
-            return owner, digest
-        return (owner if shape.owns_annotation(names.ANN_RULE) else ""), UNKNOWN
+        return ("", UNKNOWN) if digest is None else (owner, digest)
 
 
-def _extras(metadata: Mapping[str, Any], fields: Ownership) -> Extras:
+def _marks(metadata: Mapping[str, Any]) -> str:
+    """The rule that the marks of an object name; empty where they aren't complete."""
+    labels = metadata.get("labels") or {}
+    if labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
+        return ""
+    return sys.intern(str((metadata.get("annotations") or {}).get(names.ANN_RULE) or ""))
+
+
+def _extras(metadata: Mapping[str, Any], fields: Ownership, marks: str) -> Extras:
     labels = _foreign(metadata.get("labels"), LABELS, fields)
     annotations = _foreign(metadata.get("annotations"), ANNOTATIONS, fields)
     finalizers = metadata.get("finalizers")
     owners = metadata.get("ownerReferences")
     deleting = "deletionTimestamp" in metadata
-    if not (labels or annotations or finalizers or owners or deleting):
+    if not (labels or annotations or finalizers or owners or deleting or marks):
         return NO_EXTRAS
-    return Extras(labels, annotations, tuple(finalizers or ()), tuple(owners or ()), deleting)
+    return Extras(
+        labels, annotations, tuple(finalizers or ()), tuple(owners or ()), deleting, marks
+    )
 
 
 def _foreign(found: Mapping[str, str] | None, prefix: str, fields: Ownership) -> dict[str, str]:

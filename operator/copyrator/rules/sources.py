@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from copyrator.rules.matching import refusal
+from copyrator.api import names
+from copyrator.rules.matching import Consent, read_consent, refusal
 
 _KEPT_METADATA: Final = ("name", "namespace", "labels", "annotations")
 
@@ -20,6 +21,8 @@ class SourceRecord:
     """With apiVersion and kind; without data where it is refused."""
     refused: str | None = None
     """Why it is never copied."""
+    _consent: list[Consent | None] = field(default_factory=list, init=False, repr=False)
+    """What its annotation says, once it has been read."""
 
     @property
     def name(self) -> str:
@@ -35,6 +38,17 @@ class SourceRecord:
     def annotations(self) -> Mapping[str, str]:
         """The object's annotations."""
         return self.body["metadata"].get("annotations") or {}
+
+    @property
+    def consent(self) -> Consent | None:
+        """Where it may be copied to, by its annotation; None where it doesn't say."""
+        if not self._consent:
+            self._consent.append(read_consent(self.annotations, names.ANN_ALLOW_TO))
+        return self._consent[0]
+
+    def allows(self, target: str) -> bool:
+        """Tell whether it may be copied into a namespace; without a word it may."""
+        return self.consent is None or self.consent.names(target)
 
 
 @dataclass(frozen=True, slots=True)

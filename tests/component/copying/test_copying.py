@@ -257,6 +257,8 @@ async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_fi
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["team"]}))
     await copied(cluster, wanted=["team"])
+    key = cluster.found("secrets", HOME, "copyrator-hash-key")
+    cluster.object("secrets", "elsewhere", "copyrator-hash-key", data=key["data"])
     other = Operator(cluster, namespace="elsewhere")
     await other.start()
     await operator.stop()

@@ -1,21 +1,14 @@
-"""Selectors mean here what they mean to the API server; globs are anchored and never hang."""
+"""Selectors mean here what they mean to the API server."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from copyrator.api.selectors import (
-    Globs,
-    LabelSelector,
-    Operator,
-    Requirement,
-    parse_globs,
-    parse_selector,
-)
+from copyrator.api.fields import SpecError
+from copyrator.api.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
+from copyrator.api.selectors import LabelSelector, Operator, Requirement, parse_selector
 
 
 def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -83,46 +76,32 @@ def test_only_certain_labels_are_certain() -> None:
     assert selector.labels == {"a": "x"}
 
 
-GLOBS = [
-    ("team-*", ["team-", "team-a", "team-a-b"], ["my-team-a", "team", ""]),
-    ("*", ["", "anything"], []),
-    ("a?c", ["abc"], ["ac", "abbc"]),
-    ("a.c", ["a.c"], ["abc"]),
-    ("[a]", ["[a]"], ["a"]),
-    ("kube-system", ["kube-system"], ["kube-system2", "kube-system\n", "xkube-system"]),
-]
+def many(requirements: int, values: int) -> dict[str, Any]:
+    texts = [f"v{number}" for number in range(values)]
+    return {
+        "matchExpressions": [
+            {"key": f"k{number}", "operator": "In", "values": texts}
+            for number in range(requirements)
+        ]
+    }
 
 
-@pytest.mark.parametrize(("pattern", "inside", "outside"), GLOBS)
-def test_a_glob_matches_the_whole_text(pattern: str, inside: list[str], outside: list[str]) -> None:
-    globs = Globs((pattern,))
-    assert [text for text in inside if not globs.matches(text)] == []
-    assert [text for text in outside if globs.matches(text)] == []
+def test_a_selector_of_sixty_four_requirements_of_sixty_four_values_is_accepted() -> None:
+    selector = parse_selector(many(MAX_REQUIREMENTS, MAX_REQUIREMENT_VALUES), "s")
+    last = f"v{MAX_REQUIREMENT_VALUES - 1}"
+    assert selector.matches({f"k{number}": last for number in range(MAX_REQUIREMENTS)})
+    assert not selector.matches({f"k{number}": last for number in range(MAX_REQUIREMENTS - 1)})
 
 
-def test_no_patterns_match_nothing() -> None:
-    assert not Globs()
-    assert not Globs().matches("")
-
-
-def test_a_consent_annotation_is_split() -> None:
-    globs = parse_globs(" ns1, team-* ,,")
-    assert globs.patterns == ("ns1", "team-*")
-    assert not parse_globs("  ")
-
-
-@pytest.mark.timeout(10)
-def test_a_malicious_glob_does_not_hang_the_operator() -> None:
-    assert not Globs(("*a" * 30 + "b",)).matches("a" * 63)
-
-
-@given(st.text(alphabet="ab*?", max_size=8), st.text(alphabet="ab", max_size=8))
-def test_globs_agree_with_a_plain_definition(pattern: str, text: str) -> None:
-    def plain(p: str, t: str) -> bool:
-        if not p:
-            return not t
-        if p[0] == "*":
-            return plain(p[1:], t) or (bool(t) and plain(p, t[1:]))
-        return bool(t) and p[0] in ("?", t[0]) and plain(p[1:], t[1:])
-
-    assert Globs((pattern,)).matches(text) == plain(pattern, text)
+@pytest.mark.parametrize(
+    ("raw", "path"),
+    [
+        (many(MAX_REQUIREMENTS + 1, 1), "s"),
+        ({**many(MAX_REQUIREMENTS, 1), "matchLabels": {"a": "b"}}, "s"),
+        (many(1, MAX_REQUIREMENT_VALUES + 1), "s.matchExpressions[0].values"),
+    ],
+)
+def test_a_larger_one_is_refused(raw: dict[str, Any], path: str) -> None:
+    with pytest.raises(SpecError, match="at most 64") as caught:
+        parse_selector(raw, "s")
+    assert caught.value.path == path

@@ -1,5 +1,7 @@
 """Claims by target: who wants what where, in which order."""
 
+import asyncio
+
 import pytest
 
 from copyrator.api.rule import parse_rule
@@ -9,6 +11,7 @@ from copyrator.registry.namespaces import Namespace, Namespaces
 from copyrator.registry.rules import Rule
 from copyrator.rules.sealing import Sealer
 from copyrator.rules.sources import SourceReader
+from copyrator.timeslice import TimeSlice
 
 SEALER = Sealer(b"k" * 32)
 
@@ -17,6 +20,7 @@ class World:
     """Namespaces, rules, and their claims."""
 
     def __init__(self):
+        self.tenant = None
         self.namespaces = Namespaces()
         self.index = ClaimIndex()
         for name in ("home", "team-a", "team-b"):
@@ -32,7 +36,8 @@ class World:
         rule = Rule.from_body(body)
         parsed = parse_rule(body)
         assert parsed is rule.spec or parsed == rule.spec
-        targets = self.namespaces.targets(parsed.targets)
+        targets = self.namespaces.targets(parsed.targets, self.tenant)
+        asyncio.run(targets.settle(TimeSlice()))
         maker = Maker.of(rule, parsed, resource="configmaps", targets=targets, sealer=SEALER)
         maker.active = True
         return maker

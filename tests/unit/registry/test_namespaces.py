@@ -1,3 +1,4 @@
+import asyncio
 import gc
 
 import pytest
@@ -5,6 +6,7 @@ import pytest
 from copyrator.api.rule import Targets
 from copyrator.api.selectors import Globs, LabelSelector
 from copyrator.registry.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.timeslice import TimeSlice
 
 
 def body(name, **metadata):
@@ -38,6 +40,11 @@ def test_kubectls_annotations_are_not_held():
     assert namespace.annotations == {"a": "b"}
 
 
+def settled(targets):
+    asyncio.run(targets.settle(TimeSlice()))
+    return targets
+
+
 TARGETS = Targets(
     namespaces=Globs(("team-*",)),
     exclude=Globs(("team-x",)),
@@ -47,28 +54,34 @@ TARGETS = Targets(
 
 def test_a_target_set_follows_the_namespaces():
     namespaces = known(body("team-a", labels={"tier": "front"}), body("team-b"), body("other"))
-    targets = namespaces.targets(TARGETS)
+    targets = settled(namespaces.targets(TARGETS))
     assert list(targets) == ["team-a"]
     namespaces.put(Namespace.from_metadata(body("team-b", labels={"tier": "front"})))
+    settled(targets)
     assert set(targets) == {"team-a", "team-b"}
     namespaces.put(Namespace.from_metadata(body("team-x", labels={"tier": "front"})))
     assert "team-x" not in targets
     namespaces.put(
         Namespace.from_metadata(body("team-a", labels={"tier": "front"}, deletionTimestamp="x"))
     )
-    assert set(targets) == {"team-b"}
+    assert set(settled(targets)) == {"team-b"}
     namespaces.drop("team-b")
     assert len(targets) == 0
 
 
-def test_a_set_tells_that_it_changed():
-    namespaces = known(body("team-a", labels={"tier": "front"}))
+def test_a_namespace_is_judged_when_it_is_asked_about_and_counted_when_all_are():
+    namespaces = known(body("team-a", labels={"tier": "front"}), body("team-b"))
     targets = namespaces.targets(TARGETS)
-    before = targets.version
-    namespaces.put(Namespace.from_metadata(body("team-a", labels={"tier": "front", "x": "y"})))
-    assert targets.version == before
-    namespaces.drop("team-a")
-    assert targets.version > before
+    assert not targets.settled
+    assert len(targets) == 0
+    assert "team-a" in targets
+    assert "team-b" not in targets
+    assert "nowhere" not in targets
+    assert targets.settled
+    namespaces.put(Namespace.from_metadata(body("team-a")))
+    assert targets.had("team-a")
+    assert "team-a" not in targets
+    assert not targets.had("team-a")
 
 
 def test_rules_that_say_the_same_share_a_set_as_long_as_anybody_holds_it():

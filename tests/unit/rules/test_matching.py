@@ -1,11 +1,21 @@
+import time
+
 import pytest
 
 from copyrator.api import names
-from copyrator.rules.matching import namespace_accepts, refusal, source_allows
+from copyrator.api.limits import MAX_CONSENT_TEXT, MAX_GLOBS
+from copyrator.registry.namespaces import Namespace
+from copyrator.rules.matching import read_consent, refusal
+from copyrator.rules.sources import SourceReader
 
 
 def body(name="x", **fields):
     return {"metadata": {"name": name, **fields.pop("metadata", {})}, **fields}
+
+
+def source(annotations):
+    metadata = {"name": "x", "resourceVersion": "1", "annotations": annotations}
+    return SourceReader("v1", "Secret")({"metadata": metadata})
 
 
 COPY = {
@@ -47,14 +57,15 @@ def test_all_others_are(kind, found):
     [
         (None, "team-a", True),
         ("team-*", "team-a", True),
-        ("ops, team-*", "ops", True),
+        (" ops, team-* ,,", "ops", True),
         ("team-*", "other-team-a", False),
         ("", "team-a", False),
+        ("  ", "", False),
     ],
 )
 def test_a_source_limits_where_it_goes(annotation, target, expected):
     annotations = {} if annotation is None else {names.ANN_ALLOW_TO: annotation}
-    assert source_allows(annotations, target) is expected
+    assert source(annotations).allows(target) is expected
 
 
 @pytest.mark.parametrize(
@@ -68,4 +79,54 @@ def test_a_source_limits_where_it_goes(annotation, target, expected):
 )
 def test_a_namespace_accepts_only_the_tenants_that_it_names(annotation, tenant, expected):
     annotations = {} if annotation is None else {names.ANN_ALLOW_FROM: annotation}
-    assert namespace_accepts(annotations, tenant) is expected
+    assert Namespace("team", annotations=annotations).accepts(tenant) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (",".join(f"team-{number}-*" for number in range(MAX_GLOBS + 1)), "1001 patterns"),
+        (",".join("x" * 200 + f"{number}*" for number in range(400)), "65536 characters"),
+        ("x" * (MAX_CONSENT_TEXT + 1), "longer than"),
+    ],
+)
+def test_an_annotation_over_its_limits_allows_nothing_and_says_why(text, problem):
+    found = source({names.ANN_ALLOW_TO: text})
+    assert problem in found.consent.problem
+    assert not found.allows("team-1-x")
+
+
+def test_names_are_limited_by_the_annotations_size_alone():
+    text = ",".join(f"team-{number}" for number in range(20_000))
+    found = source({names.ANN_ALLOW_TO: text})
+    assert found.consent.problem is None
+    assert found.allows("team-19999")
+    assert not found.allows("team-20000")
+
+
+HOSTILE = {
+    "stars": ",".join(("*a" * 31)[:60] + str(number) for number in range(MAX_GLOBS)),
+    "marks": ",".join("?*" * 30 + str(number) for number in range(MAX_GLOBS)),
+    "names": ",".join("a" for _ in range(MAX_CONSENT_TEXT // 2)),
+    "short names": ",".join(format(number, "x") for number in range(40_000)),
+    "too many": ",".join("*" for _ in range(MAX_CONSENT_TEXT // 2)),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_an_annotation_says_it_is_read_in_one_step_and_only_once(text):
+    found = source({names.ANN_ALLOW_TO: text})
+
+    def least_cpu_seconds(work, times):
+        spent = []
+        for _ in range(times):
+            began = time.thread_time()
+            work()
+            spent.append(time.thread_time() - began)
+        return min(spent)
+
+    assert least_cpu_seconds(lambda: read_consent(found.annotations, names.ANN_ALLOW_TO), 5) < 0.05
+    found.allows("team")
+    consent = found.consent
+    assert least_cpu_seconds(lambda: found.allows("a" * 63), 20) < 0.001
+    assert found.consent is consent

@@ -21,6 +21,7 @@ class Copy:
     owner: str
     content: str = "right"
     deleting: bool = False
+    marks: str = ""
     extras: Extras = field(default_factory=Extras)
 
 
@@ -158,6 +159,34 @@ def plan(claims=(), standing=None, **more):
         # An object that carries our label but isn't ours counts as foreign.
         ({"claims": [A], "standing": Copy("")}, Act.CREATE, Why.MISSING, A),
         ({"standing": Copy("")}, Act.NOTHING, Why.UNWANTED, None),
+        # One that carries a rule's marks without a seal is that rule's to read, and nobody else's.
+        ({"claims": [A, B], "standing": Copy("", marks="b")}, Act.RESEAL, Why.UNSEALED, B),
+        ({"claims": [A], "standing": Copy("", marks="b")}, Act.CREATE, Why.MISSING, A),
+        ({"standing": Copy("", marks="b")}, Act.NOTHING, Why.UNWANTED, None),
+        (
+            {"claims": [A], "standing": Copy("", marks="a", deleting=True)},
+            Act.NOTHING,
+            Why.BEING_DELETED,
+            A,
+        ),
+        (
+            {"claims": [replace(A, paused=True)], "standing": Copy("", marks="a")},
+            Act.NOTHING,
+            Why.PAUSED,
+            replace(A, paused=True),
+        ),
+        (
+            {"claims": [A], "standing": Copy("", marks="a"), "is_source": True},
+            Act.NOTHING,
+            Why.IS_SOURCE,
+            None,
+        ),
+        (
+            {"standing": Copy("", marks="a"), "hold": Hold.CONDEMNED},
+            Act.NOTHING,
+            Why.UNWANTED,
+            None,
+        ),
     ],
 )
 def test_each_situation_has_one_answer(situation, act, why, winner):
@@ -181,6 +210,7 @@ situations = st.builds(
         owner=st.sampled_from(["a", "b", "c", "gone", ""]),
         content=st.sampled_from(["right", "other", "old", "drifted"]),
         deleting=st.booleans(),
+        marks=st.sampled_from(["a", "b", "gone", ""]),
     ),
     open=st.booleans(),
     hold=st.sampled_from(Hold),
@@ -192,7 +222,7 @@ situations = st.builds(
 
 def carried_out(now: Situation, done: Plan) -> Situation:
     """The world after the write."""
-    if done.act in (Act.CREATE, Act.REPLACE, Act.ADOPT):
+    if done.act in (Act.CREATE, Act.REPLACE, Act.ADOPT, Act.RESEAL):
         assert done.winner is not None
         assert done.winner.content is not None
         made = Copy(done.winner.owner, done.winner.content)
@@ -206,7 +236,10 @@ def carried_out(now: Situation, done: Plan) -> Situation:
 
 def consistent(now: Situation) -> bool:
     """A foreign object and our copy can't stand at one place; a look finds one of them."""
-    return now.foreign is None or now.standing is None or not now.standing.owner
+    standing = now.standing
+    if standing is not None and standing.owner:
+        return now.foreign is None and not standing.marks
+    return True
 
 
 @settings(max_examples=1000)
@@ -230,6 +263,8 @@ def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
     if done.act in (Act.DELETE, Act.RELEASE, Act.REPLACE):
         assert now.standing is not None
         assert now.standing.owner
+    if done.act is Act.RESEAL:
+        assert now.standing.marks == done.winner.owner
 
 
 @settings(max_examples=1000)
@@ -247,7 +282,7 @@ def test_what_a_rule_holds_no_other_rule_takes(now):
 @given(situations.filter(consistent))
 def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
     done = plan_copy(now)
-    if done.act in (Act.CREATE, Act.REPLACE, Act.ADOPT):
+    if done.act in (Act.CREATE, Act.REPLACE, Act.ADOPT, Act.RESEAL):
         assert now.open
         assert not done.winner.paused
     if not now.open:

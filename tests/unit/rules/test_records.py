@@ -52,23 +52,30 @@ def test_a_copy_is_read_with_all_that_a_write_needs():
 
 
 @pytest.mark.parametrize(
-    ("sealed_for", "managed", "owner", "digest"),
+    ("sealed_for", "managed", "owner", "digest", "marks"),
     [
-        ("team-a", True, "default/rule", DIGEST),
-        ("team-a", False, "default/rule", DIGEST),  # restored from a backup
-        ("other", True, "default/rule", UNKNOWN),  # written by us with a lost key
-        ("other", False, "", UNKNOWN),  # somebody applied a copy's manifest elsewhere
+        ("team-a", True, "default/rule", DIGEST, ""),
+        ("team-a", False, "default/rule", DIGEST, ""),  # restored from a backup
+        # A lost key, or somebody who calls himself as we do:
+        ("other", True, "", UNKNOWN, "default/rule"),
+        ("other", False, "", UNKNOWN, "default/rule"),  # a copy's manifest applied elsewhere
     ],
 )
-def test_ours_is_what_we_can_prove_that_we_wrote(sealed_for, managed, owner, digest):
+def test_ours_is_what_carries_our_seal_for_its_place(sealed_for, managed, owner, digest, marks):
     record = read(metadata(sealed_for=sealed_for, managed=managed))
-    assert (record.owner, record.digest) == (owner, digest)
+    assert (record.owner, record.digest, record.marks) == (owner, digest, marks)
 
 
 def test_an_object_that_only_carries_our_label_isnt_ours():
     body = metadata()
     body["metadata"]["annotations"] = {}
-    assert read(body).owner == ""
+    assert (read(body).owner, read(body).marks) == ("", "")
+
+
+def test_an_annotation_without_our_label_is_no_mark():
+    body = metadata(sealed_for="other")
+    body["metadata"]["labels"] = {}
+    assert read(body).marks == ""
 
 
 def test_what_others_put_on_a_copy_is_kept():
