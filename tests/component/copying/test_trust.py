@@ -222,3 +222,32 @@ async def test_another_operators_rule_keeps_its_finalizer_where_we_cannot_see_it
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     assert cluster.copies("secrets", "app") == []
     await operator.stop()
+
+
+async def test_an_old_form_rule_of_a_tenant_takes_over_nothing(cluster, served):
+    space(cluster, "victim", allow_from=TENANT)
+    labels = {"app": "x"}
+    secret(cluster, "victim", labels=labels)
+    secret(cluster, TENANT, labels=labels)
+    cluster.object(
+        "secrets",
+        TENANT,
+        "app",
+        metadata={"labels": labels},
+        type="Opaque",
+        data={"key": "bmV3"},
+    )
+    body = {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": "old", "namespace": TENANT},
+        "ruleType": "secret",
+        "selector": labels,
+    }
+    cluster.write(path_of("copyrators", TENANT, "old"), body)
+    await until(lambda: status(cluster, "old").get("copies", {}).get("conflicts") == 1)
+    cluster.gone("copyrators", TENANT, "old")
+    await until(lambda: cluster.found("copyrators", TENANT, "old") is None)
+    await served.settled()
+    assert cluster.found("secrets", "victim", "app")["data"] == {"key": "dmFsdWU="}
+    assert {verb for verb, _ in cluster.writes("secrets")} == {"create"}

@@ -313,3 +313,11 @@ def test_an_operator_that_doesnt_answer_is_said_to_be_silent(stage, word):
         assert f"rule default/{word}: isn't served: NotTrusted: only rules in" in said
     finally:
         stage.cluster.kubectl("delete", "copyrator", word, "-n", "default")
+
+
+def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_marks(
+    stage, word, copied
+):
+    assert stage.types(f"reseal rule {stage.home}/{word}") == (
+        f"rule {stage.home}/{word} resealed; it says Synced: 2 copies are up to date\n"
+    )

@@ -113,19 +113,50 @@ def test_a_rule_that_changed_its_kind_while_the_operator_was_down_leaves_no_orph
     assert user.data("secrets", source, "one") == encoded(key="one")
 
 
-def test_a_lost_hash_key_costs_one_write_a_copy_and_deletes_nothing(stopped, user, fleet, word):
+def test_after_a_lost_hash_key_each_right_copy_is_read_once_and_written_once(
+    stopped, user, fleet, word
+):
     _, targets = fleet
     user.delete("secrets", stopped.namespace, "copyrator-hash-key")
     since = restart(stopped, user, word)
 
-    def rewritten() -> bool:
-        return len([e for e in stopped.writes(since) if e.namespace in targets]) >= COPIES
+    def did(verb) -> int:
+        events = stopped.cluster.audit_events(since)
+        ours = [e for e in events if e.user == stopped.user and e.namespace in targets]
+        return len([e for e in ours if e.verb == verb and e.resource == "secrets" and e.name])
 
-    within(15, rewritten, "every copy is written once")
+    within(30, lambda: did("update") >= COPIES, "every copy is written once")
     user.wait_ready(stopped.namespace, word)
+    assert (did("get"), did("update")) == (COPIES, COPIES)
     since = restart_again(stopped, user, word, since)
     writes = [event for event in stopped.writes(since) if event.namespace in targets]
     assert writes == []
+
+
+def test_a_copy_that_isnt_right_after_a_lost_hash_key_waits_for_a_reseal(
+    stopped, user, fleet, word
+):
+    _, targets = fleet
+    user.patch("secrets", targets[0], "one", data=encoded(key="other"))
+    user.delete("secrets", stopped.namespace, "copyrator-hash-key")
+    stopped.start()
+
+    def conflicts() -> int:
+        rule = user.get("copyrators", stopped.namespace, word)
+        return rule["status"]["copies"]["conflicts"]
+
+    within(30, lambda: conflicts() == 1, "one copy is in conflict")
+    assert user.data("secrets", targets[0], "one") == encoded(key="other")
+    annotations = {names.ANN_RULE_RESEAL_AT: "now"}
+    user.patch("copyrators", stopped.namespace, word, metadata={"annotations": annotations})
+    user.wait_data("secrets", targets[0], "one", encoded(key="one"))
+    user.wait_ready(stopped.namespace, word)
+
+    def answered() -> bool:
+        metadata = user.get("copyrators", stopped.namespace, word)["metadata"]
+        return names.ANN_RULE_RESEAL_AT not in metadata.get("annotations", {})
+
+    within(10, answered, "the operator takes the request off")
 
 
 def restart_again(operator, user, word, since):

@@ -181,3 +181,49 @@ def test_a_transform_that_doesnt_fit_is_a_problem_of_the_claim(world, transform,
     }
     claim = Claim(maker, SourceReader("v1", "ConfigMap")(body))
     assert message in claim.at(world.namespaces.get("team-a")).problem
+
+
+class Refusing:
+    """Stands for a compiled text that must not be rendered."""
+
+    names = frozenset({"namespace"})
+    source = "{{ namespace.name }}"
+
+    def render(self, _context):
+        raise AssertionError("rendered for a namespace that isn't meant")
+
+
+@pytest.mark.parametrize(
+    ("targets", "annotations"),
+    [
+        ({"namespaces": ["team-b"]}, {}),
+        ({}, {"copyrator.flant.com/allow-to": "team-b"}),
+    ],
+    ids=["no target", "no consent of the source"],
+)
+def test_nothing_is_rendered_for_a_namespace_that_isnt_meant(world, targets, annotations):
+    spec = {**BY_NAME, "targets": targets, "transform": {"name": "{{ namespace.name }}"}}
+    maker = world.maker("rule", spec)
+    maker.name = Refusing()
+    claim = world.claim(maker, annotations=annotations)
+    assert world.owners("team-a", "app") == []
+    assert not claim.covers(world.namespaces.get("team-a"))
+
+
+def test_nothing_is_rendered_for_a_namespace_that_didnt_accept_the_tenant(world):
+    world.tenant = "home"
+    maker = world.maker("rule", {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}})
+    maker.name = Refusing()
+    world.claim(maker)
+    assert world.owners("team-a", "app") == []
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), RecursionError(), SyntaxError("x"), KeyError()])
+def test_whatever_goes_wrong_with_a_rendering_is_a_problem_of_that_copy(world, fault, monkeypatch):
+    def broken(self, _context):
+        raise fault
+
+    monkeypatch.setattr("copyrator.rules.rendering.Text.render", broken)
+    spec = {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}}
+    claim = world.claim(world.maker("rule", spec))
+    assert claim.at(world.namespaces.get("team-a")).problem
