@@ -202,7 +202,8 @@ async def _rows(rehearsal: Rehearsal, rule: Rule) -> Result:
         async with limit:
             return await _try(rehearsal, key)
 
-    mine = [key for key in survey.due if key not in survey.failures]
+    due = [*survey.due, *survey.unsealed]
+    mine = [key for key in due if key not in survey.failures]
     tried = await asyncio.gather(*(try_(key) for key in [*mine, *survey.unwanted]))
     rows += [row for row in tried if row]
     kind = world.kinds[service.maker.resource].resource.kind if service.maker else ""
@@ -221,7 +222,7 @@ async def _try(rehearsal: Rehearsal, key: CopyKey) -> Row | None:
     resource = world.kinds[key.kind].resource
     planned = world.plan(key)
     record = world.kinds[key.kind].copies.get((key.namespace, key.name))
-    foreign = record is None or not record.owner
+    foreign = record is None or not (record.owner or planned.act is Act.RESEAL)
     await rehearsal.act(key)
     where = (resource.kind, key.namespace, key.name)
     problem = world.problems.get(key)

@@ -39,7 +39,7 @@ from copyrator.reconcile.survey import Survey
 from copyrator.reconcile.world import Service, Standing, World
 from copyrator.registry.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.registry.rules import Rule, RuleRegistry
-from copyrator.rules.sealing import KEY_BYTES, Sealer
+from copyrator.rules.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
 
 PATIENCE = 60.0
 """Seconds to see everything that a rule needs."""
@@ -103,6 +103,18 @@ class DryRunClient(KubeClient):
         self.writes.setdefault(path, []).append((method, body))
 
 
+class _AnySealer(Sealer):
+    """For who may not read the operator's key: takes every seal for valid, and its content for old.
+
+    What is planned so is compared with what stands there before it is shown.
+    """
+
+    __slots__ = ()
+
+    def open(self, *_args: str) -> bytes | None:
+        return bytes(DIGEST_BYTES)
+
+
 class Rehearsal:
     """All rules of one kind, served on a dry run as far as one is asked to act."""
 
@@ -155,7 +167,7 @@ class Rehearsal:
         with suppress(errors.ApiError):
             sealer = await load_sealer(self.client, home, make=False)
         self.key_known = sealer is not None
-        self.world.sealer = sealer or Sealer(token_bytes(KEY_BYTES))
+        self.world.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
 
     def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
         """Take in a rule; one that `acts` is neither suspended nor in Plan mode."""

@@ -1,8 +1,8 @@
 """The key of the content hashes: a Secret of the operator, made at its first start.
 
 Without a key, a hash in an annotation would let anybody who may read metadata test guesses of a
-Secret's content. If the Secret is lost, the next start makes a new one, no copy's hash fits any
-more, and each is written once; nothing is deleted meanwhile.
+Secret's content. If the Secret is lost, the next start makes a new one, and no copy's hash fits any
+more: each is read once, and sealed anew by one write if it is as its rule wants it.
 """
 
 from __future__ import annotations

@@ -130,7 +130,13 @@ def _survey_target(world: World, survey: Survey, claim: Claim, name: str, *, alo
         return
     record = view.copies.get((name, wish.name))
     owned = record is not None and record.owner == claim.maker.rule.owner
-    if alone and owned and record and not record.deleting and Bid(claim, wish, namespace).is_right(record):
+    if (
+        alone
+        and owned
+        and record
+        and not record.deleting
+        and Bid(claim, wish, namespace).is_right(record)
+    ):
         survey.kept += 1
         survey.ready += 1
     else:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.rule import MetadataTransform, Transform
+from copyrator.rules.transform import check_work
 
 STRIPPED_PREFIXES: Final = (
     names.RULE_PREFIX,
@@ -91,9 +92,11 @@ def copied_annotations(
 
 
 def _transformed(source: Mapping[str, str] | None, transform: MetadataTransform) -> dict[str, str]:
+    found = source or {}
+    check_work(found, transform.remove)
     kept = {
         key: value
-        for key, value in (source or {}).items()
+        for key, value in found.items()
         if not is_stripped(key) and not transform.remove.matches(key)
     }
     return kept | dict(transform.add)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from copyrator.api.globs import Globs
+from copyrator.api.limits import MAX_GLOB_WORK
 from copyrator.api.rule import KeyTransform
 
 DATA_FIELDS = ("data", "binaryData")
@@ -20,10 +22,15 @@ def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, 
     ``data`` and ``binaryData`` share one space of names, as the API server has it.
 
     Raises:
-        TransformError: two keys would have one name.
+        TransformError: two keys would have one name, or they are too many for so many globs.
     """
     if not (keys.include or keys.exclude or keys.rename):
         return dict(content)
+    check_work(
+        [key for field in DATA_FIELDS for key in content.get(field) or ()],
+        keys.include,
+        keys.exclude,
+    )
     result = dict(content)
     taken: dict[str, str] = {}
     for field in DATA_FIELDS:
@@ -43,3 +50,16 @@ def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, 
             kept[name] = value
         result[field] = kept
     return result
+
+
+def check_work(texts: Collection[str], *choices: Globs) -> None:
+    """Refuse what would hold up everybody: very many keys times very long lists of patterns.
+
+    Raises:
+        TransformError: they are too many.
+    """
+    if sum(globs.cost(texts) for globs in choices) > MAX_GLOB_WORK:
+        raise TransformError(
+            f"the source has {len(texts)} keys, too many for so many patterns in spec.transform; "
+            "use fewer or shorter patterns"
+        )

@@ -41,3 +41,14 @@ def test_the_source_is_left_as_it_is():
     before = repr(CONTENT)
     transform_data(CONTENT, KeyTransform(include=Globs(("b",)), rename={"b": "z"}))
     assert repr(CONTENT) == before
+
+
+def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_not():
+    many = {"data": {f"{'key' * 60}-{number}": "x" for number in range(4_000)}}
+    patterns = tuple(
+        f"*{number:04}-of-many-patterns-with-some-length-to-it" for number in range(1_000)
+    )
+    with pytest.raises(TransformError, match="4000 keys, too many"):
+        transform_data(many, KeyTransform(exclude=Globs(patterns)))
+    transform_data(many, KeyTransform(exclude=Globs(patterns[:2])))
+    transform_data(CONTENT, KeyTransform(exclude=Globs(patterns)))
