@@ -5,6 +5,7 @@ from __future__ import annotations
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
+from copyrator.engine.queue import Lane
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.refusals import NOT_HELD, Refusal, Right
@@ -120,6 +121,9 @@ class _Attempt:
                 raise
             await self._writer.look()
             return self._plan()
+        except ApiError:
+            drift.suspect(self._key)
+            raise
         plan = self._plan()
         if plan.why is not Why.UP_TO_DATE or plan.winner is None or plan.winner.is_held_by(live):
             return plan
@@ -198,7 +202,7 @@ class _Attempt:
         return Done()
 
     def _not_as_wanted(self) -> Outcome:
-        """Done: the watch tells of every change of it."""
+        """It isn't read again before the watch tells of a change, or something else is wanted."""
         record = self._record()
         owner = record.marks if record else ""
         self._report(
@@ -207,7 +211,7 @@ class _Attempt:
             "there, and holds something else than the rule wants; remove it, or have it "
             f"overwritten: copyrator reseal rule {owner}",
         )
-        return Done()
+        return Again(CONFLICT_LONGEST, Lane.RESYNC)
 
     def _conflict(self) -> Outcome:
         wait = min(self._blocked.get(self._key, CONFLICT_FIRST / 2) * 2, CONFLICT_LONGEST)
