@@ -208,3 +208,61 @@ def test_only_the_namespaces_that_are_watched_are_listed(told: Told) -> None:
     told.intake = Intake(BUNDLES, told._take, namespaces=("shop", "bar"))
     resync(told, Cluster(body("a", 1), body("b", 2, "bar"), body("c", 3, "foreign")))
     assert told.news == [("a", "1"), ("b", "2")]
+
+
+class Failing(Told):
+    """Can't take in what is called bad."""
+
+    def _take(self, taken: Mapping[str, Any], deleted: bool) -> None:
+        if taken["metadata"]["name"] == "bad" and not deleted:
+            raise ValueError("9" * 4301)
+        super()._take(taken, deleted)
+
+
+def test_one_object_that_cant_be_taken_in_keeps_nothing_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    told = Failing()
+    resync(told, Cluster(body("a", 1), body("bad", 2), body("c", 3)))
+    told.intake.event("MODIFIED", body("bad", 4))
+    assert told.news == [("a", "1"), ("c", "3")]
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "shop/bad" in said
+    assert "ValueError" in said
+    assert "9999" not in said
+
+
+def test_what_couldnt_be_taken_in_is_tried_again_by_the_next_resync() -> None:
+    told = Failing()
+    resync(told, Cluster(body("bad", 2)))
+    told.intake._deliver = Told._take.__get__(told)
+    resync(told, Cluster(body("bad", 2)))
+    assert told.news == [("bad", "2")]
+    told.intake.event("DELETED", body("bad", 3))
+    assert told.news[1:] == [("bad", "gone")]
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        {},
+        {"metadata": None},
+        {"metadata": []},
+        {"metadata": {"name": 5}},
+        {"metadata": {"namespace": ["x"], "name": "a"}},
+        {"metadata": {"name": ""}},
+        [],
+        None,
+    ],
+)
+def test_what_has_no_name_is_passed_over(told: Told, junk: Any) -> None:
+    told.intake.event("ADDED", junk)
+    told.intake.event("DELETED", junk)
+    told.intake.event("ADDED", body("a", 1))
+    assert told.news == [("a", "1")]
+
+
+def test_a_version_of_thousands_of_digits_is_a_version(told: Told) -> None:
+    odd = {"metadata": {"namespace": "shop", "name": "a", "resourceVersion": "9" * 5000}}
+    told.intake.event("ADDED", odd)
+    assert [name for name, _ in told.news] == ["a"]

@@ -15,4 +15,4 @@ def register(registry: kopf.OperatorRegistry, intake: Intake) -> None:
 
     @kopf.on.event(BUNDLES.group, BUNDLES.version, BUNDLES.plural, registry=registry, id="bundles")
     async def bundle(event: kopf.RawEvent, **_: Any) -> None:
-        intake.event(event["type"], event["object"])
+        intake.event(event.get("type"), event.get("object") or {})

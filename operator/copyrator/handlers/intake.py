@@ -9,22 +9,29 @@ before any worker starts.
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from copyrator.api.keys import ObjectName
+from copyrator.api.limits import NOTED_FAULTS
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.pages import Page
 from copyrator.kube.resources import Resource
+from copyrator.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
 Deliver = Callable[[Mapping[str, Any], bool], None]
-"""Takes a body and whether the object is gone; cheap, never raises."""
+"""Takes a body and whether the object is gone; cheap."""
 
 
 PAGE: Final = 50
 """Objects of a list that are held at a time: a Bundle with all its history has 6 KB."""
+
+
+VERSION_DIGITS: Final = 32
+"""Digits of a resourceVersion: a 64-bit number has at most 20."""
 
 
 class Reader(Protocol):
@@ -43,7 +50,11 @@ class Reader(Protocol):
 
 
 class Intake:
-    """Delivers the events of one resource: each state once, never an older one after a newer."""
+    """Delivers the events of one resource: each state once, never an older one after a newer.
+
+    An object that can't be taken in concerns nobody else: the log says so once, and the next resync
+    tries again.
+    """
 
     def __init__(
         self,
@@ -58,6 +69,8 @@ class Intake:
         self._listed: set[str | None] = set()
         self._versions: dict[ObjectName, int] = {}
         self._missed: set[ObjectName] = set()
+        self._faults: OrderedDict[ObjectName | None, str] = OrderedDict()
+        """What is wrong with objects that couldn't be taken in, as the log has told."""
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -71,8 +84,12 @@ class Intake:
         return bool(self._listed & {None, namespace})
 
     def event(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take an event as kopf has it: kind is None for what a list showed."""
-        name, version = _identify(body)
+        """Take an event as kopf has it: kind is None for what a list showed. Never raises."""
+        identified = _identify(body)
+        if identified is None:
+            self._note(None, "it has no name")
+            return
+        name, version = identified
         known = self._versions.get(name)
         if kind == "DELETED":
             if known is None or version < known:
@@ -82,7 +99,32 @@ class Intake:
             return
         else:
             self._versions[name] = version
-        self._deliver(body, kind == "DELETED")
+        self._hand_over(name, body, gone=kind == "DELETED")
+
+    def _hand_over(self, name: ObjectName, body: Mapping[str, Any], *, gone: bool) -> None:
+        """Deliver one object; whatever goes wrong is this object's fault alone."""
+        try:
+            self._deliver(body, gone)
+        except Exception as error:
+            # The message may quote the object: only the type is told.
+            self._note(name, f"its reading fails with {type(error).__name__}")
+            if not gone:
+                self._versions[name] = -1  # so that a resync tries it again
+        else:
+            self._faults.pop(name, None)
+
+    def _note(self, name: ObjectName | None, fault: str) -> None:
+        """Say in the log what is wrong with an object, once."""
+        if self._faults.get(name) != fault:
+            log.error(
+                "%s %s can't be taken in: %s; all others are served",
+                self.resource.kind,
+                name or "without a name",
+                fault,
+            )
+        self._faults[name] = fault
+        if len(self._faults) > NOTED_FAULTS:
+            self._faults.popitem(last=False)
 
     async def resync(self, reader: Reader) -> None:
         """List everything that may be listed; deliver what is news and what is gone.
@@ -125,32 +167,41 @@ class Intake:
         if self._versions.pop(name, None) is not None:
             log.info("%s %s is gone; its deletion was not seen", self.resource.kind, name)
             gone = {"metadata": {"namespace": name.namespace, "name": name.name}}
-            self._deliver(gone, True)
+            self._hand_over(name, gone, gone=True)
 
     async def _list(
         self, reader: Reader, namespace: str | None, field_selector: str | None = None
     ) -> set[ObjectName]:
         """Deliver what there is and is news; return the names of all there is."""
         found = set()
+        slice_ = TimeSlice()
         pages = reader.list_pages(
             self.resource, namespace, field_selector=field_selector, limit=PAGE
         )
         async for page in pages:
             for body in page.items:
-                # The API leaves these out of the items of a list.
-                body.setdefault("apiVersion", self.resource.api_version)
-                body.setdefault("kind", self.resource.kind)
-                found.add(_identify(body)[0])
+                if (identified := _identify(body)) is not None:
+                    # The API leaves these out of the items of a list.
+                    body.setdefault("apiVersion", self.resource.api_version)
+                    body.setdefault("kind", self.resource.kind)
+                    found.add(identified[0])
                 self.event(None, body)
+                await slice_.pause()
         return found
 
 
-def _identify(body: Mapping[str, Any]) -> tuple[ObjectName, int]:
-    """Name and version; since Kubernetes 1.35 the API promises that versions compare as integers.
+def _identify(body: Any) -> tuple[ObjectName, int] | None:
+    """Name and version, or None of what has no name.
 
+    Since Kubernetes 1.35 the API promises that versions compare as integers.
     Source: KEP-5504, comparable resource versions; true of every API server on etcd before.
     """
-    metadata = body["metadata"]
-    name = ObjectName(metadata.get("namespace") or "", metadata["name"])
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return None
+    namespace, name = metadata.get("namespace") or "", metadata.get("name")
+    if not isinstance(namespace, str) or not isinstance(name, str) or not name:
+        return None
     version = str(metadata.get("resourceVersion", ""))
-    return name, int(version) if version.isdecimal() else 0
+    number = int(version) if version.isdecimal() and len(version) <= VERSION_DIGITS else 0
+    return ObjectName(namespace, name), number

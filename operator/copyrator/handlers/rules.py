@@ -15,4 +15,4 @@ def register(registry: kopf.OperatorRegistry, intake: Intake) -> None:
 
     @kopf.on.event(RULES.group, RULES.version, RULES.plural, registry=registry, id="rules")
     async def rule(event: kopf.RawEvent, **_: Any) -> None:
-        intake.event(event["type"], event["object"])
+        intake.event(event.get("type"), event.get("object") or {})
