@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
+from copyrator.api.limits import PROBLEM_PATH
+
 E = TypeVar("E", bound=StrEnum)
 Check = Callable[[str], str | None]
 """Takes a value, returns what is wrong with it and what to do, or None."""
@@ -47,7 +49,7 @@ class SpecError(Exception):
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
-        self.path = path
+        self.path = path if len(path) <= PROBLEM_PATH else path[: PROBLEM_PATH - 1] + "…"
         self.message = message
 
     @property
@@ -81,6 +83,11 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, (bool, float)) or (
         isinstance(value, int) and -(2**63) <= value < 2**63
     )
+
+
+def unreadable(error: Exception) -> InvalidSpec:
+    """What a spec is whose parser failed in a way that nobody thought of."""
+    return InvalidSpec("spec", f"can't be read ({type(error).__name__}); simplify it")
 
 
 class Fields:
@@ -167,11 +174,12 @@ class Fields:
 
     def texts(self, name: str, check: Check | None = None) -> tuple[str, ...]:
         """A list of non-empty strings, each once, in order; empty when absent."""
-        found = (
-            check_text(item, f"{self.at(name)}[{i}]", check)
-            for i, item in enumerate(self.items(name))
-        )
-        return tuple(dict.fromkeys(found))
+        items = self.items(name)
+        for i, item in enumerate(items):
+            # The path is put together for what is wrong only: lists are long.
+            if type(item) is not str or not item or (check is not None and check(item)):
+                check_text(item, f"{self.at(name)}[{i}]", check)
+        return tuple(dict.fromkeys(items))
 
     def text_map(
         self, name: str, key: Check | None = None, value: Check | None = None
@@ -181,6 +189,7 @@ class Fields:
         fields = self.sub(name)
         for word, text in fields.raw.items():
             check_text(word, fields.path, key)
-            path = f"{fields.path}[{word}]"
-            found[word] = check_text(text, path, value) if text != "" else ""
+            if text != "" and (type(text) is not str or (value is not None and value(text))):
+                check_text(text, f"{fields.path}[{word}]", value)
+            found[word] = text
         return found

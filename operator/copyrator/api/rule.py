@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from copyrator.api import syntax
-from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type
+from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type, unreadable
 from copyrator.api.globs import read_globs
+from copyrator.api.limits import RULE_DEPTH, RULE_ITEMS, RULE_VALUES, SELECTOR_TEXT
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -24,7 +26,7 @@ from copyrator.api.rule_spec import (
     Template,
     Transform,
 )
-from copyrator.api.rule_transform import read_template, read_transform
+from copyrator.api.rule_transform import Place, path_of, read_template, read_transform
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, parse_selector
 
 __all__ = [
@@ -40,19 +42,77 @@ __all__ = [
     "Targets",
     "Template",
     "Transform",
+    "copies_kind",
     "parse_rule",
 ]
 
 OLD_FIELDS: Final = ("ruleType", "selector", "namespace", "namespaces")
+MAX_KIND: Final = 63
+"""Characters of a kind."""
+_NESTING: Final = (dict, list)
+_GLOB: Final = re.compile(r"[-a-z0-9*?]*")
 RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 
 
 def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
-    """Read a CopyratorRule as the API server holds it. Never raises, whatever JSON it is given."""
+    """Read a CopyratorRule as the API server holds it. Never raises, whatever JSON it is given.
+
+    Jinja2 in it is not looked at: compiling takes long (rules/compiling).
+    """
     try:
-        return _read(Fields(body, ""))
+        fields = Fields(body, "")
+        _check_size(fields)
+        return _read(fields)
     except SpecError as error:
         return error.invalid
+    except Exception as error:
+        return unreadable(error)
+
+
+def copies_kind(body: Any) -> tuple[str, str | None] | None:
+    """Kind and apiVersion of a rule's copies, without reading more; None where it doesn't say."""
+    try:
+        fields = Fields(body, "")
+        if not fields.has("spec"):
+            kind = RULE_TYPES.get(_lower(fields.get("ruleType")))
+            return (kind, WELL_KNOWN_KINDS[kind]) if kind else None
+        spec = fields.sub("spec")
+        made = spec.sub("source" if spec.has("source") else "template")
+        kind = made.required_text("kind", syntax.kind)
+        return kind, made.text("apiVersion", syntax.api_version) or WELL_KNOWN_KINDS.get(kind)
+    except SpecError:
+        return None
+
+
+def _lower(value: Any) -> str:
+    return value.lower() if isinstance(value, str) and len(value) <= MAX_KIND else ""
+
+
+def _check_size(body: Fields) -> None:
+    """Refuse what would take long to read; stops counting where it is too much."""
+    level: list[tuple[Place, Any]] = [
+        ((None, name), body.get(name)) for name in ("spec", *OLD_FIELDS)
+    ]
+    values = 0
+    for _ in range(RULE_DEPTH + 1):
+        parts: list[tuple[Place, Any]] = []
+        for place, value in level:
+            if not isinstance(value, dict | list):
+                continue
+            values += len(value)
+            if values > RULE_VALUES:
+                raise SpecError("spec", f"holds more than {RULE_VALUES} values; make it smaller")
+            if len(value) > RULE_ITEMS and not path_of(place).startswith("spec.template"):
+                raise SpecError(
+                    path_of(place), f"holds more than {RULE_ITEMS} items; make several rules"
+                )
+            pairs = value.items() if isinstance(value, dict) else enumerate(value)
+            parts += [((place, key), part) for key, part in pairs if type(part) in _NESTING]
+        if not parts:
+            return
+        level = parts
+    top = ".".join(path_of(level[0][0]).split(".")[:2])
+    raise SpecError(top, f"is nested more than {RULE_DEPTH} levels deep")
 
 
 def _read(body: Fields) -> RuleSpec:
@@ -77,7 +137,7 @@ def _home(body: Fields) -> str:
 
 def _read_old(body: Fields, home: str) -> RuleSpec:
     rule_type = body.required_text("ruleType")
-    kind = RULE_TYPES.get(rule_type.lower())
+    kind = RULE_TYPES.get(_lower(rule_type))
     if kind is None:
         body.fail(
             "ruleType",
@@ -116,6 +176,8 @@ def _old_selector(body: Fields) -> LabelSelector:
     """
     value = body.get("selector")
     if isinstance(value, str):
+        if len(value) > SELECTOR_TEXT:
+            body.fail("selector", f"is longer than {SELECTOR_TEXT} characters; use spec.source")
         labels = _split_labels(value)
     elif value is None or isinstance(value, Mapping):
         labels = body.text_map("selector", syntax.label_key, syntax.label_value)
@@ -223,8 +285,7 @@ def _read_targets(targets: Fields) -> Targets:
 
 
 def _namespace_glob(value: str) -> str | None:
-    allowed = set("abcdefghijklmnopqrstuvwxyz0123456789-*?")
-    if len(value) <= 63 and set(value) <= allowed:
+    if len(value) <= 63 and _GLOB.fullmatch(value):
         return None
     return (
         f"{syntax.shown(value)} matches no namespace; "

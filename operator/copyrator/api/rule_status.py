@@ -8,7 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.conditions import Verdict, build_conditions
+from copyrator.api.conditions import (
+    ConditionType,
+    Verdict,
+    build_conditions,
+    conditions_by_type,
+)
 from copyrator.api.times import format_time
 
 MAX_FAILURES: Final = 20
@@ -147,6 +152,48 @@ def build_rule_status(
     if isinstance(last, str):
         status["lastSyncTime"] = last
     return status
+
+
+_PARTS: Final = (
+    *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
+    *("lastHandledRequest", "lastSyncTime"),
+)
+"""What build_rule_status writes beside the conditions."""
+
+_MAX_PART: Final = 65_536
+"""Characters of one part that are kept: twice what 20 samples of failures can have."""
+
+
+def read_rule_status(status: Any) -> dict[str, Any]:
+    """What matters of a status as it stands there: our parts, where we may have written them.
+
+    Whoever may write a rule's status can make it as large as an object may be.
+    """
+    if not isinstance(status, Mapping):
+        return {}
+    kept = {name: status[name] for name in _PARTS if name in status and _is_ours(status[name])}
+    if "conditions" in status:
+        found = conditions_by_type(status["conditions"])
+        ours = (found[kind] for kind in ConditionType if kind in found)
+        kept["conditions"] = [dict(one) for one in ours if _is_ours(one)]
+    return kept
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether a part is no larger than what we write; looks at no more than that of it."""
+    left, pending = _MAX_PART, [value]
+    while pending and left > 0:
+        one = pending.pop()
+        left -= 1
+        if isinstance(one, str):
+            left -= len(one)
+        elif isinstance(one, Mapping):
+            left -= len(one)
+            pending += () if left < 0 else (*one, *one.values())
+        elif isinstance(one, list):
+            left -= len(one)
+            pending += () if left < 0 else one
+    return left > 0
 
 
 def _same(before: Mapping[str, Any], status: Mapping[str, Any]) -> bool:

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from jinja2 import TemplateSyntaxError
-from jinja2.sandbox import SandboxedEnvironment
-
 from copyrator.api import names, syntax
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import read_globs
+from copyrator.api.limits import RULE_DEPTH, TEMPLATE_TEXT, TEMPLATE_TEXTS
 from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Template, Transform
-
-MAX_TEMPLATE_TEXT: Final = 65_536
-"""Characters of one string of a template."""
-MAX_DEPTH: Final = 64
-"""Levels of nesting in a template."""
-
-_SYNTAX = SandboxedEnvironment()
-"""Only ever parses; rules/rendering renders."""
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
 
@@ -29,7 +19,7 @@ def read_transform(transform: Fields, kind: str) -> Transform:
     if transform.has("keys") and kind not in _DATA_KINDS:
         transform.fail("keys", f"must be removed: a {kind} has no data keys")
     return Transform(
-        name=transform.text("name", _jinja),
+        name=transform.text("name", _length),
         keys=_read_keys(transform.sub("keys")),
         labels=_read_labels(transform.sub("labels")),
         annotations=_read_annotations(transform.sub("annotations")),
@@ -108,9 +98,16 @@ def read_template(template: Fields) -> Template:
         template.sub("data"), template.sub("stringData")
     if template.has("status"):
         template.fail("status", "must be removed: an object's own controller writes it")
-    for path, text in _texts(template.raw, template.path):
-        if problem := _jinja(text):
-            raise SpecError(path, problem)
+    left = TEMPLATE_TEXTS
+    for path, text in template_texts(template.raw, template.path):
+        left -= len(text)
+        if problem := _length(text):
+            raise SpecError(path_of(path), problem)
+        if left < 0:
+            raise SpecError(
+                template.path,
+                f"its texts are longer than {TEMPLATE_TEXTS} characters in all; make several rules",
+            )
     return Template(kind=kind, api_version=api_version, body=template.raw)
 
 
@@ -125,30 +122,43 @@ _FORBIDDEN_METADATA: Final = {
 }
 
 
-def _texts(root: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Every string value and key in a template with its path; not recursive, so no depth hurts."""
-    pending: list[tuple[str, Any, int]] = [(path, root, 0)]
+Place = tuple[Any, str | int]
+"""Where a value stands: the place of what holds it, and its key or number in there."""
+
+
+def path_of(place: Place) -> str:
+    """A place as text. Only one that is shown is put together: keys may be long, and many."""
+    steps: list[str] = []
+    above: Place | None = place
+    while above is not None:
+        above, step = above
+        shown = f"[{step}]" if isinstance(step, int) else f".{step}"
+        steps.append(shown if above else str(step))
+    return "".join(reversed(steps))
+
+
+def template_texts(root: Mapping[str, Any], path: str) -> Iterator[tuple[Place, str]]:
+    """Every text in a template, keys included, with its place; not recursive.
+
+    Raises:
+        SpecError: it is nested too deeply.
+    """
+    pending: list[tuple[Place, Any, int]] = [((None, path), root, 0)]
     while pending:
         here, value, depth = pending.pop()
-        if depth > MAX_DEPTH:
-            raise SpecError(path, f"is nested more than {MAX_DEPTH} levels deep")
+        if depth > RULE_DEPTH:
+            raise SpecError(path, f"is nested more than {RULE_DEPTH} levels deep")
         if isinstance(value, str):
             yield here, value
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             for key, item in value.items():
                 yield here, str(key)
-                pending.append((f"{here}.{key}", item, depth + 1))
+                pending.append(((here, str(key)), item, depth + 1))
         elif isinstance(value, list):
-            pending += [(f"{here}[{i}]", item, depth + 1) for i, item in enumerate(value)]
+            pending += [((here, i), item, depth + 1) for i, item in enumerate(value)]
 
 
-def _jinja(text: str) -> str | None:
-    if len(text) > MAX_TEMPLATE_TEXT:
-        return f"is longer than {MAX_TEMPLATE_TEXT} characters"
-    if "{" not in text:
-        return None
-    try:
-        _SYNTAX.parse(text)
-    except (TemplateSyntaxError, RecursionError) as error:
-        return f"is no valid Jinja2 text: {error}"
+def _length(text: str) -> str | None:
+    if len(text) > TEMPLATE_TEXT:
+        return f"is longer than {TEMPLATE_TEXT} characters; make it shorter"
     return None

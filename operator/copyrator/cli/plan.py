@@ -149,7 +149,10 @@ async def _serve(rehearsal: Rehearsal, body: Mapping[str, Any]) -> Rule:
     if verdict := rehearsal.refusal(rule):
         raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
     await rehearsal.serve_all(rule.spec.kind, but=rule.key)
-    await rehearsal.serve(rule)
+    service = await rehearsal.serve(rule)
+    said = rehearsal.client.verdicts.get(rule.key)
+    if said and said["reason"] == InvalidSpec.reason and (service is None or not service.maker):
+        raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
     return rule
 
 

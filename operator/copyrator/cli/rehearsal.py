@@ -233,6 +233,7 @@ class Rehearsal:
         """End everything, connections first: that waits for them, and a watch's end doesn't."""
         await self.client.close()
         await self.pool.close()
+        await self.world.isolated.close()
 
 
 @dataclasses.dataclass(slots=True)

@@ -12,11 +12,13 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.rule import InvalidSpec, parse_rule
+from copyrator.api.rule_transform import path_of
 from copyrator.cli.crds import schemas
 from copyrator.cli.manifests import Manifest, Step, read_manifests
 from copyrator.cli.output import Format, count, dump, output_option
 from copyrator.cli.schema import Problem, problems
-from copyrator.rules.rendering import TemplateError, Text, Tree
+from copyrator.rules.compiling import compile_text, rule_texts
+from copyrator.rules.template_meter import TemplateError
 
 _VERSIONS = {
     names.RULE_KIND: names.RULE_API_VERSION,
@@ -112,16 +114,11 @@ def _parsed(manifest: Manifest) -> list[Problem]:
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):
         return [_problem(rule)]
-    try:
-        if rule.transform.name:
-            Text(rule.transform.name)
-    except TemplateError as error:
-        return [Problem(("spec", "transform", "name"), str(error))]
-    try:
-        if rule.template:
-            Tree(rule.template.body)
-    except TemplateError as error:
-        return [Problem(("spec", "template"), str(error))]
+    for place, text in rule_texts(rule):
+        try:
+            compile_text(text)
+        except TemplateError as error:
+            return [_problem(InvalidSpec(path_of(place), str(error)))]
     return []
 
 

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from copyrator.api import names
 from copyrator.api.conditions import Verdict
+from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.config import Settings
 from copyrator.reconcile import verdicts
 from copyrator.reconcile.kinds import Kinds
 from copyrator.registry.rules import Rule
 from copyrator.rules.trust import tenant_refusal
+
+
+def is_served(key: RuleKey, settings: Settings) -> bool:
+    """Whether this operator serves a rule of this name there; of others no spec is parsed."""
+    named = settings.rule_name in (None, key.name)
+    return named and (key.namespace == settings.namespace or settings.tenant_rules)
+
+
+def is_meant(rule: Rule, settings: Settings) -> bool:
+    """Whether this operator has anything to say about the rule at all."""
+    if is_served(rule.key, settings):
+        return True
+    if settings.rule_name not in (None, rule.key.name):
+        return False
+    # Another operator serves it: two would write the status in turns.
+    return names.FINALIZER_RULE not in rule.finalizers
+
+
+def may_end(rule: Rule, settings: Settings, kinds: Kinds) -> bool:
+    """Whether taking the finalizer off is ours to do.
+
+    Also of a rule that we don't serve any more (other settings than before), but not where another
+    operator serves it and only that one can see its copies.
+    """
+    return is_meant(rule, settings) or rule.kind is None or kinds.allows(*rule.kind)
 
 
 def tenant_of(rule: Rule, settings: Settings) -> str | None:

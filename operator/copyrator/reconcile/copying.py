@@ -23,6 +23,7 @@ from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, Discovery
 from copyrator.kube.watchpool import WatchPool, WatchSpec
 from copyrator.metrics import Metrics
+from copyrator.reconcile.acceptance import is_served
 from copyrator.reconcile.copy import CopyReconciler
 from copyrator.reconcile.hash_key import load_sealer
 from copyrator.reconcile.kinds import Kinds
@@ -142,16 +143,20 @@ class CopyController:
         self._kinds.forget()
         if world.namespace_watch is not None:
             world.namespace_watch.release()
+        await world.isolated.close()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
-        """Take in a CopyratorRule as its handler saw it; cheap, never raises."""
+        """Take in a CopyratorRule as its handler saw it; cheap.
+
+        Whether it is served at all is told from its name: what isn't is not parsed.
+        """
         metadata = body["metadata"]
         key = RuleKey(metadata["namespace"], metadata["name"])
         if deleted:
             self._world.rules.drop(key, metadata.get("uid"))
             self._world.look_at_rule(key, Lane.URGENT)
             return
-        rule = Rule.from_body(body)
+        rule = Rule.from_body(body, served=is_served(key, self._world.settings))
         known = self._world.rules.get(key)
         if not self._world.rules.put(rule):
             return

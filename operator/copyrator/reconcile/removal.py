@@ -6,7 +6,6 @@ import logging
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.engine.outcome import Again, Done, Outcome
 from copyrator.engine.queue import Lane
@@ -122,7 +121,7 @@ class RuleRemover:
         world = self._world
         if not world.namespaces_synced:
             return False
-        kind = None if isinstance(rule.spec, InvalidSpec) else rule.spec.kind
+        kind = rule.kind[0] if rule.kind else None
         for view in world.kinds.values():
             if view.synced:
                 continue

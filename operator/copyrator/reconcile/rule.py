@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from copyrator.api import names
 from copyrator.api.conditions import Verdict
@@ -16,17 +17,23 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
 from copyrator.kube.watchpool import Subscription
 from copyrator.reconcile import verdicts
-from copyrator.reconcile.acceptance import refusal, tenant_of
+from copyrator.reconcile.acceptance import is_meant, may_end, refusal, tenant_of
+from copyrator.reconcile.compiling import RuleCompiler
 from copyrator.reconcile.kinds import Kinds
 from copyrator.reconcile.removal import RuleRemover
 from copyrator.reconcile.resealing import end_request, queue_unsealed
 from copyrator.reconcile.sources import watch_sources
-from copyrator.reconcile.status import delay_first_status, say_forbidden, write_status
+from copyrator.reconcile.status import (
+    delay_first_status,
+    say_failed,
+    say_forbidden,
+    write_status,
+)
 from copyrator.reconcile.survey import Survey, survey_rule
 from copyrator.reconcile.world import SURVEY_REST, Service, Standing, World
 from copyrator.registry.claims import Claim, Maker
 from copyrator.registry.rules import Rule
-from copyrator.rules.rendering import TemplateError
+from copyrator.rules.rendering import Text
 from copyrator.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
@@ -58,46 +65,34 @@ class RuleReconciler:
         self._world = world
         self._kinds = kinds
         self._remover = RuleRemover(world, kinds)
+        self._compiler = RuleCompiler(world)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Look at a rule and at everything that it concerns."""
         rule = self._world.rules.get(key)
         if rule is None:
             self._remover.forget(key)
+            self._compiler.forget(key)
             return Done()
         try:
-            if rule.deleting and self._may_end(rule):
-                return await self._remover.remove(rule)
-            if not self._is_meant(rule):
-                self._remover.forget(key)
-                return Done()
-            return await self._serve(rule)
+            return await self._look(rule)
         except errors.ConflictError:
             return Again(0.2)  # the rule has changed: its event is on the way
         except ApiError as error:
             if isinstance(error, errors.Forbidden):
                 await say_forbidden(self._world, rule, error)
             return Failed(error)
+        except Exception as error:
+            await say_failed(self._world, rule, error)
+            return Failed(error)
 
-    def _is_meant(self, rule: Rule) -> bool:
-        """Whether this operator has anything to say about the rule at all."""
-        settings = self._world.settings
-        if settings.rule_name is not None and rule.key.name != settings.rule_name:
-            return False
-        if rule.key.namespace == settings.namespace or settings.tenant_rules:
-            return True
-        # Another operator serves it: two would write the status in turns.
-        return names.FINALIZER_RULE not in rule.finalizers
-
-    def _may_end(self, rule: Rule) -> bool:
-        """Whether taking the finalizer off is ours to do.
-
-        Also of a rule that we don't serve any more (other settings than before), but not where
-        another operator serves it and only that one can see its copies.
-        """
-        if self._is_meant(rule) or isinstance(rule.spec, InvalidSpec):
-            return True
-        return self._kinds.allows(rule.spec.kind, rule.spec.api_version)
+    async def _look(self, rule: Rule) -> Outcome:
+        if rule.deleting and may_end(rule, self._world.settings, self._kinds):
+            return await self._remover.remove(rule)
+        if not is_meant(rule, self._world.settings):
+            self._remover.forget(rule.key)
+            return Done()
+        return await self._serve(rule)
 
     async def _serve(self, rule: Rule) -> Outcome:
         service = self._world.services.setdefault(rule.key, Service(rule.key))
@@ -134,13 +129,18 @@ class RuleReconciler:
             path = "spec.template.kind" if spec.template else "spec.source.kind"
             problem = InvalidSpec(path, f"a {spec.kind} stands in no namespace")
             raise _StoppedError(verdicts.invalid(problem))
-        await self._put_finalizer_on(rule)
         if service.maker is None or service.maker.rule.uid != rule.uid:
             service.generation = 0
-        if service.generation != rule.generation:
-            self._begin(service, rule, spec, resource)
-        elif service.maker is not None:
+        if service.generation == rule.generation and service.maker is not None:
+            await self._put_finalizer_on(rule)
             service.maker.rule = rule
+            return
+        texts = await self._compiler.compile(rule, spec)
+        if isinstance(texts, Verdict):
+            self._remover.freeze(rule)
+            raise _StoppedError(texts)
+        await self._put_finalizer_on(rule)
+        self._begin(service, rule, spec, (resource, texts))
 
     async def _put_finalizer_on(self, rule: Rule) -> None:
         if names.FINALIZER_RULE in rule.finalizers:
@@ -157,24 +157,26 @@ class RuleReconciler:
         rule.finalizers = tuple(metadata.get("finalizers") or ())
         rule.resource_version = metadata["resourceVersion"]
 
-    def _begin(self, service: Service, rule: Rule, spec: RuleSpec, resource: Resource) -> None:
+    def _begin(
+        self,
+        service: Service,
+        rule: Rule,
+        spec: RuleSpec,
+        made: tuple[Resource, Mapping[str, Text]],
+    ) -> None:
         """Serve a new rule, or a new version of it."""
         world = self._world
         assert world.sealer is not None
+        resource, texts = made
         self._kinds.watch(resource)
-        try:
-            maker = Maker.of(
-                rule,
-                spec,
-                resource=resource.key,
-                targets=world.namespaces.targets(spec.targets, tenant_of(rule, world.settings)),
-                sealer=world.sealer,
-            )
-        except TemplateError as error:
-            self._remover.freeze(rule)
-            path = "spec.template" if spec.template else "spec.transform.name"
-            problem = InvalidSpec(path, str(error))
-            raise _StoppedError(verdicts.invalid(problem)) from None
+        maker = Maker.of(
+            rule,
+            spec,
+            resource=resource.key,
+            targets=world.namespaces.targets(spec.targets, tenant_of(rule, world.settings)),
+            sealer=world.sealer,
+            texts=texts,
+        )
         service.standing = Standing.INCOMPLETE
         earlier = service.sources
         self._remover.drop_claims(rule.owner)

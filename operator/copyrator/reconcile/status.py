@@ -81,6 +81,13 @@ async def say_forbidden(world: World, rule: Rule, error: errors.Forbidden) -> No
         await write_status(world, service, rule, verdicts.forbidden(error), RuleFacts())
 
 
+async def say_failed(world: World, rule: Rule, error: Exception) -> None:
+    """Tell of an error of the operator's own that keeps a rule from being served."""
+    service = world.services.setdefault(rule.key, Service(rule.key))
+    with suppress(Exception):  # the first error is the one to be told, and the worker logs it
+        await write_status(world, service, rule, verdicts.failed(error), RuleFacts())
+
+
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     return all(before.get(name) == value for name, value in status.items())
 

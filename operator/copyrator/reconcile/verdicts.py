@@ -38,6 +38,16 @@ def not_trusted(namespace: str) -> Verdict:
     )
 
 
+def failed(error: Exception) -> Verdict:
+    """The operator has a fault of its own; the error's message may quote data, so it isn't told."""
+    return Verdict(
+        Health.RETRYING,
+        RuleReason.PARTIAL_FAILURE,
+        f"the operator fails at this rule with {type(error).__name__}; its copies stay as they "
+        "are, and it is tried again; report it with the operator's log",
+    )
+
+
 def outside(namespaces: Iterable[str]) -> Verdict:
     """The rule's sources stand where this operator may not look."""
     return invalid(

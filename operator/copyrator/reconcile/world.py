@@ -13,6 +13,7 @@ from copyrator.api.rule import DeletionPolicy, InvalidSpec
 from copyrator.api.rule_status import Failure
 from copyrator.config import Settings
 from copyrator.engine.queue import Lane, WorkQueue
+from copyrator.isolated import Isolated
 from copyrator.kube.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import Discovery, Resource
@@ -131,6 +132,8 @@ class World:
     due: DueWork = field(init=False)
     drift: Drift = field(init=False)
     """Copies that have to be read whole."""
+    isolated: Isolated = field(default_factory=Isolated)
+    """Where long texts are compiled."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't doesn't exist."""
 

@@ -20,6 +20,7 @@ from copyrator.rules.ownership import ACCEPTED, Shape
 from copyrator.rules.planning import Foreign
 from copyrator.rules.records import CopyRecord
 from copyrator.rules.rendering import (
+    NO_TEXTS,
     TemplateError,
     Text,
     Tree,
@@ -52,15 +53,23 @@ class Maker:
 
     @classmethod
     def of(
-        cls, rule: Rule, spec: RuleSpec, *, resource: str, targets: TargetSet, sealer: Sealer
+        cls,
+        rule: Rule,
+        spec: RuleSpec,
+        *,
+        resource: str,
+        targets: TargetSet,
+        sealer: Sealer,
+        texts: Mapping[str, Text] = NO_TEXTS,
     ) -> Maker:
-        """Compile a rule.
+        """Make it of a rule; what isn't among the ``texts`` is compiled at once.
 
         Raises:
             TemplateError: a text that isn't Jinja2.
         """
-        name = Text(spec.transform.name) if spec.transform.name else None
-        template = Tree(spec.template.body) if spec.template else None
+        named = spec.transform.name
+        name = (texts.get(named) or Text(named)) if named else None
+        template = Tree(spec.template.body, texts) if spec.template else None
         return cls(rule, spec, resource, targets, sealer, name, template)
 
     @property

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
+from copyrator.api.limits import REQUEST_TEXT
+from copyrator.api.rule import InvalidSpec, RuleSpec, copies_kind, parse_rule
+from copyrator.api.rule_status import read_rule_status
+
+NOT_READ: Final = InvalidSpec("spec", "isn't read: this operator doesn't serve the rule")
+"""In place of a spec that isn't looked at."""
 
 
 @dataclass(slots=True, eq=False)
@@ -24,6 +29,9 @@ class Rule:
     deleting: bool
     finalizers: tuple[str, ...]
     spec: RuleSpec | InvalidSpec
+    """NOT_READ of a rule that this operator doesn't serve."""
+    kind: tuple[str, str | None] | None
+    """Kind and apiVersion of its copies, also where the spec isn't read; None where unknown."""
     orphans: bool
     """``spec.deletionPolicy: Orphan`` as far as it can be read, even of an invalid rule."""
     requested: str | None = None
@@ -55,25 +63,40 @@ class Rule:
         )
 
     @classmethod
-    def from_body(cls, body: Mapping[str, Any]) -> Rule:
-        """Read a CopyratorRule."""
+    def from_body(cls, body: Mapping[str, Any], *, served: bool = True) -> Rule:
+        """Read a CopyratorRule.
+
+        Of one that isn't `served` the spec isn't parsed; only what its end needs is looked up.
+
+        Raises:
+            KeyError: it has no name or no namespace.
+        """
         metadata = body["metadata"]
         spec = body.get("spec")
         policy = spec.get("deletionPolicy") if isinstance(spec, Mapping) else None
-        status = body.get("status")
+        parsed = parse_rule(body) if served else NOT_READ
+        if isinstance(parsed, RuleSpec):
+            kind: tuple[str, str | None] | None = (parsed.kind, parsed.api_version)
+        else:
+            kind = None if served else copies_kind(body)
+        finalizers = metadata.get("finalizers")
+        annotations = metadata.get("annotations")
+        requested = _text((annotations or {}).get(names.ANN_RULE_REQUESTED_AT))
+        generation = metadata.get("generation")
         return cls(
             key=RuleKey(metadata["namespace"], metadata["name"]),
-            uid=metadata.get("uid", ""),
-            resource_version=metadata.get("resourceVersion", ""),
-            generation=metadata.get("generation") or 1,
-            created=metadata.get("creationTimestamp") or "",
+            uid=_text(metadata.get("uid")),
+            resource_version=_text(metadata.get("resourceVersion")),
+            generation=generation if isinstance(generation, int) else 1,
+            created=_text(metadata.get("creationTimestamp")),
             deleting=bool(metadata.get("deletionTimestamp")),
-            finalizers=tuple(metadata.get("finalizers") or ()),
-            spec=parse_rule(body),
+            finalizers=tuple(one for one in finalizers or () if isinstance(one, str)),
+            spec=parsed,
+            kind=kind,
             orphans=policy == "Orphan",
-            requested=(metadata.get("annotations") or {}).get(names.ANN_RULE_REQUESTED_AT),
-            reseal=(metadata.get("annotations") or {}).get(names.ANN_RULE_RESEAL_AT),
-            status=status if isinstance(status, Mapping) else {},
+            requested=requested[:REQUEST_TEXT] or None,
+            reseal=_text((annotations or {}).get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
+            status=read_rule_status(body.get("status")),
         )
 
 
@@ -124,3 +147,7 @@ class RuleRegistry:
 def _is_older(one: Rule, other: Rule) -> bool:
     first, second = one.resource_version, other.resource_version
     return first.isdigit() and second.isdigit() and int(first) < int(second)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

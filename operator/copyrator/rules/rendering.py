@@ -1,8 +1,4 @@
-"""Jinja2 in rules: names of copies, and whole objects for each target namespace.
-
-Sandboxed and strict: an unknown name is an error on that target, never an empty string, and no
-template can reach Python's internals or build a string that eats the memory.
-"""
+"""Jinja2 in rules: names of copies, and whole objects for each target namespace."""
 
 from __future__ import annotations
 
@@ -10,70 +6,65 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import jinja2
-from jinja2 import meta
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from copyrator.api import syntax
+from copyrator.api.limits import RENDERED_TEXT
+from copyrator.rules.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
+from copyrator.rules.template_meter import Meter, TemplateError
 
-MAX_RESULT: Final = 1_048_576
-"""Characters that one rendered string may have: more than an object may hold."""
+__all__ = [
+    "NO_TEXTS",
+    "TemplateError",
+    "Text",
+    "Tree",
+    "checked_name",
+    "namespace_context",
+    "source_context",
+]
 
+_TEXT_STEPS: Final = 20
+"""Steps for beginning and ending the rendering of one text."""
 
 _PATH_SEGMENT_KINDS: Final = ("Role", "RoleBinding")
 """RBAC's names may hold anything that a path segment may, such as ``system:``."""
 
 
-class TemplateError(Exception):
-    """A template that couldn't be rendered for a target; the message is for its author."""
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops = frozenset({"*", "**"})
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Refuse the products that would fill the memory: ``"x" * 10**9``."""
-        if operator == "**":
-            raise TemplateError("powers aren't allowed in templates")
-        for one, other in ((left, right), (right, left)):
-            repeats = isinstance(one, str | list | tuple) and isinstance(other, int)
-            if repeats and len(one) * other > MAX_RESULT:
-                raise TemplateError("the result of a product is too large")
-        return super().call_binop(context, operator, left, right)
-
-
-_ENVIRONMENT = _Environment(
-    undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True
-)
-# Jinja2 has a global function of the name `namespace`, which would hide that ours is asked for.
-_ENVIRONMENT.globals = {"range": _ENVIRONMENT.globals["range"]}
-
-
 class Text:
-    """One compiled string. Constant where it holds no Jinja2 at all."""
+    """One text. Constant where it holds no Jinja2 at all."""
 
-    __slots__ = ("_template", "names", "source")
+    __slots__ = ("_steps", "_template", "names", "source")
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, compiled: CompiledText | None = None) -> None:
+        """Take a text, compiled or to be compiled now.
+
+        Raises:
+            TemplateError: it is no Jinja2.
+        """
         self.source = source
         self._template: jinja2.Template | None = None
         self.names: frozenset[str] = frozenset()
-        if "{" in source:
+        self._steps = 0
+        if is_jinja(source):
             try:
-                parsed = _ENVIRONMENT.parse(source)
-                self.names = frozenset(meta.find_undeclared_variables(parsed))
-                self._template = _ENVIRONMENT.from_string(source)
-            except (jinja2.TemplateError, RecursionError) as error:
-                raise TemplateError(f"{_shown(source)} is no valid Jinja2: {error}") from None
+                compiled = compiled or compile_text(source)
+            except TemplateError as error:
+                raise TemplateError(f"{_shown(source)} {error}") from None
+            self.names = compiled.names
+            self._steps = compiled.steps + _TEXT_STEPS
+            self._template = compiled.load()
 
-    def render(self, context: Mapping[str, Any]) -> str:
-        """Fill in the context.
+    def render(self, context: Mapping[str, Any], meter: Meter | None = None) -> str:
+        """Fill in the context; ``meter`` is the object's where the text is one of many.
 
         Raises:
             TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
         """
         if self._template is None:
             return self.source
+        meter = meter or Meter()
+        ENVIRONMENT.meter = meter
         try:
+            meter.take(self._steps)
             result = self._template.render(context)
         except TemplateError as error:
             raise TemplateError(f"{_shown(self.source)}: {error}") from None
@@ -81,9 +72,13 @@ class Text:
             # Filters raise whatever they like; only jinja2's own messages are free of values.
             told = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
             raise TemplateError(f"{_shown(self.source)}: {told}") from None
-        if len(result) > MAX_RESULT:
+        if len(result) > RENDERED_TEXT:
             raise TemplateError(f"{_shown(self.source)}: the result is too large")
+        meter.put_out(result)
         return result
+
+
+NO_TEXTS: Final[Mapping[str, Text]] = {}
 
 
 class Tree:
@@ -91,10 +86,15 @@ class Tree:
 
     __slots__ = ("_root", "names")
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
-        found: set[str] = set()
+    def __init__(self, root: Mapping[str, Any], texts: Mapping[str, Text] = NO_TEXTS) -> None:
+        """Take an object; what isn't among the ``texts`` is compiled now.
+
+        Raises:
+            TemplateError: one is no Jinja2.
+        """
+        found = dict(texts)
         self._root = _compile(root, found)
-        self.names = frozenset(found)
+        self.names = frozenset(name for text in found.values() for name in text.names)
 
     def render(self, context: Mapping[str, Any]) -> dict[str, Any]:
         """A new object.
@@ -102,16 +102,18 @@ class Tree:
         Raises:
             TemplateError: naming the string at fault.
         """
-        rendered = _render(self._root, context)
+        rendered = _render(self._root, context, Meter())
         assert isinstance(rendered, dict)
         return rendered
 
 
-def _compile(value: Any, found: set[str]) -> Any:
+def _compile(value: Any, found: dict[str, Text]) -> Any:
     if isinstance(value, str):
-        text = Text(value)
-        found |= text.names
-        return text if text.names or "{" in value else value
+        if not is_jinja(value):
+            return value
+        if value not in found:
+            found[value] = Text(value)
+        return found[value]
     if isinstance(value, Mapping):
         return [(_compile(str(key), found), _compile(item, found)) for key, item in value.items()]
     if isinstance(value, list | tuple):
@@ -119,20 +121,20 @@ def _compile(value: Any, found: set[str]) -> Any:
     return value
 
 
-def _render(value: Any, context: Mapping[str, Any]) -> Any:
+def _render(value: Any, context: Mapping[str, Any], meter: Meter) -> Any:
     """Maps were compiled to lists of pairs and lists to tuples, to be told apart here."""
     if isinstance(value, Text):
-        return value.render(context)
+        return value.render(context, meter)
     if isinstance(value, list):
         result: dict[str, Any] = {}
         for key, item in value:
-            name = _render(key, context)
+            name = _render(key, context, meter)
             if name in result:
                 raise TemplateError(f"two keys of one map are rendered to {_shown(name)}")
-            result[name] = _render(item, context)
+            result[name] = _render(item, context, meter)
         return result
     if isinstance(value, tuple):
-        return [_render(item, context) for item in value]
+        return [_render(item, context, meter) for item in value]
     return value
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.junk import JSON
 
+from copyrator.api.limits import STEP_SECONDS
 from copyrator.api.rule import (
     ConflictPolicy,
     DeletionPolicy,
@@ -278,17 +280,21 @@ INVALID: list[tuple[Any, str, str]] = [
     (named(annotations={"a": 1}), "spec.template.metadata.annotations[a]", "must be a string"),
     (template(kind="Secret", data="x"), "spec.template.data", "must be a map"),
     (template(kind="Secret", stringData=[]), "spec.template.stringData", "must be a map"),
-    (named(name="{{ namespace.name }"), "spec.template.metadata.name", "is no valid Jinja2"),
-    (template(roleRef={"a": ["{% if %}"]}), "spec.template.roleRef.a[0]", "is no valid Jinja2"),
-    (template(data={"{{": "x"}), "spec.template.data", "is no valid Jinja2"),
+    (template(data={"a": "x" * 65_537}), "spec.template.data.a", "longer than 65536 characters"),
+    (
+        template(data={str(i): "x" * 60_000 for i in range(5)}),
+        "spec.template",
+        "longer than 262144 characters in all",
+    ),
+    (template(data=[[]] * 20_001), "spec", "more than 20000 values"),
     # targets
+    (good(targets={"namespaces": ["a"] * 1001}), "spec.targets.namespaces", "more than 1000 items"),
     (good(targets={"namespaces": []}), "spec.targets.namespaces", "must not be empty"),
     (good(targets={"namespaces": ["a.b"]}), "spec.targets.namespaces[0]", "matches no namespace"),
     (good(targets={"namespaces": "a"}), "spec.targets.namespaces", "must be a list"),
     (good(targets={"exclude": ["[a]"]}), "spec.targets.exclude[0]", "matches no namespace"),
     (good(targets={"selector": "a=b"}), "spec.targets.selector", "must be a map"),
     # transform
-    (transform(name="{{ x"), "spec.transform.name", "is no valid Jinja2"),
     (transform(name=""), "spec.transform.name", "must not be empty"),
     (transform(keys={"rename": {"a": "z", "b": "z"}}), "spec.transform.keys.rename[b]", "collides"),
     (transform(keys={"rename": {"a": ""}}), "spec.transform.keys.rename[a]", "must not be empty"),
@@ -331,6 +337,11 @@ INVALID: list[tuple[Any, str, str]] = [
         "spec.transform.annotations.add[copyrator.flant.com/rule]",
         "written by the operator",
     ),
+    (
+        {"metadata": {}, "ruleType": "secret", "selector": "a=b," * 5_000},
+        "selector",
+        "longer than 16384 characters",
+    ),
     # the rest
     (good(onConflict="skip"), "spec.onConflict", "must be one of Skip, Adopt, Overwrite"),
     (good(onImmutable=True), "spec.onImmutable", "must be one of Fail, Recreate"),
@@ -372,6 +383,41 @@ def test_null_counts_as_absent() -> None:
 
 def test_unknown_fields_are_left_to_the_api_server() -> None:
     assert parsed(good(later="x")) == parsed(good())
+
+
+def test_what_was_accepted_always_is_accepted_still() -> None:
+    globs = [f"team-{i}-*" for i in range(1000)]
+    requirements = [
+        {"key": f"k{i}", "operator": "In", "values": [f"v{j}" for j in range(64)]}
+        for i in range(64)
+    ]
+    selector = {"matchExpressions": requirements}
+    big = rule(
+        spec={
+            "source": {"kind": "Secret", "selector": selector},
+            "targets": {"namespaces": globs, "exclude": globs, "selector": selector},
+            "transform": {"keys": {"include": [f"k{i}*" for i in range(1000)]}},
+        }
+    )
+    assert len(parsed(big).targets.namespaces.patterns) == 1000
+    texts = {f"key{i}": "{{ namespace.name }}".ljust(65_000) for i in range(4)}
+    assert parsed(template(data=texts)).template is not None
+
+
+def test_a_fault_of_the_reader_is_an_invalid_spec_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_args: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("copyrator.api.rule._read", broken)
+    answer = parse_rule(good())
+    assert isinstance(answer, InvalidSpec)
+    assert "MemoryError" in answer.message
+
+
+def test_the_path_of_a_fault_is_short_however_long_the_keys_are() -> None:
+    answer = parse_rule(template(data={"k" * 60_000: {"a": "x" * 65_537}}))
+    assert isinstance(answer, InvalidSpec)
+    assert len(answer.path) <= 512
 
 
 def test_a_template_of_any_depth_is_refused_rather_than_fatal() -> None:
@@ -442,3 +488,44 @@ def test_reading_never_raises_whatever_one_part_of_a_rule_is(part: Any, where: s
     if where == "template":
         body["spec"].pop("source")
     assert isinstance(parse_rule(body), (RuleSpec, InvalidSpec))
+
+
+DIGITS = st.integers(4_290, 5_000).map(lambda count: "9" * count)
+BOMBS = st.one_of(
+    DIGITS.map("{{{{ {} }}}}".format),
+    DIGITS.map("{{{{ 1.{} }}}}".format),
+    st.integers(1, 400).map(lambda depth: "{% for a in b %}" * depth + "{% endfor %}" * depth),
+    st.integers(1, 3_000).map(lambda depth: "{{ " + "(" * depth + "1" + ")" * depth + " }}"),
+    st.sampled_from(["{{a}}", "{{[a,a]}}", "a=b,", "x*", "k.", "{%", "{#", "\x00", "🙂", "["]).map(
+        lambda word: word * (1_000_000 // len(word))
+    ),
+)
+PLACES = st.sampled_from(
+    ["spec", "source", "template", "targets", "transform", "selector", "name", "kind", "many"]
+)
+
+
+def put(bomb: Any, where: str) -> Any:
+    """A rule with something in one of its places."""
+    match where:
+        case "spec":
+            return rule(spec=bomb)
+        case "template":
+            return template(data={"key": bomb, str(bomb): "x"})
+        case "source" | "kind" | "name":
+            return source(**({} if where == "source" else {where: bomb}))
+        case "selector":
+            return {"metadata": {}, "ruleType": "secret", "selector": bomb}
+        case "many":
+            return template(data=[bomb, {"a": bomb}] * 5)
+        case _:
+            return good(**{where: {"namespaces": [bomb], "name": bomb, "keys": {bomb: bomb}}})
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(BOMBS, PLACES)
+def test_whatever_a_rule_holds_it_is_read_at_once(bomb: Any, where: str) -> None:
+    body = put(bomb, where)
+    began = time.thread_time()
+    assert isinstance(parse_rule(body), (RuleSpec, InvalidSpec))
+    assert time.thread_time() - began < 5 * STEP_SECONDS

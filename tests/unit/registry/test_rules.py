@@ -2,7 +2,7 @@ import pytest
 
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec
-from copyrator.registry.rules import Rule, RuleRegistry
+from copyrator.registry.rules import NOT_READ, Rule, RuleRegistry
 
 
 def rule(version="1", uid="u", spec=None, **more):
@@ -78,3 +78,53 @@ def test_a_status_that_is_none_counts_as_empty(status):
 )
 def test_only_what_matters_is_news(other, same):
     assert rule("1").says_the_same(other) is same
+
+
+MANY = {"template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ x }}"}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind"),
+    [
+        ({"spec": {"source": {"kind": "Secret", "name": "x"}}}, ("Secret", "v1")),
+        ({"spec": MANY}, ("ConfigMap", "v1")),
+        ({"spec": {"source": {"kind": "Gizmo"}}}, ("Gizmo", None)),
+        ({"ruleType": "ConfigMap", "selector": "a=b"}, ("ConfigMap", "v1")),
+        ({"spec": {"source": {"kind": "x" * 1_000_000}}}, None),
+        ({"spec": ["junk"]}, None),
+        ({}, None),
+    ],
+)
+def test_of_a_rule_that_isnt_served_nothing_is_parsed_but_the_kind_of_its_copies(
+    monkeypatch, fields, kind
+):
+    def parsed(_body):
+        raise AssertionError("it was parsed")
+
+    monkeypatch.setattr("copyrator.registry.rules.parse_rule", parsed)
+    body = {"metadata": {"namespace": "tenant", "name": "rule"}, **fields}
+    found = Rule.from_body(body, served=False)
+    assert found.spec is NOT_READ
+    assert found.kind == kind
+
+
+def test_a_rule_with_parts_of_odd_types_is_read_as_far_as_it_goes():
+    odd = {"uid": 5, "resourceVersion": None, "generation": "x", "finalizers": [1, "a"]}
+    found = Rule.from_body({"metadata": {"namespace": "ns", "name": "rule", **odd}, "spec": 5})
+    assert (found.uid, found.resource_version, found.generation) == ("", "", 1)
+    assert found.finalizers == ("a",)
+    assert isinstance(found.spec, InvalidSpec)
+
+
+def test_of_a_status_only_what_we_may_have_written_is_kept():
+    ready = {"type": "Ready", "status": "True", "reason": "Synced", "message": ""}
+    junk = {"type": "Junk", "message": "x" * 1_000_000}
+    found = rule(
+        status={
+            "conditions": [junk, ready],
+            "failures": ["x" * 1_000_000],
+            "copies": {"ready": 1},
+            "other": "x",
+        }
+    )
+    assert found.status == {"conditions": [ready], "copies": {"ready": 1}}
