@@ -52,6 +52,7 @@ def test_the_operator_starts_among_bad_rules_and_serves_the_others(
     assert {failure["reason"] for failure in failures} == {"TemplateError"}
     for name in BOMBS:
         user.wait_reason(elsewhere, f"{word}-{name}", "NotTrusted")
+    assert stopped.stop() == 0
     restart(stopped, user, word)
     late = namespace(f"{word}-t-late")
     user.wait_data("secrets", late, word, encoded(key="value"))
