@@ -7,7 +7,8 @@ import logging
 import urllib.request
 from datetime import UTC, datetime
 
-from copyrator.api.keys import Key
+from copyrator.api import limits
+from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles.proxies import variables_for_jobs, with_password
 from copyrator.config import Settings
 from copyrator.engine.limits import AdaptiveLimit
@@ -78,7 +79,10 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     if settings.watch_namespaces:
         pool = ScopedPool(client, settings.watch_namespaces, metrics=metrics)
     recorder = EventRecorder(client, metrics=metrics, speaks_in=settings.serves)
-    queue: WorkQueue[Key] = WorkQueue()
+    tenants = _Tenants()
+    queue: WorkQueue[Key] = WorkQueue(
+        group=tenants, each=limits.TENANT_WORKERS, together=limits.TENANTS_WORKERS
+    )
     scheduler: DueScheduler[Key] = DueScheduler(queue.add)
     oci = RegistryClient(metrics=metrics)
     copying = CopyController(
@@ -93,6 +97,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         metrics=metrics,
         clock=_now,
     )
+    tenants.copying = copying
     deploying = BundleController(
         client=client,
         watch_pool=pool,
@@ -120,6 +125,17 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         copying=copying,
         deploying=deploying,
     )
+
+
+class _Tenants:
+    """Tells the queue whose a key is."""
+
+    copying: CopyController
+
+    def __call__(self, key: Key) -> str | None:
+        if isinstance(key, BundleKey):
+            return key.namespace
+        return self.copying.tenant_of(key)
 
 
 def _proxies() -> dict[str, str]:

@@ -116,6 +116,64 @@ MAX_REQUIREMENT_VALUES: Final = 64
 
 # --- fairness between namespaces ----------------------------------------------------------------
 
+TENANT_WORKERS: Final = 8
+"""Keys (rules, copies, Bundles) of one namespace that are worked on at a time: a few namespaces
+whose requests hang can't hold all workers."""
+
+TENANTS_WORKERS: Final = 48
+"""The same of all tenants together: 16 of the 64 workers are left to trusted rules."""
+
+TENANT_READS: Final = 4
+"""Requests that read for one namespace at a time (lists, sources, values, Secrets for registries):
+large objects of one hold up nobody else's."""
+
+TENANTS_READS: Final = 32
+"""The same of all tenants together, of 128 connections for requests."""
+
+TENANT_WATCHES: Final = 16
+"""Watches of sources for the rules of one tenant's namespace. Each is a connection; rules with the
+same selector share one, and rules that name their source share five of each kind."""
+
+TENANTS_WATCHES: Final = 256
+"""The same of all tenants together. `FIRST_WATCHES` of each namespace don't count."""
+
+FIRST_WATCHES: Final = 2
+"""Watches of sources that a tenant's namespace gets however many others have."""
+
+REFERENCE_WATCHES: Final = 32
+"""Watches of ConfigMaps and Secrets that the Bundles of one namespace name. What goes beyond is
+read again at every poll instead."""
+
+ALL_REFERENCE_WATCHES: Final = 128
+"""The same of all Bundles together: each is a connection."""
+
+TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of sources (as JSON, with `SOURCE_OVERHEAD` for each) that are held in memory for the rules
+of one tenant's namespace: eight of the largest objects that etcd takes."""
+
+TENANTS_SOURCE_BYTES: Final = 64 * 1024 * 1024
+"""The same of all tenants together: an eighth of the chart's memory limit. `FIRST_SOURCE_BYTES` of
+each namespace don't count."""
+
+FIRST_SOURCE_BYTES: Final = 256 * 1024
+"""Bytes of sources that a tenant's namespace may have however much others have."""
+
+TRUSTED_SOURCE_BYTES: Final = 128 * 1024 * 1024
+"""Bytes of sources that are held for all trusted rules: a quarter of the chart's memory limit."""
+
+SOURCE_OVERHEAD: Final = 2048
+"""Bytes that a source costs beyond its JSON: dicts and strings of a small object."""
+
+TENANT_HOST_POLLS: Final = 6
+"""Questions in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
+that a host gets at a time, so that others' Bundles of that registry go on."""
+
+TENANT_POLLS: Final = 64
+"""Questions in flight to all registries for the Bundles of one namespace: each is a connection."""
+
+TENANTS_POLLS: Final = 256
+"""The same of all namespaces together."""
+
 # --- Bundles ------------------------------------------------------------------------------------
 
 # --- registries ---------------------------------------------------------------------------------

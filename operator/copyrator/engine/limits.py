@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from statistics import median
 from types import TracebackType
 
+from copyrator.fairness import tenant
+
 START = 32
 """The knee of an API server on two cores (docs/adr/0011); where it lies lower, that is found within
 the first second of answers."""
@@ -45,8 +47,14 @@ flight, it isn't we who make it slow, and how it is now counts as normal at once
 LONGEST_PAUSE = 60.0
 
 
+TRUSTED_SHARE = 4
+"""Places for who works for no tenant, for each one of a tenant, while both wait."""
+
+
 class AdaptiveLimit:
-    """Bounds what is in flight. For one event loop; fair, first come, first served.
+    """Bounds what is in flight. For one event loop; first come, first served.
+
+    Who works for no tenant (copyrator.fairness) needn't wait until those who do have had theirs.
 
     Attributes:
         limit: how many may be in flight now.
@@ -68,7 +76,10 @@ class AdaptiveLimit:
         self._most = most
         self._clock = clock
         self._sleep = sleep
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._trusted: deque[asyncio.Future[None]] = deque()
+        self._tenants: deque[asyncio.Future[None]] = deque()
+        self._trusted_run = 0
+        """Places given to no tenant since the last one for a tenant."""
         self._latencies: list[float] = []
         self._window_start = clock()
         self._was_full = False
@@ -79,7 +90,7 @@ class AdaptiveLimit:
     @property
     def waiting(self) -> int:
         """How many wait for a place."""
-        return len(self._waiting)
+        return len(self._trusted) + len(self._tenants)
 
     def slot(self) -> Slot:
         """A place in flight, as an async context manager. What raises in it isn't measured."""
@@ -100,7 +111,7 @@ class AdaptiveLimit:
 
     async def acquire(self) -> float:
         """Wait for a place; returns when it was given, for `release`."""
-        if self.in_flight < self.limit and not self._waiting:
+        if self.in_flight < self.limit and not self.waiting:
             self.in_flight += 1
         else:
             self._was_full = True
@@ -126,23 +137,31 @@ class AdaptiveLimit:
 
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        line = self._trusted if tenant() is None else self._tenants
+        line.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
                 self._leave()
             else:
-                self._waiting.remove(turn)
+                line.remove(turn)
             raise
 
     def _leave(self) -> None:
         self.in_flight -= 1
-        while self._waiting and self.in_flight < self.limit:
-            turn = self._waiting.popleft()
+        while self.waiting and self.in_flight < self.limit:
+            turn = self._next()
             if not turn.done():
                 self.in_flight += 1
                 turn.set_result(None)
+
+    def _next(self) -> asyncio.Future[None]:
+        if self._tenants and (not self._trusted or self._trusted_run >= TRUSTED_SHARE):
+            self._trusted_run = 0
+            return self._tenants.popleft()
+        self._trusted_run += 1
+        return self._trusted.popleft()
 
     def _judge(self, now: float) -> None:
         """Close a window: slower than normal halves the limit, else it may grow."""

@@ -11,26 +11,25 @@ import asyncio
 import heapq
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
+from copyrator.engine.lanes import Group, Lanes, Ready
 from copyrator.engine.outcome import Again, Done, Failed, Lane, Outcome
 
 __all__ = ["Again", "Done", "Failed", "Lane", "Outcome", "QueueShutDownError", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
 
-_Ready = tuple[float, Lane, K]
-"""Since when, in which lane, which key."""
-
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 300.0
 """Seconds: a key that fails is tried again after 1 s, 2 s, 4 s … 5 min."""
 
+TRUSTED_SHARE = 4
+"""Keys of no tenant for each one of a tenant, while both wait."""
 
-SHARES = {Lane.URGENT: 16, Lane.NORMAL: 4, Lane.RESYNC: 1}
-"""Of 21 keys while all lanes are full; so no lane waits for ever."""
+UNLIMITED = 1_000_000_000
 
 
 class QueueShutDownError(Exception):
@@ -38,24 +37,40 @@ class QueueShutDownError(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """De-duplicating, with lanes and a back-off for each key. For one event loop."""
+    """De-duplicating, with lanes and a back-off for each key. For one event loop.
+
+    `group` tells whose a key is. Keys of tenants are handed out in turn, one of each tenant, and
+    no more than `each` of one tenant and `together` of all tenants are in work at a time. Keys of
+    no tenant (None) have no limit, and come first while no tenant has waited for four of them.
+    """
 
     def __init__(
         self,
         *,
+        group: Callable[[K], Group] = lambda _: None,
+        each: int = UNLIMITED,
+        together: int = UNLIMITED,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.0),  # noqa: S311 - no secret
     ) -> None:
         self._clock = clock
         self._jitter = jitter
-        self._lanes: dict[Lane, deque[_Ready[K]]] = {lane: deque() for lane in Lane}
-        self._ready: dict[K, _Ready[K]] = {}  # an entry of a lane that isn't the one here is void
+        self._group = group
+        self._each = each
+        self._together = together
+        self._ready: dict[K, Ready[K]] = {}  # an entry of a lane that isn't the one here is void
+        self._trusted: Lanes[K] = Lanes(self._is_current)
+        self._tenants: Lanes[K] = Lanes(self._is_current)
+        self._trusted_run = 0
+        """Keys of no tenant that were handed out since the last one of a tenant."""
         self._delayed: list[tuple[float, int, K]] = []  # heap; an entry not in _due is void
         self._due: dict[K, tuple[float, Lane]] = {}
         self._failures: dict[K, int] = {}
-        self._working: dict[K, float] = {}
+        self._working: dict[K, tuple[float, Group]] = {}
+        self._busy: Counter[str] = Counter()
+        """Keys in work of each tenant."""
+        self._tenants_busy = 0
         self._again: dict[K, Lane] = {}
-        self._credit = dict(SHARES)
         self._serial = 0
         self._closed = False
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -93,15 +108,19 @@ class WorkQueue(Generic[K]):
         """Seconds that the longest waiting of the next keys has been due; 0 for an empty queue."""
         self._release_due()
         now = self._clock() if now is None else now
-        heads = [self._head(lane) for lane in Lane]
-        return max((now - max(head[0], self._served_since) for head in heads if head), default=0.0)
+        heads = [*self._trusted.heads(), *self._tenants.heads()]
+        return max((now - max(head[0], self._served_since) for head in heads), default=0.0)
 
     def longest_working(self, now: float | None = None) -> tuple[K, float] | None:
         """The key that has been in work longest, and for how many seconds."""
         if not self._working:
             return None
         key = next(iter(self._working))  # dicts keep the order in which keys were handed out
-        return key, (self._clock() if now is None else now) - self._working[key]
+        return key, (self._clock() if now is None else now) - self._working[key][0]
+
+    def tenant_of(self, key: K) -> Group:
+        """Whose a key in work is."""
+        return self._working[key][1]
 
     def hold(self) -> None:
         """Hand out nothing until `serve`; what comes is kept."""
@@ -159,12 +178,17 @@ class WorkQueue(Generic[K]):
         if self._closed or self._held:
             return None
         self._release_due()
-        lane = self._next_lane()
-        if lane is None:
+        entry = self._next()
+        if entry is None:
             return None
-        _, _, key = self._lanes[lane].popleft()
+        _, _, key, group = entry
         del self._ready[key]
-        self._working[key] = self._clock()
+        self._working[key] = self._clock(), group
+        if group is not None:
+            self._busy[group] += 1
+            self._tenants_busy += 1
+            if self._busy[group] >= self._each:
+                self._tenants.block(group)
         return key
 
     async def get(self) -> K:
@@ -194,7 +218,9 @@ class WorkQueue(Generic[K]):
 
     def done(self, key: K) -> None:
         """The worker is done with the key; if it was added meanwhile, it is due again."""
-        del self._working[key]
+        _, group = self._working.pop(key)
+        if group is not None:
+            self._left(group)
         lane = self._again.pop(key, None)
         if lane is not None:
             self._due.pop(key, None)
@@ -213,8 +239,9 @@ class WorkQueue(Generic[K]):
     def _make_ready(self, key: K, lane: Lane, since: float) -> None:
         known = self._ready.get(key)
         if known is None or lane < known[1]:
-            entry = self._ready[key] = (known[0] if known else since, lane, key)
-            self._lanes[lane].append(entry)
+            group = self._group(key)
+            entry = self._ready[key] = (known[0] if known else since, lane, key, group)
+            (self._trusted if group is None else self._tenants).put(entry)
             self._wake()
 
     def _delay(self, key: K, due: float, lane: Lane) -> None:
@@ -245,22 +272,32 @@ class WorkQueue(Generic[K]):
                     self._make_ready(key, entry[1], due)
             heapq.heappop(self._delayed)
 
-    def _next_lane(self) -> Lane | None:
-        """The first lane with keys and credit; when all credit of those is spent, give it anew."""
-        waiting = [lane for lane in Lane if self._head(lane)]
-        if not waiting:
-            return None
-        if not any(self._credit[lane] for lane in waiting):
-            self._credit = dict(SHARES)
-        lane = next(lane for lane in waiting if self._credit[lane])
-        self._credit[lane] -= 1
-        return lane
+    def _is_current(self, entry: Ready[K]) -> bool:
+        return self._ready.get(entry[2]) is entry
 
-    def _head(self, lane: Lane) -> _Ready[K] | None:
-        entries = self._lanes[lane]
-        while entries and self._ready.get(entries[0][2]) is not entries[0]:
-            entries.popleft()  # the key moved to a more urgent lane
-        return entries[0] if entries else None
+    def _next(self) -> Ready[K] | None:
+        """The next key: of no tenant, unless a tenant's has let enough of those pass."""
+        full = self._tenants_busy >= self._together
+        tenants_turn = self._trusted_run >= TRUSTED_SHARE
+        entry = self._tenants.take() if tenants_turn and not full else None
+        if entry is None and (entry := self._trusted.take()) is not None:
+            self._trusted_run += 1
+            return entry
+        if entry is None and not (tenants_turn or full):
+            entry = self._tenants.take()
+        self._trusted_run = 0
+        return entry
+
+    def _left(self, group: str) -> None:
+        """A key of a tenant isn't in work any more: another may be."""
+        self._busy[group] -= 1
+        self._tenants_busy -= 1
+        if self._busy[group] == self._each - 1:
+            self._tenants.unblock(group)
+        if not self._busy[group]:
+            del self._busy[group]
+        if self._ready:
+            self._wake()
 
     def _wake(self) -> None:
         while self._getters:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
 from copyrator.engine.queue import QueueShutDownError, WorkQueue
+from copyrator.fairness import working_for
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,8 @@ class Workers(Generic[K]):
             started = self._clock()
             outcome: Outcome = Failed("interrupted")
             try:
-                outcome = await self._handler(key)
+                with working_for(self._queue.tenant_of(key)):
+                    outcome = await self._handler(key)
             except Exception as error:
                 outcome = Failed(error)
             finally:

@@ -250,12 +250,14 @@ class KubeClient:
         timeout: float = 290.0,  # noqa: ASYNC109 - the server ends the stream
         silence: float | None = None,
         on_open: Callable[[], None] | None = None,
+        reserved: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Follow changes until the server ends the stream after `timeout` seconds.
 
         Bookmarks are asked for; the server sends about one a minute, so `silence` seconds without
         a byte mean that the stream is dead (Unreachable, reason Timeout). `on_open` is called when
-        the server has accepted the watch.
+        the server has accepted the watch. A `reserved` watch has a connection of its own; others
+        wait for one of WATCH_CONNECTIONS.
 
         Raises:
             Gone: `resource_version` was compacted; list again.
@@ -275,7 +277,7 @@ class KubeClient:
             ),
         )
         async with (
-            self._http.stream(call) as content,
+            self._http.stream(call, reserved=reserved) as content,
             aclosing(pages.lines(content.iter_any())) as lines,
         ):
             if on_open:

@@ -15,12 +15,14 @@ from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from copyrator.api.keys import ObjectName
+from copyrator.fairness import working_for
 from copyrator.kube.client import KubeClient, WatchEvent
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.faults import DEFAULT_TIMING, Faults, Timing
 from copyrator.kube.gate import Turn
 from copyrator.kube.pages import BOOKMARK
 from copyrator.kube.resources import Resource
+from copyrator.kube.share import Share
 from copyrator.kube.standing import Standing
 from copyrator.kube.store import Change, Store, version_of
 from copyrator.metrics import Metrics
@@ -58,6 +60,8 @@ class Reflector(Generic[R]):
         label_selector: str | None = None,
         name: str | None = None,
         metadata_only: bool = False,
+        share: Share | None = None,
+        reserved: bool = False,
         versions: dict[str, str] | None = None,
         metrics: Metrics | None = None,
         timing: Timing = DEFAULT_TIMING,
@@ -75,7 +79,9 @@ class Reflector(Generic[R]):
             "field_selector": f"metadata.name={name}" if name else None,
             "metadata_only": metadata_only,
         }
-        self._store = Store(decode)
+        self._store: Store[R] = Store(decode, share)
+        self._tenant = share.tenant if share else None
+        self._reserved = reserved
         self._on_change = on_change
         self._on_synced = on_synced
         self._metrics = metrics
@@ -138,8 +144,16 @@ class Reflector(Generic[R]):
         if self._scope:
             self._scope.reschedule(0)
 
+    def close(self) -> None:
+        """The store isn't needed any more; `run` is to be cancelled, too."""
+        self._store.close()
+
     async def run(self) -> None:
         """Mirror until cancelled; no fault ends it."""
+        with working_for(self._tenant):  # whoever it was that asked for this first
+            await self._run()
+
+    async def _run(self) -> None:
         while True:
             try:
                 if self._asked:
@@ -259,6 +273,7 @@ class Reflector(Generic[R]):
             timeout=length,
             silence=silence,
             on_open=on_open,
+            reserved=self._reserved,
         )
 
     async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from copyrator.api.keys import ObjectName
 from copyrator.kube.errors import BrokenAnswer
 from copyrator.kube.pages import DELETED
+from copyrator.kube.share import Share
 
 log = logging.getLogger(__name__)
 
@@ -35,11 +36,15 @@ class Store(Generic[R]):
     be compared as integers). One that is behind is a duplicate or was re-ordered on the way; it is
     dropped where the record shows that it is old, and otherwise asks for a new list. To show that,
     records have an attribute ``resource_version``, or are the object's own dict.
+
+    `share` bounds what is held: it is told of each record that comes and goes, and may have less
+    held in its place (a record whose attribute ``whole`` is False: the next list shows it again).
     """
 
-    def __init__(self, decode: Callable[[dict[str, Any]], R]) -> None:
+    def __init__(self, decode: Callable[[dict[str, Any]], R], share: Share | None = None) -> None:
         self.records: dict[ObjectName, R] = {}
         self._decode = decode
+        self._share = share
         self._seen: set[ObjectName] = set()
         self._latest = 0
 
@@ -52,7 +57,8 @@ class Store(Generic[R]):
         name = name_of(body)
         self._seen.add(name)
         old = self.records.get(name)
-        if old is not None and _version(old) == _version(body) != None:  # noqa: E711 - chained
+        same = old is not None and _version(old) == _version(body) != None  # noqa: E711 - chained
+        if same and getattr(old, "whole", True):
             return None
         return self._keep(name, old, body)
 
@@ -61,7 +67,7 @@ class Store(Generic[R]):
         gone = [name for name in self.records if name not in self._seen]
         self._seen = set()
         self._latest = _number(resource_version) or 0
-        return [(name, self.records.pop(name), None) for name in gone]
+        return [(name, self._drop(name), None) for name in gone]
 
     def event(self, kind: str, body: dict[str, Any]) -> Change[R] | None:
         """Take an event of a watch; None where it is no news.
@@ -79,9 +85,15 @@ class Store(Generic[R]):
         if kind == DELETED:
             if old is None:
                 return None
-            del self.records[name]
-            return name, old, None
+            return name, self._drop(name), None
         return self._keep(name, old, body)
+
+    def close(self) -> None:
+        """Nobody wants the records any more; what comes late isn't counted."""
+        share, self._share = self._share, None
+        if share is not None:
+            for record in self.records.values():
+                share.dropped(record)
 
     def bookmark(self, resource_version: str) -> None:
         """The stream has shown everything up to this version."""
@@ -94,8 +106,16 @@ class Store(Generic[R]):
         except Exception as error:
             log.error("%s can't be read (%s); what was known of it is kept", name, type(error))
             return None
+        if self._share is not None:
+            new = self._share.held(old, new)
         self.records[name] = new
         return name, old, new
+
+    def _drop(self, name: ObjectName) -> R:
+        record = self.records.pop(name)
+        if self._share is not None:
+            self._share.dropped(record)
+        return record
 
     def _is_old(self, old: R | None, version: int, kind: str) -> bool:
         """Judge an event that is behind the stream: True to drop it, False to apply it."""

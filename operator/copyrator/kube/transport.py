@@ -1,7 +1,7 @@
 """Requests on one pooled session: credentials, limits, timeouts, and errors made typed.
 
-One session, because a connection is a TLS handshake and memory on both sides; watches have a share
-of their own, so that they can never starve requests. Bodies are never logged.
+One session, because a connection is a TLS handshake and memory on both sides. Watches and requests
+are counted apart, so that neither can take the other's connections. Bodies are never logged.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ import aiohttp
 import msgspec
 from yarl import URL
 
+from copyrator.api import limits
+from copyrator.fairness import FairLimit, tenant
 from copyrator.kube.answers import from_answer, no_answer
 from copyrator.kube.calls import Call
 from copyrator.kube.connection import Connection
@@ -34,11 +36,12 @@ from copyrator.metrics import Metrics
 
 T = TypeVar("T")
 
-REQUEST_CONNECTIONS = 96
-"""More than the 64 writes that may be in flight: reads find a connection too."""
+REQUEST_CONNECTIONS = 128
+"""More than the 64 writes and the TENANTS_READS that may be in flight: others find one too."""
 
 WATCH_CONNECTIONS = 256
-"""Each watch is a connection; more than these wait for one to be free."""
+"""Each watch is a connection; more than these wait for one to be free. Watches that are bounded in
+other ways (reserved ones) aren't counted."""
 
 LARGE_BODY = 512 * 1024
 
@@ -106,9 +109,11 @@ class Transport:
         self._metrics = metrics
         self._watch_connections = watch_connections
         self._watch_places = asyncio.Semaphore(watch_connections)
+        self._request_places = asyncio.Semaphore(REQUEST_CONNECTIONS)
+        self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=REQUEST_CONNECTIONS + watch_connections,
+                limit=0,  # places are counted here
                 keepalive_timeout=60.0,
                 socket_factory=keepalive_socket,
             ),
@@ -137,9 +142,9 @@ class Transport:
             ApiError: anything but success.
         """
         await self._limit.pause()
-        slot = self._limit.slot() if call.writes else nullcontext()
+        slot = self._limit.slot() if call.writes else self._read_slot()
         gate = nullcontext() if self._alone else self.connection.requests.attempt()
-        async with slot, gate:
+        async with slot, gate, self._request_places:
             started = time.perf_counter()
             code = 0
             try:
@@ -156,11 +161,17 @@ class Transport:
                     self._metrics.api_request_seconds.labels(call.verb).observe(seconds)
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a watch; reading from it raises ApiError like everything else."""
+    async def stream(
+        self, call: Call, *, reserved: bool = False
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open a watch; reading from it raises ApiError like everything else.
+
+        A `reserved` one has a connection of its own and never waits for others.
+        """
         await self._limit.pause()
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self._watch_place())
+            if not reserved:
+                await stack.enter_async_context(self._watch_place())
             code = 0
             try:
                 async with self.connection.requests.attempt():
@@ -173,6 +184,10 @@ class Transport:
                 if self._metrics:
                     self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
             yield response.content
+
+    def _read_slot(self) -> AbstractAsyncContextManager[None]:
+        reader = tenant()
+        return nullcontext() if reader is None else self._reads.place(reader)
 
     @asynccontextmanager
     async def _watch_place(self) -> AsyncIterator[None]:

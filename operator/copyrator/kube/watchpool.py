@@ -14,6 +14,7 @@ from copyrator.kube.errors import ApiError
 from copyrator.kube.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.reflector import OnChange, Reflector
 from copyrator.kube.resources import Resource
+from copyrator.kube.share import Share
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,10 @@ class WatchSpec:
     """Of the one object that is watched."""
     metadata_only: bool = False
     decode: Callable[[dict[str, Any]], Any] = whole
+    share: Share | None = None
+    """Whose watch it is, where that has limits; others never share it."""
+    reserved: bool = False
+    """It never waits for a connection: the operator needs it, or its number is bounded already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,8 @@ class _Watch:
             label_selector=spec.label_selector,
             name=spec.name,
             metadata_only=spec.metadata_only,
+            share=spec.share,
+            reserved=spec.reserved,
             versions=pool.versions,
             metrics=pool.metrics,
             timing=pool.timing,
@@ -217,12 +224,17 @@ class WatchPool:
         watch = self._watches.get(spec)
         if watch is None:
             watch = self._watches[spec] = _Watch(self, spec)
+            if spec.share:
+                spec.share.opened()
         return watch.join(listener, on_synced)
 
     def end(self, watch: _Watch) -> None:
         """Stop a watch (Subscription.release calls this)."""
         del self._watches[watch.spec]
         watch.task.cancel()
+        watch.reflector.close()
+        if watch.spec.share:
+            watch.spec.share.closed()
         self._ending.add(watch.task)
         watch.task.add_done_callback(self._ending.discard)
 

@@ -37,7 +37,9 @@ class Jobs:
 
     def start(self) -> None:
         """Begin to watch."""
-        spec = WatchSpec(resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job)
+        spec = WatchSpec(
+            resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
+        )
         self._subscription = self._context.watch_pool.acquire(
             spec, self._changed, on_synced=self._synced
         )

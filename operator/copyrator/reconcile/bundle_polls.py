@@ -7,16 +7,19 @@ there. So a registry that stalls holds up its own Bundles and no worker.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from copyrator.api import limits
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.candidates import Choice, TagSelection
 from copyrator.bundles.criteria import Criteria
 from copyrator.bundles.takeover import config_digest
 from copyrator.bundles.versions import read_tag
+from copyrator.fairness import FairLimit
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
@@ -69,6 +72,40 @@ class Answer:
 class _Pending:
     asked_at: float
     waiting: set[BundleKey] = field(default_factory=set)
+    namespaces: set[str] = field(default_factory=set)
+    """Those whose turn is waited for; the first one's is taken."""
+    sent: bool = False
+
+
+class _Turns:
+    """Places for questions in flight: of a namespace to one host, and of a namespace to all."""
+
+    def __init__(self) -> None:
+        self._hosts = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
+        self._all = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
+
+    def try_acquire(self, turn: tuple[str, str]) -> bool:
+        """Take a place if one is free; `release` has to follow."""
+        if not self._hosts.try_acquire(" ".join(turn)):
+            return False
+        if self._all.try_acquire(turn[0]):
+            return True
+        self._hosts.release(" ".join(turn))
+        return False
+
+    async def acquire(self, turn: tuple[str, str]) -> None:
+        """Wait for a place; `release` has to follow."""
+        await self._hosts.acquire(" ".join(turn))
+        try:
+            await self._all.acquire(turn[0])
+        except asyncio.CancelledError:
+            self._hosts.release(" ".join(turn))
+            raise
+
+    def release(self, turn: tuple[str, str]) -> None:
+        """Give a place back."""
+        self._all.release(turn[0])
+        self._hosts.release(" ".join(turn))
 
 
 class Polls:
@@ -89,6 +126,7 @@ class Polls:
         self._pending: dict[Question | Listing, _Pending] = {}
         self._criteria: dict[Listing, dict[Criteria, float]] = {}
         """What is chosen from each list, and when (monotonic) somebody last wanted it."""
+        self._turns = _Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
 
@@ -123,14 +161,39 @@ class Polls:
         pending = self._pending.get(question)
         if pending is None:
             pending = self._pending[question] = _Pending(self._monotonic())
-            task = asyncio.create_task(self._send(question, pending))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
         pending.waiting.add(key)
+        namespace = key.namespace
+        if pending.sent or namespace in pending.namespaces:
+            return
+        pending.namespaces.add(namespace)
+        turn = (namespace, question.repository.registry)
+        has_turn = pending.sent = self._turns.try_acquire(turn)
+        task = asyncio.create_task(self._ask(question, pending, turn, has_turn=has_turn))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Give up what is under way."""
         await cancel_all(self._tasks)
+
+    async def _ask(
+        self,
+        question: Question | Listing,
+        pending: _Pending,
+        turn: tuple[str, str],
+        *,
+        has_turn: bool,
+    ) -> None:
+        """Send a question when it is the namespace's turn, unless another's came first."""
+        if not has_turn:
+            await self._turns.acquire(turn)
+        try:
+            if has_turn or not pending.sent:
+                pending.sent = True
+                pending.asked_at = self._monotonic()
+                await self._send(question, pending)
+        finally:
+            self._turns.release(turn)
 
     async def _send(self, question: Question | Listing, pending: _Pending) -> None:
         try:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from copyrator.api import limits
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey, ObjectName
@@ -33,9 +34,6 @@ from copyrator.oci.auth import (
 )
 from copyrator.reconcile.bundle_context import Context
 from copyrator.registry.bundles import BundleEntry
-
-MAX_WATCHES: Final = 128
-"""Watches by name, each a connection. What goes beyond is read again at every poll instead."""
 
 
 class MissingReferenceError(Exception):
@@ -102,6 +100,7 @@ class References:
         self._values: dict[BundleKey, _Known] = {}
         self._access: dict[BundleKey, _Known] = {}
         self._watching: Counter[Ref] = Counter()  # how many Bundles share each watch
+        self._of_namespace: Counter[str] = Counter()  # watches
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch exactly what the spec names now."""
@@ -113,8 +112,7 @@ class References:
         for ref in [ref for ref in held if ref not in wanted]:
             self._release(ref, held.pop(ref))
         for ref in wanted:
-            free = ref in self._watching or len(self._watching) < MAX_WATCHES
-            if held.get(ref) is None and free:
+            if held.get(ref) is None and self._may_watch(ref):
                 held[ref] = self._acquire(key, ref)
             else:
                 held.setdefault(ref, None)
@@ -212,25 +210,38 @@ class References:
             contents += [base64.b64decode(text) for text in (body.get("data") or {}).values()]
         return Hider(contents)
 
+    def _may_watch(self, ref: Ref) -> bool:
+        """Whether a watch is there already, or there is room for one more."""
+        if ref in self._watching:
+            return True
+        together = len(self._watching) < limits.ALL_REFERENCE_WATCHES
+        return together and self._of_namespace[ref.namespace] < limits.REFERENCE_WATCHES
+
     def _acquire(self, key: BundleKey, ref: Ref) -> Subscription:
         def changed(_name: ObjectName, old: Stamp | None, new: Stamp | None) -> None:
             if old != new:
                 self._context.queue.add(key, Lane.URGENT)
 
         self._watching[ref] += 1
+        self._of_namespace[ref.namespace] += self._watching[ref] == 1
         spec = WatchSpec(
             resource=ref.resource,
             namespace=ref.namespace,
             name=ref.name,
             metadata_only=True,
             decode=stamp,
+            reserved=True,
         )
         return self._context.watch_pool.acquire(spec, changed)
 
     def _release(self, ref: Ref, subscription: Subscription | None) -> None:
         if subscription is not None:
             self._watching[ref] -= 1
-            self._watching += Counter()  # drops zeros
+            if not self._watching[ref]:
+                del self._watching[ref]
+                self._of_namespace[ref.namespace] -= 1
+                if not self._of_namespace[ref.namespace]:
+                    del self._of_namespace[ref.namespace]
             subscription.release()
 
     def _still(self, key: BundleKey, known: _Known, refs: tuple[Ref, ...]) -> bool:

@@ -103,7 +103,12 @@ class CopyController:
             world.sealer = await load_sealer(world.client, world.settings.namespace, make=False)
         if world.namespace_watch is None:
             world.namespace_watch = world.watch_pool.acquire(
-                WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader()),
+                WatchSpec(
+                    resource=NAMESPACES,
+                    metadata_only=True,
+                    decode=NamespaceReader(),
+                    reserved=True,
+                ),
                 self._namespace_changed,
                 on_synced=world.look_at_all_rules,
             )
@@ -169,6 +174,27 @@ class CopyController:
         if isinstance(key, CopyKey):
             return await self._copies.reconcile(key)
         return await self._rules.reconcile(key)
+
+    def tenant_of(self, key: RuleKey | CopyKey) -> str | None:
+        """Whose a key is, for the queue: None for trusted rules and their copies, else a namespace.
+
+        A copy that no rule wants is its owner's; of one without an owner its namespace.
+        """
+        world = self._world
+        home = world.settings.namespace
+        if isinstance(key, RuleKey):
+            return None if key.namespace == home else key.namespace
+        if not world.settings.tenant_rules:
+            return None
+        place = key.kind, key.namespace, key.name
+        if world.index.is_trusted(*place):
+            return None
+        view = world.kinds.get(key.kind)
+        record = view.copies.get((key.namespace, key.name)) if view else None
+        owner = record.owner.partition("/")[0] if record else ""
+        if owner == home:
+            return None
+        return world.index.tenant_at(*place) or owner or key.namespace
 
     def ask_for_rules(self, knows: Callable[[str], bool]) -> None:
         """Tell how to find out whether all rules of a namespace are known."""

@@ -77,7 +77,11 @@ class Kinds:
         assert self._world.sealer is not None
         reader = RecordReader(resource.key, self._world.sealer, self._shapes)
         spec = WatchSpec(
-            resource=resource, label_selector=SELECTOR, metadata_only=True, decode=reader
+            resource=resource,
+            label_selector=SELECTOR,
+            metadata_only=True,
+            decode=reader,
+            reserved=True,
         )
         early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []
 

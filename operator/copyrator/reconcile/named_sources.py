@@ -14,12 +14,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api.keys import ObjectName
+from copyrator.fairness import working_for
 from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.reflector import OnChange
 from copyrator.kube.resources import Resource
 from copyrator.kube.watchpool import OnSynced, Subscription, WatchPool, WatchSpec
+from copyrator.reconcile.source_shares import SourceShare
 from copyrator.rules.sources import SourceReader, SourceRecord
 
 log = logging.getLogger(__name__)
@@ -30,6 +32,10 @@ READS: Final = 8
 """Sources of one shared watch that are read at a time."""
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 """Seconds until a failed read is tried again, doubling."""
+
+
+_Place = tuple[Resource, str, SourceShare]
+"""Of what kind, in which namespace, for whose rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,38 +59,47 @@ class NamedSources:
     def __init__(self, client: KubeClient, pool: WatchPool) -> None:
         self._client = client
         self._pool = pool
-        self._shared: dict[tuple[Resource, str], SharedWatch] = {}
+        self._shared: dict[_Place, SharedWatch] = {}
+
+    def has_watch(self, resource: Resource, name: ObjectName, share: SourceShare) -> bool:
+        """Whether `acquire` begins no new watch."""
+        if (resource, name.namespace, share) in self._shared:
+            return True
+        return _spec_of_one(resource, name, share) in self._pool
 
     def acquire(
         self,
         resource: Resource,
         name: ObjectName,
+        share: SourceShare,
         listener: OnChange[SourceRecord],
         on_synced: OnSynced,
     ) -> Subscription:
         """Watch one object; what is known of it is told before this returns."""
-        key = (resource, name.namespace)
-        spec = _spec_of_one(resource, name)
-        if key not in self._shared and (spec in self._pool or self._count(key) < ALONE):
+        place = (resource, name.namespace, share)
+        spec = _spec_of_one(resource, name, share)
+        if place not in self._shared and (spec in self._pool or self._count(place) < ALONE):
             return self._pool.acquire(spec, listener, on_synced=on_synced)
-        shared = self._shared.get(key)
+        shared = self._shared.get(place)
         if shared is None:
-            shared = SharedWatch(self._client, self._pool, resource, name.namespace)
-            shared.on_end = lambda: self._shared.pop(key, None)
-            self._shared[key] = shared
+            shared = SharedWatch(self._client, self._pool, resource, name.namespace, share)
+            shared.on_end = lambda: self._shared.pop(place, None)
+            self._shared[place] = shared
         return shared.join(name, listener, on_synced)
 
-    def _count(self, key: tuple[Resource, str]) -> int:
+    def _count(self, place: _Place) -> int:
         specs = self._pool.specs()
-        return sum((s.resource, s.namespace) == key and bool(s.name) for s in specs)
+        return sum((s.resource, s.namespace, s.share) == place and bool(s.name) for s in specs)
 
 
-def _spec_of_one(resource: Resource, name: ObjectName) -> WatchSpec:
+def _spec_of_one(resource: Resource, name: ObjectName, share: SourceShare) -> WatchSpec:
     return WatchSpec(
         resource=resource,
         namespace=name.namespace,
         name=name.name,
         decode=SourceReader(resource.api_version, resource.kind),
+        share=share,
+        reserved=share.tenant is not None,
     )
 
 
@@ -92,16 +107,27 @@ class SharedWatch:
     """One watch of a namespace's metadata, for many who each want one object of it."""
 
     def __init__(
-        self, client: KubeClient, pool: WatchPool, resource: Resource, namespace: str
+        self,
+        client: KubeClient,
+        pool: WatchPool,
+        resource: Resource,
+        namespace: str,
+        share: SourceShare,
     ) -> None:
         self.client = client
         self.resource = resource
+        self.share = share
         self.reader = SourceReader(resource.api_version, resource.kind)
         self.reads = asyncio.Semaphore(READS)
         self.on_end: Callable[[], object] = lambda: None
         self._wanted: dict[ObjectName, _Wanted] = {}
         spec = WatchSpec(
-            resource=resource, namespace=namespace, metadata_only=True, decode=_SeenReader()
+            resource=resource,
+            namespace=namespace,
+            metadata_only=True,
+            decode=_SeenReader(),
+            share=share,
+            reserved=share.tenant is not None,
         )
         self.subscription = pool.acquire(spec, self._changed, on_synced=self._synced)
 
@@ -127,6 +153,8 @@ class SharedWatch:
         if wanted.places:
             return
         wanted.stop()
+        if wanted.record is not None:
+            self.share.dropped(wanted.record)
         del self._wanted[wanted.name]
         if not self._wanted:
             self.on_end()
@@ -159,11 +187,16 @@ class _Wanted:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the watch tells of another version than the one that was read."""
+        """Whether the watch tells of another version than the one that was read.
+
+        Also where no room was left to hold what was read, and there is now.
+        """
         seen = self.shared.subscription.store.get(self.name)
         if seen is None:
             return False
-        return self.record is None or _is_newer(seen.resource_version, self.record.resource_version)
+        if self.record is None or _is_newer(seen.resource_version, self.record.resource_version):
+            return True
+        return not self.record.whole and self.shared.share.has_room(self.record.size)
 
     def look(self) -> None:
         """Read the object if what is known of it isn't what the watch tells of."""
@@ -176,9 +209,14 @@ class _Wanted:
 
     def take(self, record: SourceRecord | None) -> None:
         """Pass on what the object is now."""
-        before, self.record = self.record, record
+        before = self.record
         if before is record:
             return
+        if record is not None:
+            record = self.shared.share.held(before, record)
+        elif before is not None:
+            self.shared.share.dropped(before)
+        self.record = record
         for place in tuple(self.places):
             try:
                 place.listener(self.name, before, record)
@@ -196,8 +234,8 @@ class _Wanted:
         try:
             while self.is_stale:
                 try:
-                    async with self.shared.reads:
-                        body = await self.shared.client.get(self.shared.resource, *self.name)
+                    with working_for(self.shared.share.tenant):
+                        body = await self._get()
                 except ApiError as error:
                     # What isn't there any more is the watch's to tell.
                     self.failure = None if isinstance(error, errors.NotFound) else error
@@ -210,6 +248,10 @@ class _Wanted:
         finally:
             self._task = None
         self.announce()
+
+    async def _get(self) -> dict[str, Any]:
+        async with self.shared.reads:
+            return await self.shared.client.get(self.shared.resource, *self.name)
 
 
 class NamedSubscription(Subscription):

@@ -40,6 +40,7 @@ class RuleRemover:
         """The rule is gone, or none of our business: its copies stay as they are."""
         self._help_at.pop(key, None)
         self._world.tally.forget(key)
+        self._world.shares.forget(key, key.namespace)
         service = self._world.services.pop(key, None)
         if service is not None:
             self._end(service, f"{key.namespace}/{key.name}")
@@ -49,6 +50,7 @@ class RuleRemover:
         service = self._world.services.get(rule.key)
         if service is not None:
             service.standing = Standing.FROZEN
+            self._world.shares.forget(rule.key, rule.key.namespace)
             self._end(service, rule.owner)
 
     def _end(self, service: Service, owner: str) -> None:

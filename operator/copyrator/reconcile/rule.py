@@ -22,7 +22,7 @@ from copyrator.reconcile.compiling import RuleCompiler
 from copyrator.reconcile.kinds import Kinds
 from copyrator.reconcile.removal import RuleRemover
 from copyrator.reconcile.resealing import end_request, queue_unsealed
-from copyrator.reconcile.sources import watch_sources
+from copyrator.reconcile.sources import has_watches, no_room, watch_sources
 from copyrator.reconcile.status import (
     delay_first_status,
     say_failed,
@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 2.0
 """Seconds until a rule whose watches aren't complete is looked at again."""
+ROOM_AGAIN = 15.0
+"""Seconds until is looked again whether there is room for all sources of a rule."""
 KIND_AGAIN = 15.0
 """Seconds until a kind that the cluster doesn't serve is looked for again."""
 
@@ -168,12 +170,14 @@ class RuleReconciler:
         world = self._world
         assert world.sealer is not None
         resource, texts = made
+        tenant = tenant_of(rule, world.settings)
+        self._await_watches(rule, spec, resource, tenant)
         self._kinds.watch(resource)
         maker = Maker.of(
             rule,
             spec,
             resource=resource.key,
-            targets=world.namespaces.targets(spec.targets, tenant_of(rule, world.settings)),
+            targets=world.namespaces.targets(spec.targets, tenant),
             sealer=world.sealer,
             texts=texts,
         )
@@ -186,12 +190,31 @@ class RuleReconciler:
         service.condemned.clear()
         delay_first_status(world, service)
         if spec.source is not None:
-            service.sources = watch_sources(world, service, spec.source, resource)
+            service.sources = watch_sources(world, service, spec.source, resource, tenant)
         else:
             service.sources = []
             world.index.add(Claim(maker, None))
         for subscription in earlier:
             subscription.release()
+        world.shares.of(tenant).next_rule()
+
+    def _await_watches(
+        self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
+    ) -> None:
+        """Stop here while there is no room for the rule's watches; its own earlier ones make some.
+
+        Nothing is read for a rule that waits.
+        """
+        world = self._world
+        world.shares.forget(rule.key, tenant)
+        if spec.source is None or has_watches(world, tenant, spec.source, resource):
+            return
+        self._remover.freeze(rule)
+        if has_watches(world, tenant, spec.source, resource):
+            return
+        share = world.shares.of(tenant)
+        share.waiting[rule.key] = None
+        raise _StoppedError(verdicts.waits(share.no_watch))
 
     def _check_complete(self, service: Service, spec: RuleSpec) -> None:
         """Find out how far the rule may act: nothing is done on a view never seen whole."""
@@ -206,6 +229,11 @@ class RuleReconciler:
             if verdict is None and not _is_judged(maker.rule):
                 verdict = verdicts.reading()
             raise _StoppedError(verdict, LOOK_AGAIN)
+        share = world.shares.of(tenant_of(maker.rule, world.settings))
+        if why := no_room(service.sources, share):
+            maker.active = False
+            service.standing = Standing.FROZEN
+            raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
         wanted = world.copies_meant(maker)
         if wanted > spec.limit:
             maker.active = False

@@ -96,6 +96,11 @@ def watch_fault(subscriptions: Iterable[Subscription]) -> Verdict | None:
     return None
 
 
+def waits(why: str) -> Verdict:
+    """There is no room for the rule's sources or their watch; it goes on when there is."""
+    return Verdict(Health.RETRYING, RuleReason.PROGRESSING, why)
+
+
 def reading() -> Verdict:
     """Not everything was seen yet."""
     return Verdict(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")

@@ -22,6 +22,7 @@ from copyrator.metrics import Metrics
 from copyrator.reconcile.drift import Drift
 from copyrator.reconcile.due import DueWork
 from copyrator.reconcile.named_sources import NamedSources
+from copyrator.reconcile.source_shares import SourceShares
 from copyrator.reconcile.tally import Tally
 from copyrator.registry.claims import Bid, Maker
 from copyrator.registry.copies import Copies, Name
@@ -129,6 +130,7 @@ class World:
     sealer: Sealer | None = None
     namespace_watch: Subscription | None = None
     named_sources: NamedSources = field(init=False)
+    shares: SourceShares = field(init=False)
     due: DueWork = field(init=False)
     drift: Drift = field(init=False)
     """Copies that have to be read whole."""
@@ -138,6 +140,7 @@ class World:
     """Whether all rules of a namespace are known, so that one that isn't doesn't exist."""
 
     def __post_init__(self) -> None:
+        self.shares = SourceShares(self.look_at_rule)
         self.named_sources = NamedSources(self.client, self.watch_pool)
         self.tally = Tally(self.metrics)
         self.due = DueWork(self)

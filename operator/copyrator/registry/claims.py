@@ -153,6 +153,16 @@ class Claim:
         """The copies' name, where it is the same everywhere."""
         return None if self.follows_namespaces or self._wish is None else self._wish.name
 
+    @property
+    def tenant(self) -> str | None:
+        """The namespace of a rule that isn't trusted."""
+        return self.maker.targets.tenant
+
+    def known_name(self, namespace: str) -> str | None:
+        """The name of the copy in a namespace, if that was worked out."""
+        wish = self._wishes.get(namespace)
+        return wish.name if wish else None
+
     def at(self, namespace: Namespace) -> Wish:
         """What the claim wants in a namespace."""
         if not self.follows_namespaces:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
 
 from copyrator.registry.claims import Bid, Claim
 from copyrator.registry.namespaces import Namespace
 
 Origin = str
 """``namespace/name`` of a claim's source; empty for a template."""
+
+
+FEW: Final = 8
+"""Claims that are asked whose a target is, where it is tenants': any of them will do."""
 
 
 class ClaimIndex:
@@ -19,6 +25,8 @@ class ClaimIndex:
         self._by_rule: dict[str, dict[Origin, Claim]] = {}
         self._by_name: dict[tuple[str, str], list[Claim]] = {}
         self._following: dict[str, list[Claim]] = {}
+        self._trusted_by_name: dict[tuple[str, str], list[Claim]] = {}
+        self._trusted_following: dict[str, list[Claim]] = {}
         self._sources: dict[tuple[str, Origin], int] = {}
 
     def of_rule(self, owner: str) -> Mapping[Origin, Claim]:
@@ -50,6 +58,25 @@ class ClaimIndex:
             found.sort(key=lambda bid: bid.claim.order)
         return found
 
+    def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
+        """Tell whether a trusted rule may want this target, as far as it is worked out."""
+        named = self._trusted_by_name.get((resource, name), ())
+        if any(namespace in claim.maker.targets for claim in named):
+            return True
+        following = self._trusted_following.get(resource, ())
+        return any(claim.known_name(namespace) == name for claim in following)
+
+    def tenant_at(self, resource: str, namespace: str, name: str) -> str | None:
+        """A tenant whose rule may want this target; of many rules the first few are asked."""
+        named = self._by_name.get((resource, name), ())
+        for claim in islice(named, FEW):
+            if claim.tenant is not None and namespace in claim.maker.targets:
+                return claim.tenant
+        for claim in islice(self._following.get(resource, ()), FEW):
+            if claim.tenant is not None and claim.known_name(namespace) == name:
+                return claim.tenant
+        return None
+
     def is_alone(self, claim: Claim) -> bool:
         """Tell whether no other claim can want any of this one's targets."""
         if claim.static_name is None or self._following.get(claim.maker.resource):
@@ -67,6 +94,8 @@ class ClaimIndex:
         earlier = self.remove(owner, claim.origin)
         self._by_rule.setdefault(owner, {})[claim.origin] = claim
         insort(self._place(claim), claim)
+        if claim.tenant is None:
+            self._trusted_place(claim).append(claim)
         if claim.origin:
             key = (claim.maker.resource, claim.origin)
             self._sources[key] = self._sources.get(key, 0) + 1
@@ -84,6 +113,9 @@ class ClaimIndex:
         place.remove(claim)
         if not place:
             self._drop_place(claim)
+        if claim.tenant is None:
+            self._trusted_place(claim).remove(claim)
+            self._drop_trusted_place(claim)
         if claim.origin:
             key = (claim.maker.resource, claim.origin)
             self._sources[key] -= 1
@@ -106,6 +138,19 @@ class ClaimIndex:
         if claim.static_name is None:
             return self._following.setdefault(claim.maker.resource, [])
         return self._by_name.setdefault((claim.maker.resource, claim.static_name), [])
+
+    def _trusted_place(self, claim: Claim) -> list[Claim]:
+        if claim.static_name is None:
+            return self._trusted_following.setdefault(claim.maker.resource, [])
+        return self._trusted_by_name.setdefault((claim.maker.resource, claim.static_name), [])
+
+    def _drop_trusted_place(self, claim: Claim) -> None:
+        if self._trusted_place(claim):
+            return
+        if claim.static_name is None:
+            del self._trusted_following[claim.maker.resource]
+        else:
+            del self._trusted_by_name[claim.maker.resource, claim.static_name]
 
     def _drop_place(self, claim: Claim) -> None:
         if claim.static_name is None:

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from copyrator.api import names
+from copyrator.api.limits import SOURCE_OVERHEAD
 from copyrator.rules.matching import Consent, read_consent, refusal
 
-_KEPT_METADATA: Final = ("name", "namespace", "labels", "annotations")
+_NAME: Final = ("name", "namespace")
+_KEPT_METADATA: Final = (*_NAME, "labels", "annotations")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,8 +25,17 @@ class SourceRecord:
     """With apiVersion and kind; without data where it is refused."""
     refused: str | None = None
     """Why it is never copied."""
+    size: int = 0
+    """Bytes that it takes, roughly, when it is held whole."""
+    whole: bool = True
+    """False where no room was left to hold more than its name."""
     _consent: list[Consent | None] = field(default_factory=list, init=False, repr=False)
     """What its annotation says, once it has been read."""
+
+    @property
+    def held(self) -> int:
+        """Bytes that are held of it."""
+        return self.size if self.whole else 0
 
     @property
     def name(self) -> str:
@@ -62,20 +75,22 @@ class SourceReader:
     kind: str
 
     def __call__(self, body: Mapping[str, Any]) -> SourceRecord:
-        """Keep what is copied; an object that is never copied is held without its content."""
+        """Keep what is copied; of an object that is never copied only its name."""
         found = body["metadata"]
-        metadata = {key: found[key] for key in _KEPT_METADATA if found.get(key)}
         refused = refusal(self.kind, body)
+        kept = _NAME if refused else _KEPT_METADATA
         content = {} if refused else {k: v for k, v in body.items() if k not in _SERVERS}
+        held = {
+            **content,
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": {key: found[key] for key in kept if found.get(key)},
+        }
         return SourceRecord(
             resource_version=str(found["resourceVersion"]),
-            body={
-                **content,
-                "apiVersion": self.api_version,
-                "kind": self.kind,
-                "metadata": metadata,
-            },
+            body=held,
             refused=refused,
+            size=len(msgspec.json.encode(held)) + SOURCE_OVERHEAD,
         )
 
 

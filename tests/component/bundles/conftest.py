@@ -38,7 +38,7 @@ class Operator:
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
         self.pool = WatchPool(self.client, timing=timing)
-        self.queue: WorkQueue[Any] = WorkQueue()
+        self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
         self.oci = RegistryClient(metrics=self.metrics, timeout=8.0)

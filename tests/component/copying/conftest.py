@@ -37,7 +37,11 @@ class Operator:
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
         self.pool = WatchPool(self.client, timing=timing)
-        self.queue: WorkQueue[Any] = WorkQueue()
+        self.queue: WorkQueue[Any] = WorkQueue(
+            group=lambda key: self.controller.tenant_of(key),  # noqa: PLW0108 - made later
+            each=2,
+            together=6,
+        )
         self.metrics = Metrics()
         self.rules = RuleRegistry()
         self.namespaces = Namespaces()

@@ -1,0 +1,119 @@
+"""Whose work is under way, and places that namespaces take in turn.
+
+Work is done for a tenant, which is a namespace, or for nobody in particular: the operator itself
+and the rules of its own namespace, which are trusted. Those never wait for tenants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+
+_tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
+
+
+def tenant() -> str | None:
+    """The namespace that the running task works for; None for the operator and trusted rules."""
+    return _tenant.get()
+
+
+@contextmanager
+def working_for(namespace: str | None) -> Iterator[None]:
+    """Work for a tenant inside; tasks that are created inside inherit it."""
+    token = _tenant.set(namespace)
+    try:
+        yield
+    finally:
+        _tenant.reset(token)
+
+
+class FairLimit:
+    """Bounds what tenants have in flight: each of them, and all together. For one event loop.
+
+    Tenants that wait are served in turn, so one with a thousand waiting delays another by one
+    place. Who is no tenant (None) has no limit and isn't counted.
+    """
+
+    def __init__(self, *, each: int, together: int) -> None:
+        self._each = each
+        self._together = together
+        self._held: Counter[str] = Counter()
+        self._total = 0
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._turns: dict[str, None] = {}
+        """The tenants that wait and are below their limit, the next one first."""
+
+    @property
+    def in_flight(self) -> int:
+        """Places that tenants hold."""
+        return self._total
+
+    def try_acquire(self, namespace: str | None) -> bool:
+        """Take a place if one is free and nobody waits for it; `release` has to follow."""
+        if namespace is None:
+            return True
+        if self._total >= self._together or not self._may_have(namespace):
+            return False
+        self._take(namespace)
+        return True
+
+    async def acquire(self, namespace: str | None) -> None:
+        """Wait for a place; `release` has to follow."""
+        if namespace is None or self.try_acquire(namespace):
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(namespace, deque()).append(turn)
+        if self._may_have(namespace):
+            self._turns.setdefault(namespace)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.release(namespace)
+            raise
+
+    def release(self, namespace: str | None) -> None:
+        """Give a place back."""
+        if namespace is None:
+            return
+        self._held[namespace] -= 1
+        if not self._held[namespace]:
+            del self._held[namespace]
+        self._total -= 1
+        if namespace in self._waiting:
+            self._turns.setdefault(namespace)
+        self._serve()
+
+    @asynccontextmanager
+    async def place(self, namespace: str | None) -> AsyncIterator[None]:
+        """A place in flight."""
+        await self.acquire(namespace)
+        try:
+            yield
+        finally:
+            self.release(namespace)
+
+    def _may_have(self, namespace: str) -> bool:
+        return self._held[namespace] < self._each
+
+    def _take(self, namespace: str) -> None:
+        self._held[namespace] += 1
+        self._total += 1
+
+    def _serve(self) -> None:
+        while self._turns and self._total < self._together:
+            namespace = next(iter(self._turns))
+            del self._turns[namespace]
+            waiting = self._waiting[namespace]
+            while waiting and waiting[0].done():  # was cancelled
+                waiting.popleft()
+            if waiting:
+                self._take(namespace)
+                waiting.popleft().set_result(None)
+            if not waiting:
+                del self._waiting[namespace]
+            elif self._may_have(namespace):
+                self._turns[namespace] = None
