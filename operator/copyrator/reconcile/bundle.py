@@ -245,4 +245,5 @@ class BundleController:
 
     def _forget(self, key: BundleKey) -> None:
         self._references.forget(key)
+        self._deploys.forget(key)
         self._context.forget(key)

@@ -69,6 +69,10 @@ class Memory:
     settled: tuple[object, ...] | None = None
     """The Bundle's version, the offer and the values' hash that there was nothing to do about: the
     same again needs no second thought."""
+    lacking: tuple[object, ...] | None = None
+    """The same where there is nothing to do but to wait for the service account."""
+    account_at: datetime | None = None
+    """When to look for the service account again, where this Bundle is the one that looks."""
     let_go: str | None = None
     """The uid of the Bundle that our finalizer was taken off."""
 
@@ -166,8 +170,11 @@ class Context:
         self.scheduler.remove(key)
 
     def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Visit the Bundle again at the earliest of these moments."""
+        """Visit the Bundle again at the earliest of these moments, or to look for its account."""
         known = [moment for moment in moments if moment is not None]
+        account_at = self.memory(key).account_at if known else None
+        if account_at is not None and account_at > self.clock():
+            known.append(account_at)
         if not known:
             self.scheduler.remove(key)
             return

@@ -6,8 +6,7 @@ Each visit does what is due and goes away; nothing here waits for a registry or 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -17,6 +16,7 @@ from copyrator.api.bundle_status import (
     LastError,
 )
 from copyrator.api.conditions import Verdict
+from copyrator.api.keys import BundleKey
 from copyrator.api.times import format_time
 from copyrator.bundles import state, verdicts
 from copyrator.bundles.requests import acknowledged
@@ -30,18 +30,15 @@ from copyrator.bundles.resolution import (
 from copyrator.bundles.schedule import poll_retry
 from copyrator.bundles.takeover import Baseline, taken_over
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
+from copyrator.reconcile.bundle_accounts import Accounts
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_look import Offer
-from copyrator.reconcile.bundle_obstacles import missing_account
 from copyrator.reconcile.bundle_offers import Offers
 from copyrator.reconcile.bundle_polls import Polls
 from copyrator.reconcile.bundle_references import Access, MissingReferenceError, References
 from copyrator.reconcile.bundle_runs import Runs
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.registry.bundles import BundleEntry
-
-ACCOUNT_RETRY: Final = 15.0
-"""Seconds between two looks for a service account that is missing."""
 
 
 class Deploys:
@@ -59,7 +56,12 @@ class Deploys:
         self._references = references
         self._writer = writer
         self._offers = Offers(context, writer, polls)
+        self._accounts = Accounts(context)
         self._runs = runs
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle is gone."""
+        self._accounts.forget(key)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Do what is due.
@@ -80,6 +82,8 @@ class Deploys:
         except MissingReferenceError as error:
             await self._report_missing(entry, spec, error)
             return
+        if memory.lacking is not None:
+            await self._look_for_account(entry, spec)
         wish = _wish(entry, access, values_hash)
         offer = await self._offers.ask(entry, spec, access, wish)
         if offer is None:
@@ -88,7 +92,8 @@ class Deploys:
             await self._take_over(entry, spec, offer, values_hash)
             return
         asked_since = memory.asked_since
-        if memory.settled == (entry.resource_version, offer, values_hash):
+        known = (entry.resource_version, offer, values_hash)
+        if known in (memory.settled, memory.lacking):
             self._plan_next_poll(entry, spec, offer, self._context.clock())
             self._context.wake_at(entry.key, memory.next_poll)
         elif offer.error is not None:
@@ -173,6 +178,8 @@ class Deploys:
             return False
         if decision.action is state.Action.DEPLOY:
             assert decision.need is not None
+            if await self._lacks_account(entry, spec, status, offer, values_hash):
+                return False
             return await self._begin(entry, spec, status, wanted, decision.need)
         status, verdict = _told(status, spec, offer, decision, now)
         if request is not None:
@@ -196,6 +203,38 @@ class Deploys:
         else:
             memory.poll_failures, memory.next_poll = 0, slot.after(now)
 
+    async def _lacks_account(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        offer: Offer,
+        values_hash: str | None,
+    ) -> bool:
+        """Say so where the service account is missing; the next poll is when it would be anyway."""
+        memory = self._context.memory(entry.key)
+        memory.lacking = None
+        text = await self._accounts.missing(entry, spec, anew=True)
+        if text is None:
+            memory.account_at = None
+            return False
+        reason = BundleReason.SERVICE_ACCOUNT_MISSING
+        status = with_error(status, reason, text, self._context.clock())
+        verdict = verdicts.unusable(reason, text, status)
+        written = await self._writer.write(entry, status, verdict)
+        memory.lacking = (written.resource_version, offer, values_hash)
+        self._context.wake_at(entry.key, memory.next_poll)
+        return True
+
+    async def _look_for_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """See whether the account has come; then go on with what the registry said last."""
+        memory = self._context.memory(entry.key)
+        if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
+            return
+        memory.lacking = memory.account_at = None
+        if memory.asked_since is None:
+            memory.asked_since = self._context.monotonic() - spec.interval
+
     async def _begin(
         self,
         entry: BundleEntry,
@@ -206,13 +245,6 @@ class Deploys:
     ) -> bool:
         """Record the attempt, then make its Job."""
         now = self._context.clock()
-        if text := await missing_account(self._context.client, spec):
-            reason = BundleReason.SERVICE_ACCOUNT_MISSING
-            status = with_error(status, reason, text, now)
-            await self._writer.write(entry, status, verdicts.unusable(reason, text, status))
-            self._context.memory(entry.key).next_poll = now + timedelta(seconds=ACCOUNT_RETRY)
-            self._context.wake_at(entry.key, now + timedelta(seconds=ACCOUNT_RETRY))
-            return False
         status = self._runs.named(entry, spec, state.begin(status, wanted, now))
         verdict = verdicts.deploying(status, need)
         entry = await self._writer.write(entry, status, verdict)

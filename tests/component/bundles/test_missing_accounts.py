@@ -1,0 +1,117 @@
+"""A Bundle that can't deploy for want of its service account costs what a deployed one costs."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.reconcile import bundle_accounts
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+COUNT = 20
+INTERVAL = 1.5
+
+
+def asked_of(registry: FakeRegistry, prefix: str) -> int:
+    return sum(f"/{prefix}" in str(request) for request in registry.asked)
+
+
+async def rounds(registry: FakeRegistry, prefix: str, count: int) -> None:
+    """Wait until each of the Bundles' repositories was asked for so many times more."""
+    before = asked_of(registry, prefix)
+    await eventually(lambda: asked_of(registry, prefix) - before >= count * COUNT, seconds=60)
+
+
+async def test_bundles_without_their_account_cost_no_more_than_deployed_ones(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", INTERVAL)
+    for number in range(COUNT):
+        for kind, account in (("whole", "werf"), ("lacks", "nobody")):
+            name = f"{kind}{number}"
+            registry.put(name, "1.0.0", "one")
+            bundle(name, repo=name, serviceAccountName=account)
+    operator = await run(timer_interval=INTERVAL, allowed_service_accounts=("werf", "nobody"))
+    await eventually(
+        lambda: all(
+            cluster.reason(f"whole{n}") == "Deployed"
+            and cluster.reason(f"lacks{n}") == "ServiceAccountMissing"
+            for n in range(COUNT)
+        ),
+        seconds=60,
+    )
+    await rounds(registry, "whole", 2)  # each has found its slot
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+    registry.asked.clear()
+    cluster.seen.clear()
+
+    await rounds(registry, "whole", 4)
+
+    whole, lacks = asked_of(registry, "whole"), asked_of(registry, "lacks")
+    assert lacks <= whole + COUNT  # one round may have begun
+    requests = [seen for seen in cluster.seen if seen.verb != "watch"]
+    looks = [seen for seen in requests if "/serviceaccounts/" in seen.path]
+    assert len(looks) <= 6, "one look an interval for all Bundles of the account"
+    assert [seen.path for seen in requests if seen not in looks] == []
+
+
+async def test_all_bundles_of_an_account_deploy_when_it_has_come(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", 0.3)
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    for number in range(COUNT):
+        bundle(f"shop{number}")
+    await run(timer_interval=3600.0)
+    names = [f"shop{number}" for number in range(COUNT)]
+    await eventually(lambda: all(cluster.reason(n) == "ServiceAccountMissing" for n in names))
+    await asyncio.sleep(0)
+    asked = len(registry.asked)
+
+    cluster.put_object("serviceaccounts", "werf")
+
+    await eventually(lambda: all(cluster.reason(n) == "Deployed" for n in names), seconds=30)
+    assert len(registry.asked) == asked, "what the registry said an hour ago at most is enough"
+
+
+async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edited(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", 0.25)
+    monkeypatch.setattr(bundle_accounts, "SHARING", 0.0)
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    bundle()
+    await run(timer_interval=3600.0)
+
+    def looks() -> list[float]:
+        return [seen.at for seen in cluster.of("get") if "/serviceaccounts/" in seen.path]
+
+    await eventually(lambda: len(looks()) >= 4, seconds=30)
+    first = looks()[:4]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(first)]
+    assert gaps[1] > gaps[0]
+    assert gaps[2] > gaps[1]
+    before = len(looks())
+    cluster.change("bundles", "shop", spec={"version": "1.0.*"})
+    await eventually(lambda: len(looks()) > before, seconds=0.9)
