@@ -124,6 +124,17 @@ def forbidden(message: str, status: BundleStatus) -> Verdict:
     return unusable(BundleReason.FORBIDDEN, message, status)
 
 
+def failing(error: str, status: BundleStatus, *, deleting: bool) -> Verdict:
+    """The operator itself makes a mistake at this Bundle."""
+    text = (
+        f"the operator fails on this Bundle ({error}) and tries again, ever more slowly; please "
+        "report it with the operator's log"
+    )
+    if deleting:
+        return uninstall_failed(text)
+    return unusable(BundleReason.DEPLOY_FAILED, text, status)
+
+
 def refused(reason: BundleReason, message: str) -> Verdict:
     """Only a person can help."""
     return Verdict(Health.STALLED, reason, message)

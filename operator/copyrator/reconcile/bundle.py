@@ -95,7 +95,7 @@ class BundleController:
         self._polls = Polls(oci, self._answered, monotonic, metrics)
         self._runs = Runs(context, self._jobs, self._references, self._writer)
         self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
-        self._deletions = Deletions(context, self._jobs, self._writer)
+        self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
 
     async def start(self) -> None:
         """Begin to watch our Jobs. To be awaited before the queue's workers start."""
@@ -110,24 +110,19 @@ class BundleController:
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Take in a Bundle as its handler saw it; cheap, never raises."""
         try:
-            entry = read_entry(body, self._context.defaults)
-        except (KeyError, TypeError, AttributeError):
-            log.exception("a Bundle can't be read")
-            return
+            self._take(body, deleted=deleted)
+        except Exception as error:
+            log.exception("a Bundle can't be read: %s", type(error).__name__)
+
+    def _take(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        entry = read_entry(body, self._context.defaults)
         before = self._context.bundles.get(entry.key)
-        siblings = self._context.bundles.sharing_release(before) if before else []
-        if deleted:
-            news = self._context.bundles.remove(entry.key, entry.uid)
-        else:
-            news = self._context.bundles.take(entry)
-        if not news:
+        context = self._context
+        if not (context.remove(entry.key, entry.uid) if deleted else context.take(entry)):
             return
         if before is None or before.generation != entry.generation:
             self._context.memory(entry.key).changed_at = self._context.clock()
         self._context.queue.add(entry.key, Lane.URGENT if before else Lane.NORMAL)
-        if before is not None and (deleted or before.release != entry.release):
-            for sibling in siblings:  # the release may be theirs now
-                self._context.queue.add(sibling.key)
 
     def publish(self) -> None:
         """Bring the gauges up to date; to be called before each scrape."""
@@ -142,7 +137,17 @@ class BundleController:
 
         Raises:
             ApiError: the API server can't do it now; the queue's back-off tries again.
+            Exception: a mistake of ours; the Bundle's status says so, and it is tried likewise.
         """
+        try:
+            return await self._reconcile(key)
+        except ApiError:
+            raise
+        except Exception as error:
+            await self._say_failed(key, error)
+            raise
+
+    async def _reconcile(self, key: BundleKey) -> Outcome:
         entry = self._context.bundles.get(key)
         if entry is None:
             self._forget(key)
@@ -167,6 +172,20 @@ class BundleController:
             log.debug("%s went away during the visit: %s", key, error)
         return Done()
 
+    async def _say_failed(self, key: BundleKey, error: Exception) -> None:
+        """A mistake of ours at one Bundle is that Bundle's: its status and an Event say so.
+
+        The queue's back-off tries again; the workers log where it happened.
+        """
+        entry = self._context.bundles.get(key)
+        if entry is None:
+            return
+        verdict = verdicts.failing(type(error).__name__, entry.status, deleting=entry.deleting)
+        try:
+            await self._writer.write(entry, entry.status, verdict, decided=False)
+        except Exception as second:
+            log.debug("%s: that can't be said either: %s", key, type(second).__name__)
+
     async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
         """Name the right that is missing, unless it's the right to do so."""
         entry = self._context.bundles.get(key)
@@ -183,7 +202,7 @@ class BundleController:
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
             return
-        if problem := self._conflict(entry, spec):
+        if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)
             return
         entry = await self._writer.hold(entry)
@@ -210,23 +229,6 @@ class BundleController:
         if not runs:
             self._context.queue.add(entry.key)
         return runs
-
-    def _conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
-        owner = self._context.bundles.sharing_release(entry)[0]
-        if owner.key != entry.key:
-            where = f"{spec.project_namespace}/{spec.release}"
-            return BundleReason.RELEASE_CONFLICT, (
-                f"Bundle {owner.key.namespace}/{owner.key.name} already deploys release {where}; "
-                "rename this one, give it another project_namespace, or delete one of the two"
-            )
-        where_it_is = entry.deployed_namespace
-        if where_it_is and where_it_is != spec.project_namespace:
-            return BundleReason.NAMESPACE_CHANGED, (
-                f"the release is deployed in {where_it_is}, and project_namespace now says "
-                f"{spec.project_namespace}: the old release would be left behind. Set it back, or "
-                "delete the Bundle and make it again"
-            )
-        return None
 
     async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
         """Say what keeps the spec from being acted on; a Job of an older one is seen to its end."""

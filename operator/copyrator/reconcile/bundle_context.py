@@ -162,6 +162,36 @@ class Context:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
+    def take(self, entry: BundleEntry) -> bool:
+        """Hold a Bundle as it is now; False where that is no news (BundleRegistry.take)."""
+        before = self.bundles.get(entry.key)
+        news = self.bundles.take(entry)
+        if news:
+            self._tell_rivals(before, entry)
+        return news
+
+    def remove(self, key: BundleKey, uid: str) -> bool:
+        """Drop a Bundle that is gone; False where that is no news."""
+        before = self.bundles.get(key)
+        news = self.bundles.remove(key, uid)
+        if news:
+            self._tell_rivals(before, None)
+        return news
+
+    def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Look at the other Bundles of a release where it may be theirs now, or no longer."""
+        if _stake(before) == _stake(after):
+            return
+        releases = {one for entry in (before, after) if entry is not None for one in entry.claims}
+        changed = {entry.key for entry in (before, after) if entry is not None}
+        for release in releases:
+            for rival in self.bundles.claiming(release):
+                if rival.key in changed:
+                    continue
+                if memory := self.memories.get(rival.key):
+                    memory.settled = None  # what its status says of others may have changed
+                self.queue.add(rival.key)
+
     def forget(self, key: BundleKey) -> None:
         """The Bundle is gone."""
         memory = self.memories.pop(key, None)
@@ -180,6 +210,13 @@ class Context:
             return
         delay = max((min(known) - self.clock()).total_seconds(), 0.0)
         self.scheduler.set(key, self.monotonic() + delay)
+
+
+def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
+    """What decides whose a release is, as far as one Bundle does."""
+    if entry is None:
+        return ()
+    return entry.uid, entry.claims, entry.running_release, entry.deployed_at, entry.deleting
 
 
 async def cancel_all(tasks: set[asyncio.Task[None]]) -> None:

@@ -12,10 +12,11 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.bundles import verdicts
 from copyrator.bundles.job import JobKind
 from copyrator.kube.errors import Forbidden, NotFound
-from copyrator.kube.events import WARNING, ObjectRef
+from copyrator.kube.events import NORMAL, WARNING, ObjectRef
 from copyrator.kube.resources import NAMESPACES, SECRETS
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_jobs import Jobs
+from copyrator.reconcile.bundle_ownership import Ownership
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.reconcile.bundle_uninstalls import Progress, Uninstalls
 from copyrator.registry.bundles import BundleEntry
@@ -32,10 +33,13 @@ _DRIVER: Final = "HELM_DRIVER"
 class Deletions:
     """The visit to a Bundle that has a deletionTimestamp."""
 
-    def __init__(self, context: Context, jobs: Jobs, writer: StatusWriter) -> None:
+    def __init__(
+        self, context: Context, jobs: Jobs, writer: StatusWriter, ownership: Ownership
+    ) -> None:
         self._context = context
         self._jobs = jobs
         self._writer = writer
+        self._ownership = ownership
         self._uninstalls = Uninstalls(context, jobs, writer)
 
     async def visit(self, entry: BundleEntry, *, deploy_runs: bool) -> None:
@@ -80,8 +84,16 @@ class Deletions:
         if entry.orphans:
             self._orphan(entry, "policy")
             return True
-        owner = self._context.bundles.sharing_release(entry)
-        if owner and owner[0].key != entry.key and not entry.status.deployed.digest:
+        spec = self._uninstallable(entry)
+        owner = self._context.bundles.owner((spec.project_namespace, spec.release))
+        if owner is not None and owner.key != entry.key:
+            if self._ownership.uninstalls(entry):
+                return False  # begun while the release was its own: the owner waits for it
+            text = (
+                f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it is that of "
+                f"Bundle {owner.key.namespace}/{owner.key.name}"
+            )
+            self._context.record(entry, NORMAL, "ReleaseKept", text)
             return True
         return not entry.has_deployed and await self._is_never_installed(entry)
 

@@ -247,8 +247,7 @@ class Deploys:
         now = self._context.clock()
         status = self._runs.named(entry, spec, state.begin(status, wanted, now))
         verdict = verdicts.deploying(status, need)
-        entry = await self._writer.write(entry, status, verdict)
-        await self._runs.make_job(entry, spec)
+        await self._runs.begin(entry, spec, status, verdict)
         return True
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
-from copyrator.api.conditions import ready_reason
+from copyrator.api.conditions import Verdict, ready_reason
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.times import parse_time
 from copyrator.bundles import state, verdicts
@@ -25,6 +25,7 @@ from copyrator.kube.errors import ApiError
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_obstacles import obstacle
+from copyrator.reconcile.bundle_ownership import Ownership
 from copyrator.reconcile.bundle_references import MissingReferenceError, References
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.registry.bundles import BundleEntry
@@ -47,11 +48,25 @@ class Runs:
         self._jobs = jobs
         self._references = references
         self._writer = writer
+        self.ownership = Ownership(context, jobs)
 
     def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
         """A status whose new attempt knows the name of its Job."""
         job = _order(entry, spec, status).job
         return replace(status, attempted=replace(status.attempted, job=job))
+
+    async def begin(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: Verdict
+    ) -> None:
+        """Record an attempt (``named``), then make its Job.
+
+        Raises:
+            StaleError: the Bundle has changed, or its release is another Bundle's by now.
+            ApiError: as ``make_job``.
+        """
+        with self.ownership.beginning(entry, spec):
+            entry = await self._writer.write(entry, status, verdict)
+            await self.make_job(entry, spec)
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
         """See how the recorded attempt stands. True: it still runs; the Job's watch calls again."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus
 from copyrator.api.conditions import (
     Health,
     Verdict,
@@ -28,6 +28,8 @@ from copyrator.reconcile.bundle_context import Context
 from copyrator.registry.bundles import BundleEntry, read_entry
 
 log = logging.getLogger(__name__)
+
+_NAMED_RIVALS: Final = 3
 
 
 class StaleError(Exception):
@@ -56,6 +58,7 @@ class StatusWriter:
             StaleError: somebody changed the Bundle since ``entry``; nothing was written.
         """
         now = self._context.clock()
+        verdict = self._naming_rivals(entry, verdict)
         observed = entry.status.observed_generation
         generation = entry.generation if decided else observed
         conditions = build_conditions(
@@ -119,7 +122,7 @@ class StatusWriter:
         try:
             body = await self._context.client.get(BUNDLES, key.namespace, key.name)
         except NotFound:
-            self._context.bundles.remove(key, entry.uid)
+            self._context.remove(key, entry.uid)
             return
         self._take(body)
 
@@ -146,9 +149,24 @@ class StatusWriter:
             raise StaleError from None
         return self._take(answer)
 
+    def _naming_rivals(self, entry: BundleEntry, verdict: Verdict) -> Verdict:
+        """The owner of a release says who else claims it, as the others say whose it is."""
+        claiming = self._context.bundles.claiming(entry.release)
+        if entry.deleting or len(claiming) < 2 or claiming[0].key != entry.key:
+            return verdict
+        rivals = [f"{one.key.namespace}/{one.key.name}" for one in claiming[1:] if not one.deleting]
+        if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
+            return verdict
+        named = ", ".join(rivals[:_NAMED_RIVALS])
+        more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
+        text = (
+            f"{verdict.message.rstrip('. ')}. The release is also claimed by Bundle {named}{more}"
+        )
+        return replace(verdict, message=text + ", which deploys nothing")
+
     def _take(self, body: dict[str, Any]) -> BundleEntry:
         written = read_entry(body, self._context.defaults)
-        self._context.bundles.take(written)
+        self._context.take(written)
         return written
 
     async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:

@@ -55,6 +55,12 @@ class BundleEntry:
     observed_generation: int | None
     deployed_namespace: str | None
     """Where the release is."""
+    deployed_at: str
+    """When that was done, RFC 3339; empty where it isn't known."""
+    has_deployed: bool
+    """Something was deployed, by us or by the original."""
+    attempted_namespace: str | None
+    """Where the newest attempt was to deploy, whatever came of it."""
     request: Request | None
     """What a user asks for that nobody has acted on yet."""
     retry_at: datetime | None
@@ -100,15 +106,44 @@ class BundleEntry:
         return bool(self.status.attempted.attempt or self.has_deployed)
 
     @property
-    def has_deployed(self) -> bool:
-        """Something was deployed, by us or by the original."""
-        return bool(self.status.deployed.digest or self.status.deploy.digest)
+    def installed_release(self) -> tuple[str, str] | None:
+        """Namespace and name of what it deployed successfully, by its status."""
+        if not self.has_deployed:
+            return None
+        where = self.deployed_namespace or (self.release or (None,))[0]
+        return (where, self.key.name) if where else None
+
+    def installed_at(self, release: tuple[str, str]) -> tuple[bool, str]:
+        """When it last deployed this release; who never did sorts before who did."""
+        there = self.installed_release == release
+        return there, self.deployed_at if there else ""
 
     @property
-    def holds_release(self) -> bool:
-        """What it may have installed is the release that the spec names now, as far as is known."""
-        where = self.deployed_namespace
-        return self.has_release and (where is None or (where, self.key.name) == self.release)
+    def running_release(self) -> tuple[str, str] | None:
+        """Namespace and name of what its running attempt deploys."""
+        return self._attempted_release if self.is_running else None
+
+    @property
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """The releases that it has, makes, or is to make.
+
+        A Bundle whose release is somewhere else can't deploy what its spec names now, and one
+        that is being deleted makes nothing: neither keeps others from it.
+        """
+        found = {self.running_release, self.installed_release}
+        if self.deleting:
+            held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(self.finalizers)
+            # Without its finalizer it is done with, however long somebody else's keeps it there.
+            found = found | {self._attempted_release} if held else {self.running_release}
+        elif self.installed_release is None:
+            found.add(self.release)
+        return tuple(sorted(one for one in found if one is not None))
+
+    @property
+    def _attempted_release(self) -> tuple[str, str] | None:
+        """What its newest attempt was to deploy, whatever came of it."""
+        where = self.attempted_namespace
+        return (where, self.key.name) if where else None
 
 
 def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry:
@@ -139,6 +174,9 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         is_inherited=is_inherited(status),
         observed_generation=status.observed_generation,
         deployed_namespace=status.deployed.namespace,
+        deployed_at=status.deployed.time or "",
+        has_deployed=bool(status.deployed.digest or status.deploy.digest),
+        attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(annotations, status),
         retry_at=retry_at(status),
         labels=release_metadata(labels) or _NONE,
@@ -149,6 +187,13 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
     )
+
+
+def _attempted_namespace(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:
+    if not status.attempted.attempt:
+        return None
+    known = None if isinstance(spec, InvalidSpec) else spec.project_namespace
+    return status.attempted.namespace or known
 
 
 _NONE: Final[Mapping[str, str]] = {}
@@ -200,9 +245,9 @@ class BundleRegistry:
         if held is not None:
             self._unlink(held)
         self._entries[entry.key] = entry
-        if entry.release is not None:
-            claims = self._by_release.get(entry.release, ())
-            self._by_release[entry.release] = (*claims, entry.key)
+        for release in entry.claims:
+            claims = self._by_release.get(release, ())
+            self._by_release[release] = (*claims, entry.key)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -217,24 +262,32 @@ class BundleRegistry:
         del self._entries[key]
         return True
 
-    def sharing_release(self, entry: BundleEntry) -> list[BundleEntry]:
-        """All Bundles that claim this one's release, the rightful owner first.
+    def claiming(self, release: tuple[str, str] | None) -> list[BundleEntry]:
+        """All Bundles that claim a release, its owner first.
 
-        Who has deployed it keeps it; else the oldest has it. Creation times are whole seconds, so
-        of two that were made together the uid decides, the same way every time.
+        While a Job runs the release is its Bundle's, so that two never work on it together. Else
+        it is whose who deployed it successfully last, by its status, which only the operator
+        writes; else the Bundle's in the release's own namespace; else the oldest one's. Times are
+        whole seconds, so of two that were made together the uid decides, the same way every time.
         """
-        keys = self._by_release.get(entry.release, ()) if entry.release else ()
-        found = [self._entries[key] for key in keys]
-        if len(found) < 2:
+        found = [self._entries[key] for key in self._by_release.get(release, ())] if release else []
+        if release is None or len(found) < 2:
             return found
-        return sorted(found, key=lambda one: (not one.holds_release, one.created, one.uid))
+        found.sort(key=lambda one: (one.key.namespace != release[0], one.created, one.uid))
+        found.sort(key=lambda one: one.deleting)
+        found.sort(key=lambda one: one.installed_at(release), reverse=True)
+        found.sort(key=lambda one: one.running_release != release)
+        return found
+
+    def owner(self, release: tuple[str, str] | None) -> BundleEntry | None:
+        """Whose a release is; None while no Bundle claims it."""
+        return next(iter(self.claiming(release)), None)
 
     def _unlink(self, entry: BundleEntry) -> None:
-        if entry.release is None:
-            return
-        keys = self._by_release.pop(entry.release, ())
-        if others := tuple(key for key in keys if key != entry.key):
-            self._by_release[entry.release] = others
+        for release in entry.claims:
+            keys = self._by_release.pop(release, ())
+            if others := tuple(key for key in keys if key != entry.key):
+                self._by_release[release] = others
 
 
 def _number(version: str) -> int:
