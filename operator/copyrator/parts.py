@@ -106,7 +106,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         scheduler=scheduler,
         recorder=recorder,
         oci=oci,
-        hasher=copying.hash_content,
+        hasher=copying.new_hash,
         settings=settings,
         metrics=metrics,
         clock=_now,

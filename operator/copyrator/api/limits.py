@@ -176,6 +176,86 @@ TENANTS_POLLS: Final = 256
 
 # --- Bundles ------------------------------------------------------------------------------------
 
+BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of all values of a Bundle together. werf reads them whole, and so does the search for what
+a failed deploy's log quotes of them."""
+
+BUNDLE_VALUES_FILES: Final = 2_000
+"""Keys of all values sources of a Bundle together: each is a variable of the Job, which has to stay
+below the 1.5 MB that etcd takes."""
+
+BUNDLE_VALUES_READERS: Final = 4
+"""Bundles whose values or Secrets are read at the same time; each holds one of them, some 5 MB."""
+
+BUNDLE_SECRETS: Final = 80
+"""Secrets of a Job that are looked through for what its log may quote of them: 64 of
+``valuesFrom``, the registry's and its CA's, and some that an administrator's webhook adds."""
+
+BUNDLE_REDACTION_BYTES: Final = BUNDLE_VALUES_BYTES + 2 * 1024 * 1024
+"""Bytes of those Secrets together. Beyond it the log's text is withheld whole."""
+
+BUNDLE_REDACTION_INLINE_BYTES: Final = 4 * 1024
+"""Bytes of Secrets that are looked through on the event loop, some 15 ms; more in a child process,
+because YAML is read in C, which lets nobody else run."""
+
+BUNDLE_REDACTION_INLINE_BRACKETS: Final = 256
+"""Brackets and braces in them: the time that YAML takes grows with the square of its depth."""
+
+BUNDLE_LOG_BYTES: Final = 16 * 1024
+"""Bytes of a pod's log that are read: 2 KB of it go into the status."""
+
+BUNDLE_PODS: Final = 4
+"""Pods of a Job that are looked at. A Job has one; others may carry its label."""
+
+BUNDLE_TERMINATION_MESSAGE: Final = 4096
+"""Characters of a container's termination message, as the kubelet cuts them."""
+
+BUNDLE_STATUS_BYTES: Final = 256 * 1024
+"""Bytes of a Bundle's status as JSON that are read whole; the operator writes some 20 KB. Of a
+larger one lists and texts are cut."""
+
+BUNDLE_STATUS_TEXT: Final = 4096
+"""Characters of each text of such a status."""
+
+BUNDLE_STATUS_ITEMS: Final = 32
+"""Items of each list of such a status."""
+
+BUNDLE_ENV_NAMES: Final = 256
+"""Variables in ``spec.env``, as the CRD says; a Bundle may have been stored under an older one."""
+
+BUNDLE_ENV_VALUE: Final = 128 * 1024
+"""Bytes of one variable with its name: what Linux passes to a process (MAX_ARG_STRLEN)."""
+
+BUNDLE_ENV_BYTES: Final = 1024 * 1024
+"""Bytes of all of ``spec.env``: they are in the Job, which etcd takes up to 1.5 MB."""
+
+BUNDLE_METADATA: Final = 1_000
+"""Labels, and likewise annotations, of a Bundle that reach its release: each is a variable of the
+Job."""
+
+BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024
+"""Bytes of ``spec.job.podAnnotations``: what the API server takes at one object."""
+
+TAG_FILTER_LENGTH: Final = 256
+"""Characters of ``spec.tagFilter``."""
+
+TAG_FILTER_MEMORY: Final = 128 * 1024
+"""Bytes that RE2 may take for a compiled filter and its matching."""
+
+TAG_FILTER_STEPS: Final = 512
+"""Instructions of a compiled filter. RE2's time for a tag grows with them: ``(.?){500}z`` has 5,500
+and takes 3.5 ms, a filter of 512 at most some 0.1 ms."""
+
+TAG_FILTERS: Final = 128
+"""Compiled filters that are kept."""
+
+VERSION_LENGTH: Final = 256
+"""Characters of ``spec.version``."""
+
+VERSION_CONSTRAINTS: Final = 32
+"""Constraints in a version range, on both sides of every ``||``: each is asked about every tag of a
+list."""
+
 # --- registries ---------------------------------------------------------------------------------
 
 # --- webhook ------------------------------------------------------------------------------------

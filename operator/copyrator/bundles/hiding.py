@@ -3,12 +3,15 @@
 werf prints the values that a chart fails on, and helpful charts print more. A Bundle's status is
 read by people who may not read its Secrets, so their values are looked for in everything that is
 copied out of a pod.
+
+The texts are short and the Secrets may be large, so each value is only compared with the texts and
+then dropped: memory is that of one Secret, time grows with its length.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -22,29 +25,81 @@ SHORTEST_NUMBER: Final = 6
 """The same for what isn't text: ports and counts are everywhere."""
 SHORTEST_LINE: Final = 8
 """The same for a single line of a longer text, such as a key in PEM."""
+SHORTEST_PART: Final = 12
+"""The same for the part of a value that a text was cut off in."""
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_LONGEST_WORD: Final = 64
+"""Characters; null, booleans and dates are shorter, so what is longer needs no look at its type."""
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_RESOLVER: Final = yaml.resolver.Resolver()
 
 
-class Hider:
-    """Takes the values of some Secrets out of texts.
+def quoted(contents: Iterable[bytes], texts: Sequence[str]) -> set[str]:
+    """What the texts quote of some Secrets: the values, in the forms in which they stand there.
 
     Args:
         contents: the Secrets' values; one that is YAML or JSON is looked into.
+        texts: where to look. Each may have been cut off inside a value at either end.
     """
+    quotes = _Quotes(texts)
+    for content in contents:
+        for value in _values(content):
+            quotes.look_for(value)
+    return quotes.found
 
-    def __init__(self, contents: Iterable[bytes]) -> None:
-        found = {value for content in contents for value in _values(content)}
-        forms = {form for value in found for form in _forms(value)}
-        self._forms = sorted(forms, key=lambda form: (-len(form), form))
 
-    def __call__(self, text: str) -> str:
-        """Return the text without them."""
-        for form in self._forms:
-            text = text.replace(form, HIDDEN)
-        return text
+def hidden(text: str, quotes: Iterable[str]) -> str:
+    """The text without them, the longest first."""
+    for quote_ in sorted(quotes, key=lambda one: (-len(one), one)):
+        text = text.replace(quote_, HIDDEN)
+    return text
+
+
+class _Quotes:
+    """The texts, made ready for being asked about millions of values."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.found: set[str] = set()
+        self._texts = texts
+        self._starts = {
+            text[at : at + SHORTEST] for text in texts for at in range(len(text) - SHORTEST + 1)
+        }
+        """Most values end here: their first characters stand nowhere."""
+
+    def look_for(self, value: str) -> None:
+        """Note the value in each form in which it is there."""
+        head = value[:SHORTEST]
+        self._look(head, value)
+        raw = head.encode("utf-8", "surrogatepass")
+        self._look(base64.b64encode(raw[:3]).decode(), value, _base64)
+        if not (value.isascii() and value.isalnum()):
+            self._look(quote(raw, safe=""), value, _quoted)
+            self._look(_escaped(head), value, _escaped)
+
+    def _look(self, start: str, value: str, form_of: Callable[[str], str] | None = None) -> None:
+        may_be_cut = len(value) > SHORTEST_PART
+        if start[:SHORTEST] not in self._starts and not may_be_cut:
+            return
+        form = form_of(value) if form_of else value
+        for text in self._texts:
+            if form in text:
+                self.found.add(form)
+            elif may_be_cut:
+                self._look_at_ends(form, text)
+
+    def _look_at_ends(self, form: str, text: str) -> None:
+        """Note the part of a value that a text begins or ends with."""
+        head, tail = text[:SHORTEST_PART], text[-SHORTEST_PART:]
+        if len(text) < SHORTEST_PART:
+            return
+        if text in form:
+            self.found.add(text)
+        if (at := form.find(head)) > 0 and text.startswith(form[at:]):
+            self.found.add(form[at:])
+        if (at := form.rfind(tail)) >= 0 and text.endswith(form[: at + SHORTEST_PART]):
+            self.found.add(form[: at + SHORTEST_PART])
 
 
 def _values(content: bytes) -> Iterator[str]:
@@ -64,35 +119,50 @@ def _values(content: bytes) -> Iterator[str]:
 
 
 def _scalars(text: str) -> Iterator[str]:
-    """The texts and long numbers of a YAML document; keys are no secrets. Aliases cost nothing."""
+    """The texts and long numbers of a YAML document; keys are no secrets. Aliases cost nothing.
+
+    It goes by events: no tree is built, and what stands before an error is found as well.
+    """
+    # For each open collection: whether a key is next; None in a list.
+    is_key: list[bool | None] = []
     try:
-        root = yaml.compose(text, Loader=_LOADER)
+        for event in yaml.parse(text, Loader=_LOADER):
+            if isinstance(event, yaml.CollectionStartEvent):
+                is_key.append(True if isinstance(event, yaml.MappingStartEvent) else None)
+                continue
+            if isinstance(event, yaml.CollectionEndEvent):
+                is_key.pop()
+            elif not isinstance(event, (yaml.ScalarEvent, yaml.AliasEvent)):
+                continue
+            at_key = bool(is_key and is_key[-1])
+            if is_key and is_key[-1] is not None:
+                is_key[-1] = not at_key
+            if isinstance(event, yaml.ScalarEvent) and not at_key and _is_telling(event):
+                yield event.value.strip()
     except (yaml.YAMLError, RecursionError, ValueError):
         return
-    waiting, seen = [root], {id(None)}
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            waiting += [value for _, value in node.value]
-        elif isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.ScalarNode) and _is_telling(node):
-            yield node.value.strip()
 
 
-def _is_telling(node: yaml.ScalarNode) -> bool:
-    length = len(node.value.strip())
-    if node.tag in _NUMBERS:
+def _is_telling(event: yaml.ScalarEvent) -> bool:
+    length = len(event.value.strip())
+    if length < SHORTEST or length > _LONGEST_WORD:
+        return length >= SHORTEST
+    tag = event.tag
+    if tag is None or tag == "!":
+        kind = yaml.ScalarNode
+        tag = _RESOLVER.resolve(kind, event.value, event.implicit)  # type: ignore[no-untyped-call]
+    if tag in _NUMBERS:
         return length >= SHORTEST_NUMBER
-    return node.tag == _TEXT and length >= SHORTEST
+    return bool(tag == _TEXT)
 
 
-def _forms(value: str) -> Iterator[str]:
-    yield value
-    yield base64.b64encode(value.encode()).decode()
-    yield quote(value, safe="")
-    escaped = value.encode("unicode_escape").decode().replace('"', '\\"')
-    yield escaped
+def _base64(value: str) -> str:
+    return base64.b64encode(value.encode("utf-8", "surrogatepass")).decode()
+
+
+def _quoted(value: str) -> str:
+    return quote(value.encode("utf-8", "surrogatepass"), safe="")
+
+
+def _escaped(value: str) -> str:
+    return value.encode("unicode_escape").decode().replace('"', '\\"')

@@ -15,8 +15,12 @@ from typing import Any, Final
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.api.json_text import read_json
+from copyrator.api.limits import BUNDLE_TERMINATION_MESSAGE
 
-_DIGEST_LINE: Final = re.compile(r"^\W*digest:\s+(?:sha256:)?([0-9a-f]{64})\s*$", re.MULTILINE)
+_DIGEST_LINE: Final = re.compile(
+    r"^[^\w\n]*digest:[ \t]+(?:sha256:)?([0-9a-f]{64})[ \t\r]*$", re.MULTILINE
+)
+"""Nothing of it goes beyond a line, so time grows with the text's length and no faster."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
 _SHOWN_OPERATIONS: Final = 5
@@ -54,7 +58,7 @@ class DeployReport:
 
 def parse_report(message: str | None) -> DeployReport | None:
     """Read a termination message; None where it holds no report."""
-    text = (message or "").strip()
+    text = (message or "")[:BUNDLE_TERMINATION_MESSAGE].strip()
     if not text.startswith("{"):
         return None
     try:
@@ -91,12 +95,17 @@ def _from_fragment(text: str) -> DeployReport | None:
 
 def printed_digests(log: str) -> tuple[str, ...]:
     """The manifest digests that werf says it pulled, ``sha256:…``, in order."""
-    return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(_ANSI.sub("", log)))
+    return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(plain(log)))
+
+
+def plain(log: str) -> str:
+    """A log without the sequences that colour it."""
+    return _ANSI.sub("", log)
 
 
 def log_tail(log: str) -> str:
     """The end of a log, short enough for a status, beginning at a line's start if it can."""
-    text = _ANSI.sub("", log).strip()
+    text = plain(log).strip()
     if len(text) <= MAX_LOG_TAIL:
         return text
     tail = text[-MAX_LOG_TAIL:]
@@ -115,6 +124,6 @@ def cause(log: str) -> str:
 
 def last_error_line(log: str) -> str:
     """The line that says what went wrong: werf's last ``Error: …``, else the last line."""
-    lines = [line.strip() for line in _ANSI.sub("", log).splitlines() if line.strip()]
+    lines = [line.strip() for line in plain(log).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("Error:")]
     return (errors or lines or [""])[-1][:1024]

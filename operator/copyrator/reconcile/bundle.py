@@ -28,6 +28,7 @@ from copyrator.reconcile.bundle_gauges import publish
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_polls import Polls
 from copyrator.reconcile.bundle_pushes import bring_forward
+from copyrator.reconcile.bundle_redaction import Redaction
 from copyrator.reconcile.bundle_references import References
 from copyrator.reconcile.bundle_runs import Runs
 from copyrator.reconcile.bundle_status import StaleError, StatusWriter
@@ -93,7 +94,8 @@ class BundleController:
         self._references = References(context)
         self._writer = StatusWriter(context)
         self._polls = Polls(oci, self._answered, monotonic, metrics)
-        self._runs = Runs(context, self._jobs, self._references, self._writer)
+        self._redaction = Redaction(client, context.readers)
+        self._runs = Runs(context, self._jobs, self._references, self._writer, self._redaction)
         self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
 
@@ -106,6 +108,7 @@ class BundleController:
         self._jobs.stop()
         self._references.forget_all()
         await self._polls.close()
+        await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
         """Take in a Bundle as its handler saw it; cheap, never raises."""

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from copyrator.api import names
+from copyrator.api import limits, names
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.times import parse_time
+from copyrator.bundles.identity import Hash
 from copyrator.bundles.policy import refusal
 from copyrator.bundles.resolution import Wish
 from copyrator.bundles.schedule import interval_of, question_of
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], datetime]
 """The wall clock, timezone-aware."""
-Hasher = Callable[[bytes], str]
-"""Keyed hash of contents that may be secret: the same key as the copies' content hash."""
+Hasher = Callable[[], Hash]
+"""Begins a keyed hash of contents that may be secret, with the key of the copies' hashes."""
 
 
 @dataclass(slots=True)
@@ -96,6 +97,10 @@ class Context:
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
+    readers: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(limits.BUNDLE_VALUES_READERS)
+    )
+    """Places for reading what may be large; who has one holds one object."""
     slots: Slots = field(default_factory=lambda: Slots(random.random()))  # noqa: S311 - no secret
 
     @property

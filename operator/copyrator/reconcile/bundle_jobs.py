@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
 
-from copyrator.api import names
+from copyrator.api import limits, names
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.job import DEPLOY_CONTAINER
 from copyrator.bundles.observation import JobRecord, read_job
-from copyrator.bundles.report import log_tail, printed_digests
+from copyrator.bundles.report import plain, printed_digests
 from copyrator.engine.outcome import Lane
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
@@ -22,9 +23,10 @@ from copyrator.reconcile.bundle_context import Context
 log = logging.getLogger(__name__)
 
 _LOG_TIMEOUT: Final = 10.0
-_LOG_HEAD: Final = 16 * 1024
-"""Bytes: werf prints what it pulled in its first lines."""
-_LOG_TAIL_LINES: Final = 80
+_PODS_AT_ONCE: Final = 2
+"""A pod may have a megabyte and a half."""
+_TAIL_LINES: Final = (80, 8, 1)
+"""How many lines of a log's end are asked for: fewer where they are too long."""
 
 
 class Jobs:
@@ -119,20 +121,33 @@ class Jobs:
         """The pods of a Job, newest last."""
         found: list[dict[str, Any]] = []
         selector = f"batch.kubernetes.io/controller-uid={job.uid}"
-        async for page in self._context.client.list_pages(
-            PODS, job.namespace, label_selector=selector
-        ):
-            found.extend(page.items)
+        pages = self._context.client.list_pages(
+            PODS, job.namespace, label_selector=selector, limit=_PODS_AT_ONCE
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                found.extend(page.items)
+                if len(found) >= limits.BUNDLE_PODS:
+                    break
+        found = found[: limits.BUNDLE_PODS]
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
-        """What werf says it pulled, from the head of its log; empty where the log can't be had."""
-        return printed_digests(await self._log(pods, limit_bytes=_LOG_HEAD))
+        """What werf says it pulled, in its first lines; empty where the log can't be had."""
+        return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
 
-    async def log_tail(self, pods: list[dict[str, Any]]) -> str:
-        """The last 2 KB of werf's log; the termination message where the log can't be had."""
-        text = await self._log(pods, tail_lines=_LOG_TAIL_LINES)
-        return log_tail(text or _termination_message(pods))
+    async def log_end(self, pods: list[dict[str, Any]]) -> str:
+        """The last lines of werf's log; the termination message where the log can't be had.
+
+        The API cuts off the end of what is longer, so then fewer lines are asked for.
+        """
+        most = limits.BUNDLE_LOG_BYTES
+        text = ""
+        for lines in _TAIL_LINES:
+            text = await self._log(pods, tail_lines=lines, limit_bytes=most)
+            if len(text.encode()) < most:
+                break
+        return plain(text or _termination_message(pods))
 
     async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
         if not pods:
@@ -174,5 +189,5 @@ def _termination_message(pods: list[dict[str, Any]]) -> str:
     ):
         ended = (container.get("state") or {}).get("terminated") or {}
         if ended.get("message") and not str(ended["message"]).startswith("{"):
-            return str(ended["message"])
+            return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]
     return ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,12 +18,11 @@ from copyrator.api import limits
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.bundles.hiding import Hider
-from copyrator.bundles.identity import ValuesFiles, values_hash
+from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.job import Login
 from copyrator.bundles.pod import CA_KEY
 from copyrator.engine.outcome import Lane
-from copyrator.kube.errors import ApiError, NotFound
+from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
 from copyrator.kube.watchpool import Subscription, WatchSpec
 from copyrator.oci.auth import (
@@ -33,6 +32,7 @@ from copyrator.oci.auth import (
     is_docker_config,
 )
 from copyrator.reconcile.bundle_context import Context
+from copyrator.reconcile.bundle_values import ValuesReader, ValuesTooLargeError
 from copyrator.registry.bundles import BundleEntry
 
 
@@ -148,22 +148,27 @@ class References:
         self, entry: BundleEntry, spec: BundleSpec
     ) -> tuple[str | None, tuple[ValuesFiles, ...]]:
         """Read the Bundle's values now, and their hash; raises as ``values_hash``."""
-        files: list[ValuesFiles] = []
+        reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
         for source in spec.values_from:
-            body = await self._read_optional(_values_ref(spec, source))
-            versions.append(_version(body))
-            if body is not None:
-                files.append(ValuesFiles(source.kind, source.name, _content(source, body)))
-            elif not source.optional:
-                raise MissingReferenceError(
-                    f"{_values_ref(spec, source)}, which holds values, doesn't exist; make it, or "
-                    "take it out of the spec",
-                    BundleReason.VALUES_MISSING,
-                )
-        found = values_hash(files, entry.uid, self._context.hasher)
+            async with self._context.readers:  # nothing of one source is kept for the next
+                body = await self._read_optional(_values_ref(spec, source))
+                versions.append(_version(body))
+                if body is not None:
+                    try:
+                        await reader.add(source, body)
+                    except ValuesTooLargeError as error:
+                        text = f"with {_values_ref(spec, source)} {error}"
+                        raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
+                elif not source.optional:
+                    raise MissingReferenceError(
+                        f"{_values_ref(spec, source)}, which holds values, doesn't exist; make it, "
+                        "or take it out of the spec",
+                        BundleReason.VALUES_MISSING,
+                    )
+        found = reader.hash.result()
         self._values[entry.key] = _Known(_values_refs(spec), tuple(versions), found)
-        return found, tuple(files)
+        return found, tuple(reader.files)
 
     async def access(self, entry: BundleEntry, spec: BundleSpec) -> Access:
         """The registry's credential and CA; reads them only if they changed.
@@ -192,23 +197,6 @@ class References:
         found = _read_access(spec, bodies)
         self._access[entry.key] = _Known(refs, tuple(versions), (shape, found))
         return found
-
-    async def hider(self, namespace: str, secrets: Iterable[str]) -> Hider | None:
-        """What takes the values of a Job's Secrets out of its texts.
-
-        Returns:
-            None where one can't be read (any more), so that nobody knows what has to go.
-        """
-        contents: list[bytes] = []
-        for name in secrets:
-            try:
-                body = await self._read_optional(Ref(SECRETS, namespace, name))
-            except ApiError:
-                body = None
-            if body is None:
-                return None
-            contents += [base64.b64decode(text) for text in (body.get("data") or {}).values()]
-        return Hider(contents)
 
     def _may_watch(self, ref: Ref) -> bool:
         """Whether a watch is there already, or there is room for one more."""
@@ -285,13 +273,6 @@ def _access_refs(spec: BundleSpec) -> tuple[Ref, ...]:
 
 def _version(body: Mapping[str, Any] | None) -> str:
     return str(body["metadata"].get("resourceVersion", "")) if body else ""
-
-
-def _content(source: ValuesSource, body: Mapping[str, Any]) -> dict[str, bytes]:
-    data: Mapping[str, str] = body.get("data") or {}
-    if source.kind is ValuesKind.CONFIG_MAP:
-        return {key: text.encode() for key, text in data.items()}
-    return {key: base64.b64decode(text) for key, text in data.items()}
 
 
 def _shape(spec: BundleSpec) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
@@ -16,16 +16,17 @@ from copyrator.api.conditions import Verdict, ready_reason
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.times import parse_time
 from copyrator.bundles import state, verdicts
-from copyrator.bundles.hiding import Hider
 from copyrator.bundles.job import DeployOrder, build_deploy_job
 from copyrator.bundles.observation import Ending, JobRecord, ending_of, with_cause
 from copyrator.bundles.obstacles import secrets_of
+from copyrator.bundles.report import log_tail
 from copyrator.bundles.requests import awaits_reset
 from copyrator.kube.errors import ApiError
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_obstacles import obstacle
 from copyrator.reconcile.bundle_ownership import Ownership
+from copyrator.reconcile.bundle_redaction import Redaction, WithheldError
 from copyrator.reconcile.bundle_references import MissingReferenceError, References
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.registry.bundles import BundleEntry
@@ -42,12 +43,18 @@ class Runs:
     """Makes the Jobs of recorded attempts and sees what comes of them."""
 
     def __init__(
-        self, context: Context, jobs: Jobs, references: References, writer: StatusWriter
+        self,
+        context: Context,
+        jobs: Jobs,
+        references: References,
+        writer: StatusWriter,
+        redaction: Redaction,
     ) -> None:
         self._context = context
         self._jobs = jobs
         self._references = references
         self._writer = writer
+        self._redaction = redaction
         self.ownership = Ownership(context, jobs)
 
     def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
@@ -95,12 +102,25 @@ class Runs:
             printed = await self._jobs.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
-            evidence = replace(evidence, log_tail=await self._jobs.log_tail(pods))
-            hide = await self._references.hider(job.namespace, secrets_of(pods))
-            ending, evidence = _without_secrets(ending, evidence, hide)
-            ending = with_cause(ending, evidence.log_tail)
+            ending, evidence = await self._without_secrets(job, pods, ending)
         await self._finish(entry, spec, ending, evidence, job)
         return False
+
+    async def _without_secrets(
+        self, job: JobRecord, pods: list[dict[str, Any]], ending: Ending
+    ) -> tuple[Ending, state.Evidence]:
+        """A failure, and the end of its log, without what werf quotes of its Secrets."""
+        log = await self._jobs.log_end(pods)
+        try:
+            message, log = await self._redaction.redacted(
+                job.namespace, secrets_of(pods), [ending.message, log]
+            )
+        except WithheldError as error:
+            where = f"kubectl -n {job.namespace} logs job/{job.name}"
+            text = f"<withheld: {error}; who may read the pod's log finds it by {where}>"
+            return replace(ending, message=text), state.Evidence()
+        ending = replace(ending, message=message)
+        return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
 
     async def has_ended(self, entry: BundleEntry) -> bool:
         """Tell whether the recorded attempt's Job has an outcome, or is gone without one."""
@@ -211,17 +231,6 @@ class Runs:
         if job is not None and job.created is not None:
             seconds = ((job.finished or now) - job.created).total_seconds()
             metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
-
-
-def _without_secrets(
-    ending: Ending, evidence: state.Evidence, hide: Hider | None
-) -> tuple[Ending, state.Evidence]:
-    """What werf printed may quote the Secrets that it was given."""
-    if hide is None:
-        text = "what werf says isn't shown: the Secrets that it may quote can't be read"
-        return replace(ending, message=text), replace(evidence, log_tail="")
-    ending = replace(ending, message=hide(ending.message))
-    return ending, replace(evidence, log_tail=hide(evidence.log_tail))
 
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:

@@ -12,6 +12,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.bundles import verdicts
 from copyrator.bundles.job import JobKind, build_uninstall_job
 from copyrator.bundles.observation import JobRecord, ending_of
+from copyrator.bundles.report import log_tail
 from copyrator.bundles.schedule import retry_delay
 from copyrator.kube.errors import ApiError, NamespaceTerminating
 from copyrator.kube.events import NORMAL
@@ -101,7 +102,7 @@ class Uninstalls:
             return False
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
-        why = await self._jobs.log_tail(pods) or ending.message
+        why = log_tail(await self._jobs.log_end(pods)) or ending.message
         verdict = verdicts.uninstall_failed(
             f"Uninstalling failed {verdicts.times(failures)}, the last time by Job {job.name}: "
             f"{why[-512:]}"

@@ -7,6 +7,7 @@ watches. The controller holds nothing that it couldn't rebuild from the API serv
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -82,15 +83,15 @@ class CopyController:
         self._health: dict[RuleKey, tuple[bool, ...]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
-    def hash_content(self, content: bytes) -> str:
-        """A hash with the operator's own key, as hexadecimal digits.
+    def new_hash(self) -> hashlib.blake2b:
+        """Begin a hash with the operator's own key, 64 hexadecimal digits.
 
         Raises:
             RuntimeError: before ``start`` has read the key.
         """
         if self._world.sealer is None:
             raise RuntimeError("the hash key hasn't been read yet")
-        return self._world.sealer.text_hash(content)
+        return self._world.sealer.new_hash()
 
     async def prepare(self) -> None:
         """Begin to watch, and write nothing: what a standby does to be warm.

@@ -49,11 +49,9 @@ class Sealer:
             _encoder.encode(content), digest_size=DIGEST_BYTES, key=self._key, person=_FORMAT
         ).digest()
 
-    def text_hash(self, content: bytes) -> str:
-        """A keyed hash of any bytes, for other parts of the operator; 64 hexadecimal digits."""
-        return hashlib.blake2b(
-            content, digest_size=32, key=self._key, person=_FORMAT + b"text"
-        ).hexdigest()
+    def new_hash(self) -> hashlib.blake2b:
+        """Begin a keyed hash of any bytes, for other parts of the operator: 64 hex digits."""
+        return hashlib.blake2b(digest_size=32, key=self._key, person=_FORMAT + b"text")
 
     def seal(self, digest: bytes, kind: str, namespace: str, name: str, rule: str) -> str:
         """The annotation's value for one copy."""

@@ -52,7 +52,7 @@ class Operator:
             scheduler=self.scheduler,
             recorder=EventRecorder(self.client),
             oci=self.oci,
-            hasher=lambda content: hashlib.blake2b(content, key=b"key").hexdigest(),
+            hasher=lambda: hashlib.blake2b(key=b"key"),
             settings=Settings(**settings),
             metrics=self.metrics,
             clock=lambda: datetime.now(UTC),

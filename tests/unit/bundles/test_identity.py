@@ -1,32 +1,51 @@
 """Hashes of inputs: equal inputs deploy nothing, and no secret can be guessed from a hash."""
 
+import base64
 import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Iterable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import ValuesKind
 from copyrator.bundles.identity import (
-    ValuesFiles,
+    Hash,
+    ValuesHash,
     job_name,
     release_metadata,
     spec_hash,
-    values_hash,
 )
+from copyrator.rules.sealing import Sealer
 
 SPEC = {"registry": "r", "repo": "app", "version": "1.0.0", "env": {"A": 1}}
 
 
-def keyed(content: bytes) -> str:
-    return hashlib.blake2b(content, key=b"key").hexdigest()
+Source = tuple[ValuesKind, str, dict[str, bytes]]
 
 
-def config(name: str = "values", **content: str) -> ValuesFiles:
+def keyed() -> Hash:
+    return hashlib.blake2b(key=b"key")
+
+
+def config(name: str = "values", **content: str) -> Source:
     files = {f"{key}.yaml": text.encode() for key, text in content.items()}
-    return ValuesFiles(ValuesKind.CONFIG_MAP, name, files)
+    return ValuesKind.CONFIG_MAP, name, files
 
 
-def secret(**content: str) -> ValuesFiles:
-    return ValuesFiles(ValuesKind.SECRET, "secret", config(**content).content)
+def secret(**content: str) -> Source:
+    return ValuesKind.SECRET, "secret", config(**content)[2]
+
+
+def values_hash(
+    sources: Iterable[Source], uid: str, hasher: Callable[[], Hash] | None
+) -> str | None:
+    found = ValuesHash(uid, hasher)
+    for source in sources:
+        deque(found.add(*source), maxlen=0)
+    return found.result()
 
 
 @pytest.mark.parametrize(
@@ -98,7 +117,7 @@ def test_a_bundle_without_values_has_no_hash() -> None:
         (),
     ],
 )
-def test_other_values_have_another_hash(other: tuple[ValuesFiles, ...]) -> None:
+def test_other_values_have_another_hash(other: tuple[Source, ...]) -> None:
     assert values_hash(other, "uid", keyed) != values_hash((config(a="1"),), "uid", keyed)
 
 
@@ -109,10 +128,11 @@ def test_the_order_of_sources_counts_because_a_later_one_wins() -> None:
 
 
 def test_config_maps_alone_are_hashed_without_the_key() -> None:
-    def lost(_: bytes) -> str:
-        raise AssertionError("the key isn't needed")
+    found = values_hash((config(a="1"),), "uid", None)
 
-    assert values_hash((config(a="1"),), "uid", lost) == values_hash((config(a="1"),), "u", lost)
+    assert found == values_hash((config(a="1"),), "u", keyed)
+    assert found is not None
+    assert not found.startswith("keyed:")
 
 
 def test_secrets_are_hashed_with_the_key_and_the_uid() -> None:
@@ -121,10 +141,79 @@ def test_secrets_are_hashed_with_the_key_and_the_uid() -> None:
     assert found is not None
     assert found.startswith("keyed:")
     assert found != values_hash((config(a="1"), secret(password="x")), "other", keyed)
-    assert found != values_hash((config(a="1"), secret(password="x")), "uid", lambda _: "0" * 64)
+    assert found != values_hash((config(a="1"), secret(password="x")), "uid", hashlib.sha3_256)
 
 
 def test_job_names_say_what_they_are_for() -> None:
     assert job_name("shop", "deploy", "uid", 1).startswith("shop-deploy-")
     assert job_name("shop", "deploy", "uid", 1) == job_name("shop", "deploy", "uid", 1)
     assert job_name("shop", "deploy", "uid", 12) != job_name("shop", "deploy", "uid1", 2)
+
+
+LARGE = bytes(range(256)) * 3000
+
+
+@pytest.mark.parametrize(
+    ("sources", "recorded"),
+    [
+        ([config(values="a: 1\n")], "dc2c1d4225754c45a012e7a77da0aaa3"),
+        ([config("empty")], "bae79988aa0deb6a2541fb624027dbb7"),
+        (
+            [
+                (ValuesKind.CONFIG_MAP, "a", {"b.yaml": b"", "a.yaml": b"x"}),
+                (ValuesKind.CONFIG_MAP, "b", {"z": "ä€🙂".encode()}),
+            ],
+            "6182493d30d026bb03fc1fc0c9e35b4c",
+        ),
+        (
+            [(ValuesKind.SECRET, "secret", {"password": b"hunter2\xff\x00"})],
+            "keyed:7ac4a9ee9f48689736a8537bd0630fb2",
+        ),
+        (
+            [
+                config(values="a: 1\n"),
+                (
+                    ValuesKind.SECRET,
+                    "big",
+                    {"one": LARGE, "two": LARGE[1:], "three": LARGE[2:]},
+                ),
+            ],
+            "keyed:2e69970db25450dce985af5946b7d077",
+        ),
+        ([(ValuesKind.SECRET, "none", {})], "keyed:1954e4e675acb008e27aa6cec99a3a45"),
+    ],
+    ids=["a ConfigMap", "an empty one", "two", "a Secret", "large ones", "an empty Secret"],
+)
+def test_hashes_are_those_of_the_versions_before_so_that_an_upgrade_deploys_nothing(
+    sources: list[Source], recorded: str
+) -> None:
+    sealer = Sealer(bytes(range(32)))
+
+    assert values_hash(sources, "0a1b-uid", sealer.new_hash) == recorded
+
+
+SOURCES = st.lists(
+    st.tuples(
+        st.sampled_from(ValuesKind),
+        st.text(max_size=5),
+        st.dictionaries(st.text(max_size=5), st.binary(max_size=20), max_size=3),
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(SOURCES)
+def test_what_is_hashed_piece_by_piece_is_the_json_of_the_whole(sources: list[Source]) -> None:
+    whole = [
+        [kind.value, name, {key: base64.b64encode(text).decode() for key, text in files.items()}]
+        for kind, name, files in sources
+    ]
+    content = json.dumps(whole, sort_keys=True, separators=(",", ":")).encode()
+    found = values_hash(sources, "uid", keyed)
+
+    if all(kind is ValuesKind.CONFIG_MAP for kind, _, _ in sources):
+        assert found == hashlib.sha256(content).hexdigest()[:32]
+    else:
+        salted = hashlib.blake2b(b"uid\0" + content, key=b"key").hexdigest()
+        assert found == f"keyed:{salted[:32]}"

@@ -32,8 +32,8 @@ def order(**changes: object) -> DeployOrder:
     return replace(ORDER, spec=replace(SPEC, **spec), **own)
 
 
-CONFIG = ValuesFiles(ValuesKind.CONFIG_MAP, "shop-values", {"b.yaml": b"", "a.yaml": b""})
-SECRET = ValuesFiles(ValuesKind.SECRET, "shop-secrets", {"secret.yaml": b"password: hunter2"})
+CONFIG = ValuesFiles(ValuesKind.CONFIG_MAP, "shop-values", ("a.yaml", "b.yaml"))
+SECRET = ValuesFiles(ValuesKind.SECRET, "shop-secrets", ("secret.yaml",))
 
 DEPLOYS = {
     "plain": order(),
@@ -103,7 +103,7 @@ def test_env_of_the_spec_cannot_replace_what_the_operator_sets() -> None:
 
 
 def test_values_are_named_so_that_a_sort_as_text_keeps_their_order() -> None:
-    many = ValuesFiles(ValuesKind.CONFIG_MAP, "many", {f"{i:04}.yaml": b"" for i in range(1200)})
+    many = ValuesFiles(ValuesKind.CONFIG_MAP, "many", tuple(f"{i:04}.yaml" for i in range(1200)))
 
     found = {k: v for k, v in env_of(order(values=(many, CONFIG))).items() if "VALUES" in k}
 
