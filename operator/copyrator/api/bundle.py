@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from copyrator.api import names, syntax
+from copyrator.api.bundle_sizes import check_sizes
 from copyrator.api.bundle_spec import (
     DEFAULT_VERSION,
     MAX_DURATION,
@@ -92,6 +93,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
             f"{names.MAX_RELEASE_NAME}: make the Bundle again under a shorter name",
         )
     spec = body.sub("spec")
+    check_sizes(metadata, spec)
     env, ignored = _read_env(spec)
     tag_filter = spec.text("tagFilter", _tag_filter)
     return BundleSpec(

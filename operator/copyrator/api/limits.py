@@ -210,24 +210,46 @@ BUNDLE_PODS: Final = 4
 BUNDLE_TERMINATION_MESSAGE: Final = 4096
 """Characters of a container's termination message, as the kubelet cuts them."""
 
-BUNDLE_STATUS_BYTES: Final = 256 * 1024
-"""Bytes of a Bundle's status as JSON that are read whole; the operator writes some 20 KB. Of a
-larger one lists and texts are cut."""
+BUNDLE_STATUS_BYTES: Final = 16 * 1024
+"""Bytes of a Bundle's status as JSON that are read as they stand; the operator's own have up to
+some 12 KB. Who may write ``bundles/status`` may store more: of such a status the parts are cut."""
 
 BUNDLE_STATUS_TEXT: Final = 4096
-"""Characters of each text of such a status."""
+"""Characters of each text of a larger status: no text of the operator's is longer."""
+
+BUNDLE_STATUS_TEXTS: Final = 128 * 1024
+"""Characters of all texts of a larger status together."""
 
 BUNDLE_STATUS_ITEMS: Final = 32
-"""Items of each list of such a status."""
+"""Items of each list of a larger status: more than the operator's have."""
+
+BUNDLE_STATUS_FIELDS: Final = 64
+"""Fields of each map of a larger status: more than the operator's have."""
+
+BUNDLE_STATUS_DEPTH: Final = 8
+"""Levels of a larger status: more than the operator's have."""
+
+BUNDLE_LIST: Final = 64
+"""Entries of ``spec.valuesFrom`` and of each list and map of ``spec.job``, as the CRD says; a
+Bundle may have been stored under an older one."""
+
+BUNDLE_JOB_FIELD: Final = 64 * 1024
+"""Bytes of ``resources``, ``securityContext`` and ``tolerations`` of ``spec.job``, each as JSON:
+they are in the Job as they stand."""
+
+BUNDLE_REQUEST: Final = 1024
+"""Characters of an annotation such as requestedAt by which a request is told from another: they are
+echoed in the status."""
 
 BUNDLE_ENV_NAMES: Final = 256
-"""Variables in ``spec.env``, as the CRD says; a Bundle may have been stored under an older one."""
+"""Variables in ``spec.env``, as the CRD says."""
 
 BUNDLE_ENV_VALUE: Final = 128 * 1024
 """Bytes of one variable with its name: what Linux passes to a process (MAX_ARG_STRLEN)."""
 
-BUNDLE_ENV_BYTES: Final = 1024 * 1024
-"""Bytes of all of ``spec.env``: they are in the Job, which etcd takes up to 1.5 MB."""
+BUNDLE_ENV_BYTES: Final = 256 * 1024
+"""Bytes of all of ``spec.env`` with the names: the operator holds them, and they are twice in the
+Job, which etcd takes up to 1.5 MB."""
 
 BUNDLE_METADATA: Final = 1_000
 """Labels, and likewise annotations, of a Bundle that reach its release: each is a variable of the

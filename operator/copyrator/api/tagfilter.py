@@ -8,14 +8,10 @@ is the one that users know from Flux and other tools in Go: no back-references, 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final
 
 import re2
 
-MAX_LENGTH: Final = 256
-"""Characters of a pattern."""
-MAX_MEMORY: Final = 1 << 20
-"""Bytes that RE2 may take for a compiled pattern and its matching."""
+from copyrator.api import limits
 
 
 class FilterError(ValueError):
@@ -32,22 +28,27 @@ class TagFilter:
     __slots__ = ("_pattern",)
 
     def __init__(self, pattern: str) -> None:
-        if len(pattern) > MAX_LENGTH:
-            raise FilterError(f"must have at most {MAX_LENGTH} characters")
+        if len(pattern) > limits.TAG_FILTER_LENGTH:
+            raise FilterError(f"must have at most {limits.TAG_FILTER_LENGTH} characters")
         options = re2.Options()
         options.log_errors = False
-        options.max_mem = MAX_MEMORY
+        options.max_mem = limits.TAG_FILTER_MEMORY
         try:
             self._pattern = re2.compile(pattern, options)
         except (re2.error, UnicodeEncodeError) as error:
             raise FilterError(_said(error)) from None
+        if self._pattern.programsize > limits.TAG_FILTER_STEPS:
+            raise FilterError(
+                f"it takes too long for each tag ({self._pattern.programsize} steps, at most "
+                f"{limits.TAG_FILTER_STEPS}); repeat less, and less often within each other"
+            )
 
     def matches(self, tag: str) -> bool:
         """Tell whether the filter takes the whole tag."""
         return self._pattern.fullmatch(tag) is not None
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=limits.TAG_FILTERS)
 def compile_filter(pattern: str) -> TagFilter:
     """Compile a pattern once, however many Bundles and polls use it.
 

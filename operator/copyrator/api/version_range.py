@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NoReturn
 
+from copyrator.api.limits import VERSION_CONSTRAINTS, VERSION_LENGTH
 from copyrator.api.semver_key import Key, floor, is_prerelease, read_semver
 from copyrator.api.syntax import shown
 from copyrator.api.version_span import EVERYTHING, NOTHING, Alternative, Cut, Fit, Span
 
-MAX_LENGTH: Final = 256
 TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 """A tag (OCI distribution specification, ``<reference>``)."""
 
@@ -111,11 +111,11 @@ def parse_version(text: str) -> ExactTag | VersionRange:
     Raises:
         VersionError: saying what is wrong with it.
     """
+    if len(text) > VERSION_LENGTH:
+        raise VersionError(f"must have at most {VERSION_LENGTH} characters")
     stripped = text.strip()
     if not stripped:
         raise VersionError(f"must be {_FORMS}")
-    if len(stripped) > MAX_LENGTH:
-        raise VersionError(f"must have at most {MAX_LENGTH} characters")
     if TAG.fullmatch(stripped) and not _WILDCARD.fullmatch(stripped):
         return ExactTag(stripped)
     if "+" in stripped and (tag := stripped.replace("+", "_", 1)) and read_semver(tag):
@@ -130,6 +130,13 @@ def parse_version(text: str) -> ExactTag | VersionRange:
 
 def _alternatives(text: str) -> Iterator[Alternative]:
     found = [_alternative(part, text) for part in text.split("||")]
+    constraints = sum(1 + len(alternative.holes) for alternative in found)
+    if constraints > VERSION_CONSTRAINTS:
+        _fail(
+            text,
+            f"it has {constraints} alternatives and exceptions, at most {VERSION_CONSTRAINTS} are "
+            "allowed; spec.tagFilter says in one expression what many of them do",
+        )
     if all(alternative.is_empty for alternative in found):
         _fail(text, "no version can lie in it; check the bounds")
     yield from found

@@ -7,6 +7,7 @@ compressed JSON, and read anew at each visit.
 
 from __future__ import annotations
 
+import logging
 import sys
 import zlib
 from collections import OrderedDict
@@ -18,8 +19,9 @@ from typing import Any, Final
 
 import msgspec
 
-from copyrator.api import names
+from copyrator.api import limits, names
 from copyrator.api.bundle import parse_bundle, parse_status
+from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
@@ -29,6 +31,8 @@ from copyrator.bundles.identity import release_metadata, spec_hash
 from copyrator.bundles.requests import Request, pending_request
 from copyrator.bundles.resolution import retry_at
 from copyrator.bundles.takeover import is_inherited
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +156,16 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     finalizers = tuple(metadata.get("finalizers") or ())
-    ours = {k: v for k, v in annotations.items() if k.startswith(names.BUNDLE_PREFIX)}
+    ours = {
+        key: value[: limits.BUNDLE_REQUEST]
+        for key, value in annotations.items()
+        if key.startswith(names.BUNDLE_PREFIX)
+    }
     raw_spec = body.get("spec")
     raw_spec = raw_spec if isinstance(raw_spec, Mapping) else {}
-    spec = parse_bundle(body, defaults)
-    packed = zlib.compress(msgspec.json.encode(body.get("status")))
+    spec = _read_spec(body, defaults)
+    valid = not isinstance(spec, InvalidSpec)  # else it may be of any size, and deploys nothing
+    packed = zlib.compress(pack_status(body.get("status")))
     status = _unpack(packed)
     attempted = status.attempted
     return BundleEntry(
@@ -166,7 +175,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         generation=metadata.get("generation", 0),
         created=metadata.get("creationTimestamp", ""),
         spec=spec,
-        spec_hash=spec_hash(raw_spec, labels, annotations),
+        spec_hash=spec_hash(raw_spec, labels, annotations) if valid else "",
         packed_status=packed,
         reason=sys.intern(ready_reason(status.conditions) or ""),
         quarantined=attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None,
@@ -177,16 +186,27 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         deployed_at=status.deployed.time or "",
         has_deployed=bool(status.deployed.digest or status.deploy.digest),
         attempted_namespace=_attempted_namespace(status, spec),
-        request=pending_request(annotations, status),
+        request=pending_request(ours, status),
         retry_at=retry_at(status),
-        labels=release_metadata(labels) or _NONE,
-        annotations=ours | release_metadata(annotations) or _NONE,
+        labels=(release_metadata(labels) if valid else None) or _NONE,
+        annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
         deleting="deletionTimestamp" in metadata,
         orphans=raw_spec.get("deletionPolicy") == DeletionPolicy.ORPHAN,
         leftovers=names.FINALIZER_KOPF in finalizers
         or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
     )
+
+
+def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec | InvalidSpec:
+    """The spec; a mistake of ours in reading it is that Bundle's alone, and its status says so."""
+    try:
+        return parse_bundle(body, defaults)
+    except Exception as error:
+        what = type(error).__name__
+        log.exception("the spec of a Bundle can't be read: %s", what)
+        text = f"the operator fails to read it ({what}); please report it with the Bundle's spec"
+        return InvalidSpec("spec", text)
 
 
 def _attempted_namespace(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:

@@ -1,0 +1,181 @@
+"""Bundles of any size that can be stored: reading one is short, and says what is too much."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.junk import JSON, TEXTS
+
+from copyrator.api import limits
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.fields import InvalidSpec
+from copyrator.registry.bundles import BundleEntry, read_entry
+
+DEFAULTS = BundleDefaults()
+LONGEST = 4 * limits.STEP_SECONDS
+"""Seconds of processor time that fail a test: room for a slow machine; it was up to 1.8 s."""
+LARGE = 1_400_000
+"""Characters: about what etcd takes."""
+
+
+def body(status: Any = None, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    named = {"namespace": "team", "name": "shop", "uid": "u", "resourceVersion": "1"}
+    spec = {"registry": "r.example", "repo": "app", **spec}
+    return {"metadata": {**named, **(metadata or {})}, "spec": spec, "status": status}
+
+
+def read(found: dict[str, Any]) -> BundleEntry:
+    """Read a Bundle, and what is done with its status at each visit, in no long step."""
+    begun = time.thread_time()
+    entry = read_entry(found, DEFAULTS)
+    written = entry.status.to_dict()
+    seconds = time.thread_time() - begun
+    assert seconds < LONGEST
+    assert len(entry.packed_status) < 2 * limits.BUNDLE_STATUS_TEXTS
+    assert isinstance(written, dict)
+    return entry
+
+
+ACCEPTED = {
+    "64 Ki of env": {"env": {"A": "x" * 64 * 1024}},
+    "all of env": {"env": {f"A{n}": "x" * 1000 for n in range(256)}},
+    "64 sources": {"valuesFrom": [{"kind": "Secret", "name": f"s{n}"} for n in range(64)]},
+    "64 tolerations": {"job": {"tolerations": [{"operator": "Exists"}] * 64}},
+    "64 labels": {"job": {"podLabels": {f"l{n}": "v" for n in range(64)}}},
+    "annotations": {"job": {"podAnnotations": {"a": "x" * 65_536}}},
+    "a range": {"version": " || ".join(f"{n}.*" for n in range(32))},
+    "a filter": {"tagFilter": "v?[0-9]+[.][0-9]+[.][0-9]+-(main|release)-[0-9a-f]{40}"},
+}
+
+
+@pytest.mark.parametrize("spec", ACCEPTED.values(), ids=ACCEPTED)
+def test_what_was_accepted_is_accepted(spec: dict[str, Any]) -> None:
+    assert isinstance(read(body(**spec)).spec, BundleSpec)
+
+
+NUMBERED = {f"A{n:06}": "x" for n in range(100_000)}
+REFUSED = {
+    "a long variable": ({"env": {"A": "x" * LARGE}}, "spec.env[A]", "at most 131,072"),
+    "variables": ({"env": NUMBERED}, "spec.env", "at most 256 are allowed"),
+    "much env": (
+        {"env": {f"A{n}": "x" * 2000 for n in range(256)}},
+        "spec.env",
+        "at most 262,144 bytes",
+    ),
+    "sources": (
+        {"valuesFrom": [{"kind": "Secret", "name": "s"}] * 20_000},
+        "spec.valuesFrom",
+        "at most 64",
+    ),
+    "tolerations": ({"job": {"tolerations": [{}] * 1000}}, "spec.job.tolerations", "at most 64"),
+    "pod labels": ({"job": {"podLabels": NUMBERED}}, "spec.job.podLabels", "at most 64"),
+    "pod annotations": (
+        {"job": {"podAnnotations": {f"a{n}": "x" * 60_000 for n in range(20)}}},
+        "spec.job.podAnnotations",
+        "at most 262,144",
+    ),
+    "resources": (
+        {"job": {"resources": {"limits": NUMBERED}}},
+        "spec.job.resources",
+        "at most 65,536",
+    ),
+    "a version of spaces": ({"version": " " * LARGE}, "spec.version", "at most 256 characters"),
+    "alternatives": (
+        {"version": "||".join("1" for _ in range(85))},
+        "spec.version",
+        "at most 32 are allowed",
+    ),
+    "exceptions": (
+        {"version": ",".join(f"!={n}" for n in range(50))},
+        "spec.version",
+        "at most 32 are allowed",
+    ),
+    "a filter": ({"tagFilter": "(.?){500}z"}, "spec.tagFilter", "takes too long"),
+}
+
+
+@pytest.mark.parametrize(("spec", "path", "why"), REFUSED.values(), ids=REFUSED)
+def test_what_is_too_much_is_refused_with_its_path(
+    spec: dict[str, Any], path: str, why: str
+) -> None:
+    found = read(body(**spec)).spec
+
+    assert isinstance(found, InvalidSpec)
+    assert found.path == path
+    assert why in found.message
+
+
+@pytest.mark.parametrize("name", ["labels", "annotations"])
+def test_too_much_metadata_for_a_release_is_refused_and_any_other_is_not(name: str) -> None:
+    many = {f"app.kubernetes.io/l{n}": "v" for n in range(20_000)}
+    found = read(body(metadata={name: many})).spec
+
+    assert isinstance(found, InvalidSpec)
+    assert found.path == f"metadata.{name}"
+    assert isinstance(read(body(metadata={name: NUMBERED})).spec, BundleSpec)
+
+
+CONDITION = {"type": "Ready", "status": "True", "reason": "Deployed", "message": ""}
+STATUSES = {
+    "a message": {"lastError": {"message": "x" * LARGE}},
+    "unicode": {"lastError": {"message": "\u4e00" * (LARGE // 3)}},
+    "a history": {"history": [{}] * (LARGE // 3)},
+    "what was rejected": {"available": {"rejected": [{"reason": "x"}] * 80_000}},
+    "conditions": {"conditions": [{**CONDITION, "type": f"T{n}"} for n in range(12_000)]},
+    "unknown fields": {f"x{n}": n for n in range(100_000)},
+    "a smaller history": {"history": [{}] * 5_000},
+}
+
+
+@pytest.mark.parametrize("status", STATUSES.values(), ids=STATUSES)
+def test_a_status_of_any_size_is_read_and_what_counts_in_it_is_kept(status: dict[str, Any]) -> None:
+    deployed = {"digest": "sha256:a", "namespace": "team", "time": "2026-01-01T00:00:00Z"}
+    entry = read(body({"deployed": deployed, **status}))
+
+    assert entry.has_deployed
+    assert entry.deployed_namespace == "team"
+
+
+def test_a_long_request_is_told_from_another_and_answered_once() -> None:
+    marks = {"operator.werf.dev/requestedAt": "x" * 200_000}
+    asked = read(body(metadata={"annotations": marks}))
+    assert asked.request is not None
+    padding = {"lastError": {"message": "x" * LARGE}}
+    status = {"lastHandledRequest": asked.request.requested_at, **padding}
+
+    assert read(body(status, metadata={"annotations": marks})).request is None
+
+
+PARTS = st.one_of(
+    JSON,
+    st.builds(lambda text, times: text * times, TEXTS, st.sampled_from([1, 1000, 20_000])),
+    st.builds(lambda one, times: [one] * times, JSON, st.sampled_from([1, 1000, 20_000])),
+    st.builds(
+        lambda one, times: {f"A{n}": one for n in range(times)},
+        JSON,
+        st.sampled_from([1, 1000, 20_000]),
+    ),
+)
+FIELDS = st.sampled_from(
+    [
+        *("registry", "repo", "version", "auth", "values", "valuesFrom", "env", "interval"),
+        *("tagFilter", "werf", "job", "retry", "deletionPolicy", "project_namespace", "timeout"),
+        *("conditions", "history", "available", "deployed", "attempted", "lastError", "deploy"),
+    ]
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.dictionaries(FIELDS, PARTS, max_size=4), st.dictionaries(FIELDS, PARTS, max_size=3) | PARTS
+)
+def test_no_bundle_that_can_be_stored_takes_a_long_step(spec: dict[str, Any], status: Any) -> None:
+    found = body(status, **spec)
+
+    assert isinstance(parse_bundle(found, DEFAULTS), (BundleSpec, InvalidSpec))
+    read(found)
