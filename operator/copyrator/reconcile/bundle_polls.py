@@ -18,11 +18,11 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.candidates import Choice, TagSelection
 from copyrator.bundles.criteria import Criteria
 from copyrator.bundles.takeover import config_digest
-from copyrator.bundles.versions import read_tag
 from copyrator.fairness import FairLimit
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
+from copyrator.reconcile.bundle_choices import offer_all
 from copyrator.reconcile.bundle_context import cancel_all
 
 if TYPE_CHECKING:
@@ -231,11 +231,7 @@ class Polls:
             async for tags in pages:
                 if selections is None:
                     selections = self._selections(listing)
-                candidates = [read_tag(tag) for tag in tags]
-                for selection in selections.values():
-                    await asyncio.sleep(0)  # a thousand ranges must not hold up everybody else
-                    for candidate in candidates:
-                        selection.consider(candidate)
+                await offer_all(tags, selections.values())
         if selections is None:
             selections = self._selections(listing)
         return {criteria: selection.result() for criteria, selection in selections.items()}
