@@ -1,0 +1,95 @@
+"""What goes wrong with one Bundle, its Job's pods or its log stays with that Bundle."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail
+
+from copyrator.api import limits
+from copyrator.bundles.report import printed_digests
+from copyrator.registry import bundles
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+
+async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = await run()
+    visit = operator.controller._deploys.visit
+
+    async def broken(entry: Any, spec: Any) -> None:
+        if entry.key.name == "bad":
+            raise TypeError("a mistake that quotes hunter-two")
+        await visit(entry, spec)
+
+    monkeypatch.setattr(operator.controller._deploys, "visit", broken)
+    bundle("bad")
+    bundle("good")
+
+    await eventually(lambda: cluster.status("good").get("deploy"), "the good one is deployed")
+    await eventually(lambda: cluster.reason("bad") == "DeployFailed")
+    assert "the operator fails on this Bundle (TypeError)" in cluster.message("bad")
+    assert "hunter-two" not in str(cluster.look("bundles", "bad"))
+
+    monkeypatch.setattr(operator.controller._deploys, "visit", visit)
+    await eventually(lambda: cluster.status("bad").get("deploy"), "tried again", 30.0)
+
+
+async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parse = bundles.parse_bundle
+
+    def broken(body: Any, defaults: Any) -> Any:
+        if body["metadata"]["name"] == "bad":
+            raise RecursionError
+        return parse(body, defaults)
+
+    monkeypatch.setattr(bundles, "parse_bundle", broken)
+    caplog.set_level(logging.CRITICAL)
+    bundle("bad")
+    bundle("good")
+    await run()
+
+    await eventually(lambda: cluster.status("good").get("deploy"), "the good one is deployed")
+    await eventually(lambda: cluster.reason("bad") == "InvalidSpec")
+    assert "RecursionError" in cluster.message("bad")
+
+
+async def test_pods_and_a_log_are_read_up_to_their_bounds(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = fail
+    bundle(retry={"limit": 0})
+
+    await run()
+
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    logs = [seen for seen in cluster.seen if seen.path.endswith("/log")]
+    assert logs
+    assert all(int(seen.params["limitBytes"]) == limits.BUNDLE_LOG_BYTES for seen in logs)
+    pods = [seen for seen in cluster.seen if seen.path.endswith("/pods")]
+    assert pods
+    assert all(int(seen.params["limit"]) <= limits.BUNDLE_PODS for seen in pods)
+
+
+def test_a_log_of_empty_lines_is_searched_in_no_time() -> None:
+    begun = time.thread_time()
+
+    assert printed_digests("\n" * limits.BUNDLE_LOG_BYTES + "digest:  " + "a" * 64) == (
+        "sha256:" + "a" * 64,
+    )
+
+    assert time.thread_time() - begun < 3 * limits.STEP_SECONDS
