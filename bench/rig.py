@@ -17,6 +17,7 @@ from demo.chart import ROOT, Rendered, render
 from demo.objects import Objects
 from localcluster import Api, ApiStatusError, Cluster
 from localcluster.audit import WRITE_VERBS, AuditEvent
+from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 HOME = "copyrator"
 """The release's namespace, and that of trusted rules."""
@@ -84,6 +85,7 @@ class Rig:
         container = self.chart.container
         variables = {v["name"]: v["value"] for v in container["env"] if "value" in v}
         variables |= {"POD_NAME": "copyrator-bench", "POD_NAMESPACE": HOME}
+        variables |= {ALLOW_REGISTRY: REGISTRY_ADDRESSES}
         return Operator(
             Command(
                 tree=self.tree,

@@ -12,6 +12,7 @@ from demo.process import OperatorProcess
 from demo.waiting import NotYet, until
 from localcluster import Cluster
 from localcluster import bundle as bundle_registry
+from localcluster.cluster import REGISTRY_ADDRESSES
 
 EXAMPLES = ROOT / "examples"
 HOME = "copyrator"
@@ -53,6 +54,7 @@ class World:
                 "log.format": "console",
                 "bundles.timerInterval": POLL_SECONDS,
                 "bundles.timerIdle": 1,
+                "bundles.allowRegistryAddresses": [REGISTRY_ADDRESSES],
                 "werf.namespaces": [APPS],
             }
             self._chart = render(self.cluster.helm, namespace=HOME, values=values)

@@ -22,6 +22,10 @@ from localcluster.pins import CLUSTER_PROGRAMS
 from localcluster.state import ClusterState, Layout
 from localcluster.supervisor import Supervisor, alive, stop_all
 
+ALLOW_REGISTRY = "COPYRATOR_ALLOW_REGISTRY_ADDRESSES"
+REGISTRY_ADDRESSES = "127.0.0.0/8"
+"""Where the registry of a local cluster is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
@@ -160,7 +164,12 @@ class Cluster:
     def environment(self) -> dict[str, str]:
         """What to add to a shell's environment to work with this cluster."""
         path = os.pathsep.join([str(self.bin_dir), os.environ.get("PATH", os.defpath)])
-        variables = {"KUBECONFIG": str(self.admin_kubeconfig), "PATH": path}
+        variables = {
+            "KUBECONFIG": str(self.admin_kubeconfig),
+            "PATH": path,
+            # The registry is on loopback, where an operator asks none unless it is told to.
+            ALLOW_REGISTRY: REGISTRY_ADDRESSES,
+        }
         return {**variables, **tool_environment(self.layout)}
 
     def kubectl(self, *arguments: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess calls it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 DEFAULT_KINDS = (
@@ -81,6 +82,9 @@ class Settings:
     allowed_secrets: tuple[str, ...] = ("*",)
     """Secrets that a Bundle may name; "*" means any."""
 
+    allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Where registries may be though such addresses are refused (oci/addresses.py)."""
+
     leader_election: bool = True
     """Whether one of several replicas works while the others stand by."""
 
@@ -108,6 +112,9 @@ class Settings:
 
     webhook_secret_file: Path | None = None
     """Holds the secret that they must know; read at each call."""
+
+    webhook_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Proxies whose X-Forwarded-For says who calls."""
 
     @property
     def scopes(self) -> tuple[str | None, ...]:

@@ -150,7 +150,8 @@ class Metrics:
         )
         self.registry_requests = self._counter(
             "registry_requests",
-            "Requests to OCI registries; code is 0 where no answer came.",
+            "Requests to OCI registries; code is 0 where no answer came, host is other for what no "
+            "Bundle names.",
             "host",
             "method",
             "code",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 import click
@@ -64,3 +65,19 @@ def secret_names(ctx: click.Context, param: click.Parameter, value: str) -> tupl
         return ()
     names: tuple[str, ...] = listed(DNS_SUBDOMAIN, "a Secret's name")(ctx, param, value)
     return names
+
+
+def networks(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> tuple[IPv4Network | IPv6Network, ...]:
+    """Read a comma-separated list of address ranges; an address alone is a range of one."""
+    items = (part.strip() for part in (value or "").split(","))
+    found = []
+    for item in items:
+        try:
+            found += [ip_network(item)] if item else []
+        except ValueError:
+            raise click.BadParameter(
+                f"{item!r} is not a range of addresses, such as 10.0.0.0/8 or fd00::1."
+            ) from None
+    return tuple(dict.fromkeys(found))

@@ -24,6 +24,7 @@ from copyrator.option_values import (
     TAG,
     listed,
     matching,
+    networks,
     seconds,
     secret_names,
 )
@@ -193,6 +194,13 @@ def _bundle_options() -> list[click.Parameter]:
             callback=secret_names,
             default="*",
         ),
+        _option(
+            "--allow-registry-addresses",
+            "COPYRATOR_ALLOW_REGISTRY_ADDRESSES",
+            "Address ranges, separated by commas, that registries may have although they are "
+            "loopback, link-local or a cloud's metadata service; default: none.",
+            callback=networks,
+        ),
     ]
 
 
@@ -273,6 +281,13 @@ def _process_options() -> list[click.Parameter]:
             "COPYRATOR_WEBHOOK_SECRET_FILE",
             "File with the secret that callers of the webhook must know.",
             type=click.Path(path_type=Path, dir_okay=False),
+        ),
+        _option(
+            "--webhook-trusted-proxies",
+            "COPYRATOR_WEBHOOK_TRUSTED_PROXIES",
+            "Address ranges, separated by commas, of proxies whose X-Forwarded-For names the "
+            "webhook's caller; default: none.",
+            callback=networks,
         ),
     ]
 

@@ -8,6 +8,7 @@ import urllib.request
 from datetime import UTC, datetime
 
 from copyrator.api import limits
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles.proxies import variables_for_jobs, with_password
 from copyrator.config import Settings
@@ -45,6 +46,7 @@ class Parts:
     pool: WatchPool
     recorder: EventRecorder
     oci: RegistryClient
+    bundles: BundleRegistry
     queue: WorkQueue[Key]
     scheduler: DueScheduler[Key]
     limit: AdaptiveLimit
@@ -55,6 +57,10 @@ class Parts:
         """Bring the gauges up to date that are worked out when somebody asks."""
         self.pool.publish()
         self.deploying.publish()
+        specs = (entry.spec for entry in self.bundles)
+        self.oci.keep_registries(
+            {(spec.registry, spec.insecure) for spec in specs if isinstance(spec, BundleSpec)}
+        )
 
     async def close(self) -> None:
         """Close what holds connections, watches first."""
@@ -84,7 +90,8 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         group=tenants, each=limits.TENANT_WORKERS, together=limits.TENANTS_WORKERS
     )
     scheduler: DueScheduler[Key] = DueScheduler(queue.add)
-    oci = RegistryClient(metrics=metrics)
+    oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
+    bundles = BundleRegistry()
     copying = CopyController(
         client=client,
         watch_pool=pool,
@@ -101,7 +108,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     deploying = BundleController(
         client=client,
         watch_pool=pool,
-        bundles=BundleRegistry(),
+        bundles=bundles,
         queue=queue,
         scheduler=scheduler,
         recorder=recorder,
@@ -119,6 +126,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         pool=pool,
         recorder=recorder,
         oci=oci,
+        bundles=bundles,
         queue=queue,
         scheduler=scheduler,
         limit=limit,

@@ -21,6 +21,7 @@ import yaml
 from demo.chart import ROOT, render
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
+from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 RUN = ("-m", "copyrator", "run")
 KOPF_RUN = ("-m", "kopf", "run", "-A", "-m", "copyrator.kopf_main")
@@ -70,6 +71,7 @@ class OperatorProcess:
             "PYTHONPATH": str(ROOT / "operator"),
             "KUBECONFIG": str(kubeconfig),
             "COPYRATOR_HEALTH_PORT": "0",
+            ALLOW_REGISTRY: REGISTRY_ADDRESSES,
             # As in one pod of the chart: whoever starts next gets the Lease back at once.
             "POD_NAMESPACE": (settings or {}).get("NAMESPACE", HOME),
             "POD_NAME": "copyrator-0",

@@ -23,6 +23,7 @@ from demo.chart import ROOT
 from localcluster import Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
+from localcluster.cluster import REGISTRY_ADDRESSES
 from localcluster.waiting import eventually
 
 HOME, TEAM, APPS = "copyrator", "team-a", "apps"
@@ -46,7 +47,10 @@ class Release:
         self._image = f"--set=image.repository={repository},image.tag={tag}"
         self.werf_image = images["werf"]
         werf = images["werf"].rpartition(":")[0]
-        self._test = f"--set=bundles.allowedImages={{{werf}}},bundles.timerInterval=5"
+        self._test = (
+            f"--set=bundles.allowedImages={{{werf}}},bundles.timerInterval=5,"
+            f"bundles.allowRegistryAddresses={{{REGISTRY_ADDRESSES}}}"
+        )
 
     def install(self, *settings: str) -> None:
         """The README's command, with the image that was built."""

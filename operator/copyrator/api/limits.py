@@ -280,4 +280,120 @@ list."""
 
 # --- registries ---------------------------------------------------------------------------------
 
+REGISTRY_REQUESTS: Final = 128
+"""Requests to registries in flight over all hosts, fair between hosts: each may hold the headers
+and the unread part of an answer, some 200 KB."""
+
+REGISTRY_REQUESTS_PER_HOST: Final = 8
+"""Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
+
+REGISTRY_LARGE_ANSWERS: Final = 4
+"""Answers of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB."""
+
+REGISTRY_SMALL_ANSWER: Final = 64 * 1024
+"""Bytes of an answer that are held without waiting: manifests and tokens have a few KB."""
+
+REGISTRY_HOSTS: Final = 2048
+"""Hosts of which is remembered how often they were asked and until when they want to be left
+alone. Idle ones are forgotten at once; over this number those go that were asked longest ago."""
+
+REGISTRY_HOST_LABELS: Final = 100
+"""Hosts with metrics of their own: each has some twenty series. Further ones, redirects' targets
+and token servers are counted as host="other"."""
+
+REGISTRY_HEADERS: Final = 64
+"""Headers of an answer."""
+
+REGISTRY_HEADER_BYTES: Final = 16 * 1024
+"""Bytes of one header, and of all Link or all WWW-Authenticate headers of an answer that are
+read."""
+
+REGISTRY_LOOKUPS: Final = 16
+"""Names of hosts that are resolved at a time, each in a thread: a name server that doesn't answer
+takes one for some ten seconds."""
+
+MANIFEST_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of a manifest; the OCI specification lets registries refuse longer ones."""
+
+TAG_PAGE_BYTES: Final = 8 * 1024 * 1024
+"""Bytes of one page of a tag list: registries that don't page send everything at once. A page is
+read in pieces and never held as a whole."""
+
+TAG_LIST_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of all pages of a tag list."""
+
+TAG_LIST_TAGS: Final = 400_000
+"""Tags of a list: many times what large repositories have; choosing from so many takes seconds of
+processor time."""
+
+TAG_LIST_VALUES: Final = 500_000
+"""Values and brackets in a list other than well-formed tags: some seconds of processor time.
+Registries that describe each manifest in it (Google's) have eight a manifest."""
+
+TAG_LIST_PAGES: Final = 1000
+"""Pages of a tag list."""
+
+TAG_LIST_SECONDS: Final = 600.0
+"""Seconds for all pages of a tag list; a single one has the client's time-out."""
+
+TAG_LISTS_AT_ONCE: Final = 1
+"""Tag lists of which tags are decoded at a time, fair between hosts: all others' pieces wait, as
+bytes, so that a turn of the event loop has one such step."""
+
+TAG_CHARACTERS: Final = 128
+"""Characters of a tag: the OCI specification's own limit."""
+
+TOKEN_ANSWER_BYTES: Final = 64 * 1024
+"""Bytes of a token server's answer."""
+
+TOKEN_CHARACTERS: Final = 16 * 1024
+"""Characters of a token: servers take no longer headers."""
+
+TOKENS_CHARACTERS: Final = 32 * 1024 * 1024
+"""Characters of all Authorization headers that are remembered: 2 KB for each of 10,000 Bundles and
+some more. Those that were used longest ago go first."""
+
+REALM_CHARACTERS: Final = 2048
+"""Characters of a token server's URL."""
+
+CA_BYTES: Final = 512 * 1024
+"""Bytes of the certificates of caSecret: twice those that browsers trust."""
+
+CA_CONTEXTS: Final = 64
+"""Sets of certificates that are held ready."""
+
 # --- webhook ------------------------------------------------------------------------------------
+
+WEBHOOK_BODY_BYTES: Final = 128 * 1024
+"""Bytes of a call; the longest payloads (GitHub's) are some 50 KB, and decoding 1 MB of brackets
+takes 0.2 s."""
+
+WEBHOOK_BEARER_CALLS: Final = 16
+"""Calls by callers that sent the secret which are read at a time: 2 MiB."""
+
+WEBHOOK_BEARER_SECONDS: Final = 10.0
+"""Seconds that such a caller has for its body."""
+
+WEBHOOK_SIGNED_CALLS: Final = 16
+"""Calls with a signature that are read at a time, fair between peers: who sends them is known only
+after the body was read."""
+
+WEBHOOK_SIGNED_CALLS_PER_PEER: Final = 2
+"""Of those, from one peer (an IPv4 address or an IPv6 /64)."""
+
+WEBHOOK_SIGNED_SECONDS: Final = 5.0
+"""Seconds that a signed call waits for its turn and has for its body: registries wait no longer
+for an answer."""
+
+WEBHOOK_PUSHES: Final = 1000
+"""Pushes that one call may name; registries send one, or a few."""
+
+CONNECTIONS: Final = 1024
+"""Connections to one of the operator's own ports."""
+
+CONNECTIONS_PER_PEER: Final = 64
+"""Of those, from one peer that is no trusted proxy."""
+
+HEADER_SECONDS: Final = 15.0
+"""Seconds that a connection to one of the operator's own ports may take for the headers of a
+request, and stay open without one."""

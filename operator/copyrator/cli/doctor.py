@@ -27,6 +27,7 @@ from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
 from copyrator.metrics import Metrics
+from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, NotFound, RateLimited, RegistryError
 from copyrator.oci.reference import Repository
@@ -183,7 +184,7 @@ async def _registries(client: KubeClient) -> list[Check]:
                 verify=not spec.skip_tls_verify,
             )
             asked.setdefault(repository.origin, (repository, body["spec"]))
-    oci = RegistryClient(metrics=Metrics(), timeout=10.0)
+    oci = RegistryClient(metrics=Metrics(), timeout=10.0, allowed=ANYWHERE)
     try:
         return await asyncio.gather(*(_registry(oci, *one) for one in asked.values()))
     finally:

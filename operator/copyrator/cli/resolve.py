@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from copyrator.cli.cluster import run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Format, Table, dump, output_option
 from copyrator.metrics import Metrics
+from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.auth import (
     DOCKER_CONFIG_KEY,
     Credential,
@@ -89,7 +89,7 @@ async def _resolve(text: str, constraint: str, options: dict[str, Any]) -> Answe
         wanted = parse_version(constraint)
     except VersionError as error:
         raise Fault(str(error)) from None
-    client = RegistryClient(metrics=Metrics())
+    client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
     try:
         if isinstance(wanted, ExactTag):
             return await _exact(client, repository, wanted.tag, credential)
@@ -124,10 +124,12 @@ async def _range(
         selection = criteria.selection()
     except FilterError as error:
         raise Fault(f"--tag-filter is no regular expression for tags: {error}") from None
-    async with aclosing(client.tags(repository, credential)) as pages:
-        async for tags in pages:
-            for tag in tags:
-                selection.offer(tag)
+
+    async def offer(tags: list[str]) -> None:
+        for tag in tags:
+            selection.offer(tag)
+
+    await client.tags(repository, credential, offer)
     choice: Choice = selection.result()
     rejected = tuple(
         {"tag": str(one.version), "reason": str(one.reason)} for one in choice.rejected

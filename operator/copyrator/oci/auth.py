@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api.json_text import read_json
+from copyrator.api.limits import REGISTRY_HEADER_BYTES
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 
 DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
 _SCHEME = re.compile(r"(?:^|,)\s*(Bearer|Basic)\b", re.IGNORECASE)
-_PARAMETER = re.compile(r'([a-zA-Z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER = re.compile(r'(?<![\w-])([a-zA-Z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 
 
 class UnusableSecretError(Exception):
@@ -131,8 +132,12 @@ def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | N
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
     """Read WWW-Authenticate headers; schemes that we don't speak are left out."""
-    found = []
+    found: list[Challenge] = []
+    room = REGISTRY_HEADER_BYTES
     for header in headers:
+        room -= len(header)
+        if room < 0:
+            break
         starts = list(_SCHEME.finditer(header))
         ends = [start.start() for start in starts[1:]] + [len(header)]
         for start, end in zip(starts, ends, strict=False):  # no start of ours: one end too many

@@ -7,17 +7,24 @@ and one HEAD.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+from yarl import URL
+
 from copyrator.api.json_text import read_json
+from copyrator.api.limits import MANIFEST_BYTES, TAG_LISTS_AT_ONCE, TAG_PAGE_BYTES
+from copyrator.fairslots import FairSlots
+from copyrator.oci.addresses import Network
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
+from copyrator.oci.exchange import Answer, Request, Sink, Trust
 from copyrator.oci.reference import DIGEST, Repository
-from copyrator.oci.tags import MAX_PAGE, tag_pages
+from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens
-from copyrator.oci.transport import Answer, Request, Transport, Trust
+from copyrator.oci.transport import Transport
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
@@ -28,23 +35,41 @@ MANIFEST_TYPES: Final = (
     "application/vnd.oci.image.index.v1+json, "
     "application/vnd.docker.distribution.manifest.list.v2+json"
 )
-MAX_MANIFEST: Final = 4 * 1024 * 1024
-"""Bytes; the specification lets registries refuse more."""
+
+
+class _Manifest(msgspec.Struct):
+    """What is read of a manifest: of 4 MB of anything else nothing is built."""
+
+    version: msgspec.Raw = msgspec.field(name="schemaVersion")
+    config: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_MAX_CONFIG = 64 * 1024
+_manifests = msgspec.json.Decoder(_Manifest)
 
 
 class RegistryClient:
     """One pooled session for all registries; tokens and per-host limits live here.
 
-    Every method raises RegistryError's subclasses and nothing else.
+    Every method raises RegistryError's subclasses and nothing else. ``allowed``: networks that may
+    be asked although no registry of others should be there, such as loopback (addresses.py).
     """
 
-    def __init__(self, *, metrics: Metrics, timeout: float = 30.0) -> None:
-        self._transport = Transport(metrics=metrics, timeout=timeout)
+    def __init__(
+        self, *, metrics: Metrics, timeout: float = 30.0, allowed: Sequence[Network] = ()
+    ) -> None:
+        self._transport = Transport(metrics=metrics, timeout=timeout, allowed=allowed)
+        self._decoding = FairSlots(TAG_LISTS_AT_ONCE, TAG_LISTS_AT_ONCE)
         self._tokens = Tokens(self._transport)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
+
+    def keep_registries(self, registries: Iterable[tuple[str, bool]]) -> None:
+        """Drop the metrics of all registries but these: ``host[:port]``, and whether plain HTTP."""
+        origins = {Repository(name, "", plain_http=plain).origin for name, plain in registries}
+        self._transport.keep_hosts({_authority(origin) for origin in origins})
 
     async def digest(self, repository: Repository, tag: str, credential: Credential | None) -> str:
         """The manifest digest that a tag (or a digest) names now, ``sha256:<64 hex>``.
@@ -64,7 +89,9 @@ class RegistryClient:
     async def manifest(
         self, repository: Repository, reference: str, credential: Credential | None
     ) -> tuple[str, dict[str, Any]]:
-        """The digest and the manifest of a tag or digest. Docker Hub counts this as a pull.
+        """The digest of a tag or digest, and of its manifest the field ``config``, if it has one.
+
+        Docker Hub counts this as a pull.
 
         Raises:
             NotFound: no such tag, or no such repository.
@@ -75,7 +102,7 @@ class RegistryClient:
             repository,
             credential,
             accept=MANIFEST_TYPES,
-            max_body=MAX_MANIFEST,
+            max_body=MANIFEST_BYTES,
         )
         if answer.status != 200:
             raise _unexpected(answer, repository, _named(reference))
@@ -83,26 +110,28 @@ class RegistryClient:
         digest = "sha256:" + hashlib.sha256(answer.body).hexdigest()
         return _digest(repository, reference, digest), manifest
 
-    async def tags(
-        self, repository: Repository, credential: Credential | None
-    ) -> AsyncGenerator[list[str], None]:
-        """The repository's tags, page by page, so that nobody needs to hold them all.
+    async def tags(self, repository: Repository, credential: Credential | None, take: Take) -> None:
+        """Give all tags of the repository to ``take``, so that nobody needs to hold them all.
 
-        A caller acts on the tags only when the iteration has ended by itself: a broken page
-        raises, and half a list isn't a list.
+        A caller acts on the tags only when this has returned: a broken page raises, and half a list
+        isn't a list.
         """
 
-        async def page(url: str) -> Answer:
+        async def page(url: str, sink: Sink) -> Answer:
             answer = await self._ask(
-                "GET", url, repository, credential, accept="application/json", max_body=MAX_PAGE
+                "GET",
+                url,
+                repository,
+                credential,
+                accept="application/json",
+                max_body=TAG_PAGE_BYTES,
+                sink=sink,
             )
             if answer.status != 200:
                 raise _unexpected(answer, repository, "the tag list")
             return answer
 
-        async with aclosing(tag_pages(page, repository)) as pages:
-            async for tags in pages:
-                yield tags
+        await read_tags(page, repository, take, self._decoding)
 
     async def _ask(
         self,
@@ -113,18 +142,16 @@ class RegistryClient:
         *,
         accept: str,
         max_body: int = 0,
+        sink: Sink | None = None,
     ) -> Answer:
         """Ask, and once more with a new token if the old one isn't good (any more)."""
         trust = Trust(repository.verify, repository.ca)
+        request = Request(method, url, trust, max_body=max_body, sink=sink, named=True)
         header = await self._tokens.header(repository, credential)
-        answer = await self._transport.send(
-            Request(method, url, trust, _headers(accept, header), None, max_body)
-        )
+        answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
         if answer.status == 401:
             header = await self._tokens.renew(repository, credential, answer, header)
-            answer = await self._transport.send(
-                Request(method, url, trust, _headers(accept, header), None, max_body)
-            )
+            answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
         if answer.status in (401, 403):
             raise AuthenticationFailed(
                 f"{repository.host} refuses access to {repository.name} ({answer.status})"
@@ -135,6 +162,13 @@ class RegistryClient:
                 )
             )
         return answer
+
+
+def _authority(origin: str) -> str:
+    try:
+        return URL(origin).authority
+    except ValueError:
+        return ""
 
 
 def _headers(accept: str, authorization: str | None) -> dict[str, str]:
@@ -155,14 +189,13 @@ def _digest(repository: Repository, reference: str, value: str) -> str:
 def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[str, Any]:
     """What was read, if it is a manifest: a login page that says 200 is none, and has no digest."""
     try:
-        decoded = read_json(answer.body)
-    except ValueError:
-        decoded = None
-    if not isinstance(decoded, dict) or "schemaVersion" not in decoded:
+        found = _manifests.decode(answer.body)
+        short = len(found.config) <= _MAX_CONFIG
+        return {"config": read_json(bytes(found.config)) if short else None}
+    except (msgspec.MsgspecError, RecursionError, ValueError):
         raise InvalidResponse(
             f"{repository.host} answers something that isn't a manifest for {_named(reference)}"
-        )
-    return decoded
+        ) from None
 
 
 def _named(reference: str) -> str:

@@ -52,3 +52,7 @@ class TLSFailed(RegistryError):
 
 class InvalidResponse(RegistryError):
     """An answer that breaks the distribution specification, or our limits."""
+
+
+class AddressRefused(RegistryError):
+    """A registry, its token server or a redirect is at an address that is never asked."""

@@ -7,46 +7,50 @@ the OCI distribution specification ("Listing Tags") and RFC 8288 for Link.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-import msgspec
 from yarl import URL
 
+from copyrator.api.limits import (
+    REGISTRY_HEADER_BYTES,
+    TAG_LIST_BYTES,
+    TAG_LIST_PAGES,
+    TAG_LIST_SECONDS,
+    TAG_LIST_TAGS,
+    TAG_LIST_VALUES,
+)
+from copyrator.fairslots import FairSlots
 from copyrator.oci.errors import InvalidResponse, Unreachable
+from copyrator.oci.exchange import Answer, Sink
 from copyrator.oci.reference import Repository
-from copyrator.oci.transport import Answer
+from copyrator.oci.tag_scanner import NotATagListError, TagScanner
+from copyrator.timeslice import TimeSlice
 
 TAGS_A_PAGE: Final = 1000
-MAX_PAGE: Final = 8 * 1024 * 1024
-"""Bytes of one page: registries that don't page send everything at once."""
-MAX_PAGES: Final = 1000
-MAX_LIST: Final = 64 * 1024 * 1024
-"""Bytes of all pages."""
-MAX_SECONDS: Final = 600.0
-"""Seconds for all pages; a single one has the client's time-out."""
 
 _LINK = re.compile(r"<([^<>]*)>([^<]*)")
-_NEXT = re.compile(r"""\brel\s*=\s*(?:"[^"]*\bnext\b[^"]*"|next\b)""", re.IGNORECASE)
+_REL = re.compile(r"""\brel\s*=\s*(?:"([^"]*)"|([^\s",;]+))""", re.IGNORECASE)
+_NEXT = re.compile(r"\bnext\b", re.IGNORECASE)
 
-
-class _Page(msgspec.Struct):
-    tags: list[str] | None
-    """``null`` is what Go makes of an empty list."""
-
+Take = Callable[[list[str]], Awaitable[None]]
+"""Is given the tags, at most a thousand at a time."""
 
 _clock = time.monotonic
-_decoder = msgspec.json.Decoder(_Page)
 
 
-async def tag_pages(
-    ask: Callable[[str], Awaitable[Answer]], repository: Repository
-) -> AsyncGenerator[list[str], None]:
-    """The tags, at most TAGS_A_PAGE at a time; ``ask`` gets a page and raises if it can't.
+async def read_tags(
+    ask: Callable[[str, Sink], Awaitable[Answer]],
+    repository: Repository,
+    take: Take,
+    turns: FairSlots,
+) -> None:
+    """Give all tags to `take`; `ask` lets a page go into a sink, and raises if it can't.
+
+    Tags are decoded, and taken, while having one of `turns`.
 
     Raises:
         InvalidResponse: a page that is none, that leads to another host, or one too many.
@@ -55,32 +59,82 @@ async def tag_pages(
     url: str | None = repository.tags_url(TAGS_A_PAGE)
     started = _clock()
     seen: set[str] = set()
-    size = 0
+    size = count = 0
+    values = TAG_LIST_VALUES
     before = b""
     while url is not None:
         seen.add(url)
-        answer = await ask(url)
-        size += len(answer.body)
-        tags = _read(answer, repository)
-        content = hashlib.sha256(answer.body).digest() if tags else b""
+        page = _Page(repository, take, turns, room=TAG_LIST_TAGS - count, values=values)
+        answer = await ask(url, page.feed)
+        page.close()
+        size += page.size
+        count += page.count
+        values = page.scanner.room
+        content = page.digest if page.count else b""
         url = _next_page(answer, repository)
         if content and content == before:
             raise _endless(repository, "sends the same page again")
-        if url in seen or (url is not None and (len(seen) >= MAX_PAGES or size > MAX_LIST)):
+        if url in seen or (
+            url is not None and (len(seen) >= TAG_LIST_PAGES or size > TAG_LIST_BYTES)
+        ):
             raise _endless(repository, "always names one more page")
-        if _clock() - started > MAX_SECONDS:
-            raise Unreachable(f"{repository.host}: the tag list takes over {MAX_SECONDS:.0f} s")
+        if _clock() - started > TAG_LIST_SECONDS:
+            raise Unreachable(
+                f"{repository.host}: the tag list takes over {TAG_LIST_SECONDS:.0f} s"
+            )
         before = content or before
-        for start in range(0, len(tags), TAGS_A_PAGE):
-            yield tags[start : start + TAGS_A_PAGE]
-            await asyncio.sleep(0)  # a registry that doesn't page must not hold up all others
 
 
-def _read(answer: Answer, repository: Repository) -> list[str]:
-    try:
-        return _decoder.decode(answer.body).tags or []
-    except (msgspec.MsgspecError, RecursionError, ValueError):
-        raise InvalidResponse(f"{repository.host} answers a tag list that is none") from None
+class _Page:
+    """One page, as its pieces come in."""
+
+    def __init__(
+        self, repository: Repository, take: Take, turns: FairSlots, *, room: int, values: int
+    ) -> None:
+        self.count = 0
+        self.size = 0
+        self._repository = repository
+        self._take = take
+        self._turns = turns
+        self._room = room
+        self.scanner = TagScanner(values)
+        self._hash = hashlib.sha256()
+
+    @property
+    def digest(self) -> bytes:
+        """Tells whether the same page comes again."""
+        return self._hash.digest()
+
+    async def feed(self, piece: bytes) -> None:
+        """Decode a piece and give away its tags, with pauses."""
+        self.size += len(piece)
+        self._hash.update(piece)
+        async with self._turns.turn(self._repository.host):
+            time_slice = TimeSlice()
+            try:
+                for tags in self.scanner.feed(piece):
+                    self.count += len(tags)
+                    if self.count > self._room:
+                        raise InvalidResponse(
+                            f"{self._repository} has more than {TAG_LIST_TAGS} tags, too many to "
+                            "choose from: set spec.version to one tag, or delete tags"
+                        )
+                    if tags:
+                        await self._take(tags)
+                    await time_slice.pause()
+            except NotATagListError:
+                raise _no_list(self._repository) from None
+
+    def close(self) -> None:
+        """The answer has ended: was it a whole page?"""
+        try:
+            self.scanner.close()
+        except NotATagListError:
+            raise _no_list(self._repository) from None
+
+
+def _no_list(repository: Repository) -> InvalidResponse:
+    return InvalidResponse(f"{repository.host} answers a tag list that is none")
 
 
 def _next_page(answer: Answer, repository: Repository) -> str | None:
@@ -101,13 +155,22 @@ def _next_page(answer: Answer, repository: Repository) -> str | None:
 
 
 def _next_target(headers: Iterable[str]) -> str | None:
+    """What a Link header names as the next page; "" where it names one that can't be found."""
+    room = REGISTRY_HEADER_BYTES
     for header in headers:
+        room -= len(header)
+        if room < 0:
+            return ""
         for target, parameters in _LINK.findall(header):
-            if _NEXT.search(parameters):
+            if _is_next(parameters):
                 return str(target)
-        if _NEXT.search(header):  # a next page that we can't find must not end the list
+        if _is_next(header):  # a next page that we can't find must not end the list
             return ""
     return None
+
+
+def _is_next(parameters: str) -> bool:
+    return any(_NEXT.search(quoted or bare) for quoted, bare in _REL.findall(parameters))
 
 
 def _endless(repository: Repository, how: str) -> InvalidResponse:

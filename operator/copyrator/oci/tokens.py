@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -16,17 +17,25 @@ from typing import Any, Final, NamedTuple
 from yarl import URL
 
 from copyrator.api.json_text import read_json
+from copyrator.api.limits import (
+    REALM_CHARACTERS,
+    TOKEN_ANSWER_BYTES,
+    TOKEN_CHARACTERS,
+    TOKENS_CHARACTERS,
+)
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
+from copyrator.oci.exchange import Answer, Request, Trust
 from copyrator.oci.reference import Repository
-from copyrator.oci.transport import Answer, Request, Transport, Trust
+from copyrator.oci.transport import Transport
 
 DEFAULT_LIFETIME: Final = 60.0
 """Seconds a token lives where its server doesn't say (distribution's specification)."""
 LONGEST_LIFETIME: Final = 24 * 3600.0
 MARGIN: Final = 5.0
 """Seconds before its end from which on a token isn't used: clocks and requests take time."""
-_MAX_TOKEN_ANSWER = 256 * 1024
+KEEP: Final = 3600.0
+"""Seconds that an unused grant is kept."""
 _CLIENT_ID = "copyrator"
 
 
@@ -45,7 +54,13 @@ class _Grant:
     challenge: Challenge | None = None
     header: str | None = field(default=None, repr=False)
     until: float = 0.0
+    used: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def size(self) -> int:
+        """Characters of the header."""
+        return len(self.header or "")
 
 
 class Tokens:
@@ -56,7 +71,8 @@ class Tokens:
     ) -> None:
         self._transport = transport
         self._clock = clock
-        self._grants: dict[TokenKey, _Grant] = {}
+        self._grants: OrderedDict[TokenKey, _Grant] = OrderedDict()
+        """The one that was used longest ago comes first."""
         self._sweep_at = 0.0
 
     def __len__(self) -> int:
@@ -64,9 +80,11 @@ class Tokens:
 
     async def header(self, repository: Repository, credential: Credential | None) -> str | None:
         """The header to begin with: None where the registry hasn't asked for one yet."""
-        grant = self._grants.get(_key(repository, credential))
+        key = _key(repository, credential)
+        grant = self._grants.get(key)
         if grant is None or grant.challenge is None:
             return None
+        self._use(key, grant)
         if grant.header is not None and self._clock() < grant.until:
             return grant.header
         async with grant.lock:
@@ -87,8 +105,10 @@ class Tokens:
             AuthenticationFailed: there is nothing else to try.
             InvalidResponse: the registry asks for something we don't speak.
         """
+        key = _key(repository, credential)
+        grant = self._grants.setdefault(key, _Grant())
+        self._use(key, grant)
         self._sweep()
-        grant = self._grants.setdefault(_key(repository, credential), _Grant())
         async with grant.lock:
             if grant.header in (None, used) or self._clock() >= grant.until:
                 grant.challenge = _choose(repository, credential, answer)
@@ -143,12 +163,12 @@ class Tokens:
                 "refresh_token": credential.identity_token,
                 "client_id": _CLIENT_ID,
             }
-            request = Request("POST", str(realm), trust, headers, form, _MAX_TOKEN_ANSWER)
+            request = Request("POST", str(realm), trust, headers, form, TOKEN_ANSWER_BYTES)
         else:
             if credential is not None:
                 headers["Authorization"] = credential.basic
             url = str(realm.update_query({k: v for k, v in asked.items() if v}))
-            request = Request("GET", url, trust, headers, None, _MAX_TOKEN_ANSWER)
+            request = Request("GET", url, trust, headers, None, TOKEN_ANSWER_BYTES)
         answer = await self._transport.send(request)
         if answer.status in (400, 401, 403):
             raise _refused(repository, credential)
@@ -156,19 +176,25 @@ class Tokens:
             raise InvalidResponse(f"the token server {realm.host} answers {answer.status}")
         return _read_token(answer.body, str(realm.host))
 
+    def _use(self, key: TokenKey, grant: _Grant) -> None:
+        grant.used = self._clock()
+        self._grants.move_to_end(key)
+
     def _sweep(self) -> None:
-        """Drop what ran out long ago (a rotated credential's), at most once a minute."""
-        now = self._clock()
-        if now < self._sweep_at:
+        """Drop what nobody has used for long (a rotated credential's), and what is too much.
+
+        At most once a second: it looks at all of them.
+        """
+        if self._clock() < self._sweep_at:
             return
-        self._sweep_at = now + 60.0
-        dead = [
-            key
-            for key, grant in self._grants.items()
-            if grant.until < now - 3600.0 and not grant.lock.locked()
-        ]
-        for key in dead:
-            del self._grants[key]
+        self._sweep_at = self._clock() + 1.0
+        size = sum(grant.size for grant in self._grants.values())
+        for key, grant in list(self._grants.items()):
+            if size <= TOKENS_CHARACTERS and grant.used >= self._clock() - KEEP:
+                return
+            if not grant.lock.locked():
+                size -= grant.size
+                del self._grants[key]
 
 
 def _key(repository: Repository, credential: Credential | None) -> TokenKey:
@@ -191,10 +217,11 @@ def _choose(repository: Repository, credential: Credential | None, answer: Answe
 def _realm(challenge: Challenge, repository: Repository) -> URL:
     try:
         realm = URL(challenge.realm)
+        realm.origin()
         usable = realm.scheme in ("http", "https") and bool(realm.host)
     except ValueError:
         usable = False
-    if not usable:
+    if not usable or len(challenge.realm) > REALM_CHARACTERS:
         raise InvalidResponse(f"{repository.host} names a token server that is no URL")
     if realm.scheme == "http" and not repository.plain_http:
         raise InvalidResponse(
@@ -224,6 +251,10 @@ def _read_token(body: bytes, host: str) -> tuple[str, float]:
         ) from None
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
         raise InvalidResponse(f"the token server {host} answers without a token")
+    if len(token) > TOKEN_CHARACTERS:
+        raise InvalidResponse(
+            f"the token server {host} answers a token of more than {TOKEN_CHARACTERS} characters"
+        )
     return token, lifetime
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -227,11 +226,14 @@ class Polls:
     async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
         """Let every tag of a list pass all selections; half a list raises and chooses nothing."""
         selections: dict[Criteria, TagSelection] | None = None
-        async with aclosing(self._oci.tags(listing.repository, listing.credential)) as pages:
-            async for tags in pages:
-                if selections is None:
-                    selections = self._selections(listing)
-                await offer_all(tags, selections.values())
+
+        async def consider(tags: list[str]) -> None:
+            nonlocal selections
+            if selections is None:
+                selections = self._selections(listing)
+            await offer_all(tags, selections.values())
+
+        await self._oci.tags(listing.repository, listing.credential, consider)
         if selections is None:
             selections = self._selections(listing)
         return {criteria: selection.result() for criteria, selection in selections.items()}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.config import Settings
 from copyrator.engine.queue import WorkQueue
@@ -25,7 +25,6 @@ from copyrator.kube.reflector import Timing
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watchpool import WatchPool, WatchSpec
 from copyrator.metrics import Metrics
-from copyrator.oci.client import RegistryClient
 from copyrator.reconcile.bundle import BundleController
 from copyrator.registry.bundles import BundleRegistry
 
@@ -41,7 +40,7 @@ class Operator:
         self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
-        self.oci = RegistryClient(metrics=self.metrics, timeout=8.0)
+        self.oci = registry_client(8.0, metrics=self.metrics)
         self.bundles = BundleRegistry()
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(

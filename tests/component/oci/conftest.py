@@ -3,9 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 
 
@@ -19,6 +18,6 @@ async def registry() -> AsyncIterator[FakeRegistry]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[RegistryClient]:
-    client = RegistryClient(metrics=Metrics(), timeout=2.0)
+    client = registry_client(2.0)
     yield client
     await client.close()

@@ -9,11 +9,29 @@ import json
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from copyrator.metrics import Metrics
+from copyrator.oci.addresses import Network
+from copyrator.oci.client import RegistryClient
+
+LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)
+"""Where tests' registries are; the operator asks none there unless it is told to."""
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def registry_client(
+    timeout: float = 5.0,
+    *,
+    metrics: Metrics | None = None,
+    allowed: tuple[Network, ...] = LOOPBACK,
+) -> RegistryClient:
+    """A client that may ask the tests' registries."""
+    return RegistryClient(metrics=metrics or Metrics(), timeout=timeout, allowed=allowed)
 
 
 def digest_of(manifest: bytes) -> str:
@@ -60,10 +78,10 @@ class FakeRegistry:
     """While set and not passed, manifests wait for it."""
     server: TestServer | None = None
 
-    async def start(self, tls: ssl.SSLContext | None = None) -> None:
+    async def start(self, tls: ssl.SSLContext | None = None, address: str = "127.0.0.1") -> None:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._serve)
-        self.server = TestServer(app, host="127.0.0.1")
+        self.server = TestServer(app, host=address)
         await self.server.start_server(ssl=tls)
 
     async def stop(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
 
-from copyrator.oci import transport
+from copyrator.api.limits import REGISTRY_REQUESTS_PER_HOST
+from copyrator.oci import failures
 from copyrator.oci.auth import Challenge, Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import (
@@ -195,7 +197,7 @@ async def test_many_polls_at_once_fetch_one_token(
     await asyncio.gather(*polls)
 
     assert registry.count("GET", "/token") == 1
-    assert registry.most_in_flight <= transport.PER_HOST
+    assert registry.most_in_flight <= REGISTRY_REQUESTS_PER_HOST
 
 
 async def test_an_identity_token_is_exchanged(
@@ -337,8 +339,8 @@ async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     assert len(registry.asked) == before
     assert still.value.message == limited.value.message
 
-    started = transport.time.monotonic()
-    monkeypatch.setattr(transport.time, "monotonic", lambda: started + 31)
+    started = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: started + 31)
     assert await client.digest(repository(registry, "team/web"), "1.0.0", None) == digest
 
 
@@ -361,7 +363,7 @@ async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     ],
 )
 def test_reads_retry_after(headers: dict[str, str], seconds: float) -> None:
-    assert transport.retry_after(headers) == seconds
+    assert failures.retry_after(headers) == seconds
 
 
 async def test_a_redirect_to_another_host_takes_no_credentials_along(
@@ -415,7 +417,13 @@ async def test_a_password_is_not_sent_in_the_clear_to_a_stranger(client: Registr
 
 
 async def all_tags(client: RegistryClient, where: Repository) -> list[str]:
-    return [tag async for page in client.tags(where, None) for tag in page]
+    found: list[str] = []
+
+    async def take(tags: list[str]) -> None:
+        found.extend(tags)
+
+    await client.tags(where, None, take)
+    return found
 
 
 async def test_tags_are_read_page_by_page(registry: FakeRegistry, client: RegistryClient) -> None:
@@ -483,7 +491,7 @@ async def test_an_answer_cut_off_in_the_middle_is_no_answer(
 async def test_a_manifest_beyond_the_limit_is_not_read(
     registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.oci.client.MAX_MANIFEST", 100)
+    monkeypatch.setattr("copyrator.oci.client.MANIFEST_BYTES", 100)
     registry.put("team/app", "1.0.0", "x" * 1000)
 
     with pytest.raises(InvalidResponse, match="longer than 100"):

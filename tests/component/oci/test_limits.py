@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.metrics import Metrics
-from copyrator.oci import transport
+from copyrator.api.limits import REGISTRY_REQUESTS_PER_HOST
+from copyrator.oci import hosts
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.reference import Repository
 
@@ -26,7 +26,7 @@ async def registry() -> AsyncIterator[FakeRegistry]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[RegistryClient]:
-    client = RegistryClient(metrics=Metrics(), timeout=5.0)
+    client = registry_client()
     yield client
     await client.close()
 
@@ -42,21 +42,21 @@ async def test_a_host_gets_few_requests_at_a_time(
 ) -> None:
     registry.gate = asyncio.Event()
     tasks = ask_all(registry, client)
-    while registry.in_flight < transport.PER_HOST:
+    while registry.in_flight < REGISTRY_REQUESTS_PER_HOST:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.1)
     registry.gate.set()
     await asyncio.gather(*tasks)
 
-    assert registry.most_in_flight == transport.PER_HOST
+    assert registry.most_in_flight == REGISTRY_REQUESTS_PER_HOST
     assert len(registry.asked) == 60
 
 
 async def test_a_host_gets_requests_at_a_steady_rate_after_a_burst(
     registry: FakeRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "BURST", 10)
-    monkeypatch.setattr(transport, "PER_SECOND", 50.0)
+    monkeypatch.setattr(hosts, "BURST", 10)
+    monkeypatch.setattr(hosts, "PER_SECOND", 50.0)
     loop = asyncio.get_running_loop()
     started = loop.time()
 
@@ -73,7 +73,7 @@ async def test_another_host_is_not_slowed_down(
     digest = other.put("app", "1.0.0", "one")
     registry.gate = asyncio.Event()
     tasks = ask_all(registry, client)
-    while registry.in_flight < transport.PER_HOST:
+    while registry.in_flight < REGISTRY_REQUESTS_PER_HOST:
         await asyncio.sleep(0.01)
 
     async with asyncio.timeout(3):

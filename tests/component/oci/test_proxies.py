@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 from tests.authority import Authority
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import Unreachable
 from copyrator.oci.reference import Repository
@@ -89,7 +88,7 @@ async def client_with(
         monkeypatch.delenv(name.lower(), raising=False)
     for name, value in names.items():
         monkeypatch.setenv(name, value)
-    client = RegistryClient(metrics=Metrics(), timeout=5.0)
+    client = registry_client()
     try:
         yield client
     finally:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.authority import Authority
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.metrics import Metrics
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.reference import Repository
@@ -30,7 +29,7 @@ async def registry(authority: Authority) -> AsyncIterator[FakeRegistry]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[RegistryClient]:
-    client = RegistryClient(metrics=Metrics(), timeout=5.0)
+    client = registry_client()
     yield client
     await client.close()
 

@@ -21,6 +21,7 @@ from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
+from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL = 4
@@ -80,6 +81,7 @@ class Operator:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
         environment.pop("KUBECONFIG", None)
         environment |= {
+            ALLOW_REGISTRY: REGISTRY_ADDRESSES,
             "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
             "WERF_OPERATOR_TIMER_IDLE": "0",
             "WERF_OPERATOR_JOBS_TTL": "600",

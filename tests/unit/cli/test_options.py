@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 
 import click
@@ -75,6 +76,10 @@ def test_without_flags_and_variables_the_settings_are_the_documented_defaults() 
          ("a", "b.c")),
         ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "a,*", "allowed_secrets", ("*",)),
         ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "-", "allowed_secrets", ()),
+        ("--allow-registry-addresses", "COPYRATOR_ALLOW_REGISTRY_ADDRESSES", "127.0.0.0/8, ::1",
+         "allow_registry_addresses", (ip_network("127.0.0.0/8"), ip_network("::1/128"))),
+        ("--webhook-trusted-proxies", "COPYRATOR_WEBHOOK_TRUSTED_PROXIES", "10.0.0.0/8",
+         "webhook_trusted_proxies", (ip_network("10.0.0.0/8"),)),
         ("--lease-name", "COPYRATOR_LEASE_NAME", "second", "lease_name", "second"),
         ("--lease-namespace", "POD_NAMESPACE", "ops", "lease_namespace", "ops"),
         ("--identity", "POD_NAME", "copyrator-7d9c-x2x", "identity", "copyrator-7d9c-x2x"),
@@ -135,6 +140,8 @@ def test_an_empty_variable_is_as_good_as_none() -> None:
         ("--kinds", "COPYRATOR_KINDS", "secrets"),
         ("--allowed-images", "COPYRATOR_ALLOWED_IMAGES", "a@sha256:00"),
         ("--allowed-secrets", "COPYRATOR_ALLOWED_SECRETS", "A B"),
+        ("--allow-registry-addresses", "COPYRATOR_ALLOW_REGISTRY_ADDRESSES", "10.0.0.1/8"),
+        ("--webhook-trusted-proxies", "COPYRATOR_WEBHOOK_TRUSTED_PROXIES", "ingress"),
         ("--lease-name", "COPYRATOR_LEASE_NAME", "A Lease"),
         ("--lease-namespace", "POD_NAMESPACE", "Not A Namespace"),
         ("--log-format", "COPYRATOR_LOG_FORMAT", "xml"),

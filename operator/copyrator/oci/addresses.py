@@ -1,0 +1,189 @@
+"""Which addresses requests to registries may go to.
+
+A Bundle names its registry, and that names token servers and redirects. The operator's own machine,
+its neighbours on the link and a cloud's metadata services answer the operator what they would not
+answer a tenant. So every address behind a name is checked, and the connection goes to the checked
+ones. Private ranges are allowed: registries live there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
+from typing import Final
+
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from copyrator.api.limits import REGISTRY_LOOKUPS
+from copyrator.oci.errors import AddressRefused
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+ANYWHERE: Final[tuple[Network, ...]] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
+"""For the command line: its user may send requests wherever the machine does."""
+
+_METADATA: Final = frozenset(
+    ip_address(address)
+    for address in (
+        "fd00:ec2::254",  # AWS; its IPv4 address is link-local, as most clouds'
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure
+        "192.0.0.192",  # Oracle
+    )
+)
+_THIS_NETWORK: Final = ip_network("0.0.0.0/8")  # RFC 1122: "this host on this network"
+_BROADCAST: Final = ip_address("255.255.255.255")
+_NAT64: Final = ip_network("64:ff9b::/96")  # RFC 6052
+
+
+class AddressRules:
+    """Refuses addresses, except those in the `allowed` networks."""
+
+    def __init__(self, allowed: Sequence[Network] = ()) -> None:
+        self._allowed = tuple(allowed)
+
+    def check(self, host: str, address: Address) -> None:
+        """Let an address pass that `host` stands for.
+
+        Raises:
+            AddressRefused: it is none that a registry may have.
+        """
+        meant = _unwrapped(address)
+        what = _objection(address) or _objection(meant)
+        if what is None or self._allows(address) or self._allows(meant):
+            return
+        name = host if host == str(address) else f"{host}, which is {address},"
+        raise AddressRefused(
+            f"no request is sent to {name}: {what}; if a registry is there, the operator's "
+            "--allow-registry-addresses must name the address"
+        )
+
+    def check_literal(self, host: str, *, names: bool) -> None:
+        """Check a host that is an address in any spelling, or with `names` a name of this machine.
+
+        All that can be done where a proxy resolves the name.
+
+        Raises:
+            AddressRefused: it is none that a registry may have.
+        """
+        host = host.rstrip(".")
+        if (address := _literal(host)) is not None:
+            self.check(host, address)
+        elif names and (host.lower() == "localhost" or host.lower().endswith(".localhost")):
+            self.check(host, ip_address("127.0.0.1"))
+
+    def _allows(self, address: Address) -> bool:
+        return any(address in network for network in self._allowed)
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves names in threads of its own, and gives their addresses only if all may be asked.
+
+    Its own, because a name server that doesn't answer would hold up everything else that runs in
+    the loop's threads.
+    """
+
+    def __init__(self, rules: AddressRules) -> None:
+        self._rules = rules
+        self._threads = ThreadPoolExecutor(REGISTRY_LOOKUPS, thread_name_prefix="registry-names")
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        """The addresses to connect to.
+
+        Raises:
+            OSError: the name can't be resolved.
+            AddressRefused: one of them is none that a registry may have.
+        """
+        look = partial(
+            socket.getaddrinfo,
+            host,
+            port,
+            family=family,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_ADDRCONFIG,
+        )
+        try:
+            found = await asyncio.get_running_loop().run_in_executor(self._threads, look)
+        except UnicodeError:
+            raise OSError(socket.EAI_NONAME, "it is no name") from None
+        results = []
+        for kind, _, proto, _, address in found:
+            text = str(address[0])
+            if len(address) == 4 and address[3] and "%" not in text:
+                text = f"{text}%{address[3]}"
+            self._rules.check(host, ip_address(text))
+            results.append(
+                ResolveResult(
+                    hostname=host,
+                    host=text,
+                    port=port,
+                    family=kind,
+                    proto=proto,
+                    flags=socket.AI_NUMERICHOST,
+                )
+            )
+        return results
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def check_url(rules: AddressRules, url: URL, *, proxied: bool) -> None:
+    """Check what can be told from a URL alone.
+
+    Raises:
+        AddressRefused: it leads where no registry may be.
+    """
+    rules.check_literal(url.raw_host or "", names=proxied)
+
+
+def _literal(host: str) -> Address | None:
+    """The address that a host is, as getaddrinfo reads it: also 127.1, 0x7f.1 and 2130706433."""
+    try:
+        return ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return IPv4Address(socket.inet_aton(host))
+    except (OSError, UnicodeError, ValueError):
+        return None
+
+
+def _unwrapped(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one leads to, if it does."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in _NAT64:
+        return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour or address
+
+
+def _objection(address: Address) -> str | None:
+    """Why an address may be no registry's."""
+    kinds = (
+        (address.is_loopback, "loopback addresses are the operator's own machine"),
+        (address.is_link_local, "link-local addresses are the node's and the cloud's services"),
+        (address in _METADATA, "it is a cloud's metadata service"),
+        (
+            address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK),
+            "it is no machine's address",
+        ),
+        (address.is_multicast or address == _BROADCAST, "it is no single machine's address"),
+    )
+    return next((text for applies, text in kinds if applies), None)

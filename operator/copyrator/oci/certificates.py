@@ -1,0 +1,71 @@
+"""The certificates of caSecret, made ready without holding up the event loop.
+
+A bundle such as browsers have takes 60 ms to read, in one piece of C code.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections import OrderedDict
+from typing import Final
+
+from copyrator.api.limits import CA_BYTES, CA_CONTEXTS
+from copyrator.oci.errors import TLSFailed
+from copyrator.oci.exchange import Trust
+from copyrator.timeslice import TimeSlice
+
+_END: Final = "-----END CERTIFICATE-----"
+_AT_ONCE: Final = 10
+"""Certificates that are read in one step."""
+
+
+class Contexts:
+    """What aiohttp's ``ssl=`` takes for each Trust; those that were used longest ago go."""
+
+    def __init__(self) -> None:
+        self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+
+    async def of(self, trust: Trust) -> ssl.SSLContext | bool:
+        """Equal trust gives the same object: connections pool by it.
+
+        Raises:
+            TLSFailed: the CA isn't a PEM certificate, or is too long.
+        """
+        if not trust.verify:
+            return False
+        if not trust.ca:
+            return True
+        if trust.ca not in self._ready:
+            made = await _make(trust.ca)
+            self._ready.setdefault(trust.ca, made)
+        self._ready.move_to_end(trust.ca)
+        context = self._ready[trust.ca]
+        if len(self._ready) > CA_CONTEXTS:
+            self._ready.popitem(last=False)
+        return context
+
+
+async def _make(ca: bytes) -> ssl.SSLContext:
+    if len(ca) > CA_BYTES:
+        raise TLSFailed(f"caSecret: the key ca.crt holds more than {CA_BYTES} bytes")
+    time_slice = TimeSlice()
+    try:
+        first, *others = _groups(ca.decode("ascii"))
+        context = ssl.create_default_context(cadata=first)
+        for group in others:
+            await time_slice.pause()
+            context.load_verify_locations(cadata=group)
+    except (ssl.SSLError, UnicodeDecodeError, ValueError):
+        raise TLSFailed("caSecret: the key ca.crt holds no usable PEM certificate") from None
+    return context
+
+
+def _groups(text: str) -> list[str]:
+    """Certificates, a few at a time. What stands behind the last one is no part of any."""
+    *certificates, rest = text.split(_END)
+    if not certificates:
+        return [rest]
+    return [
+        "".join(one + _END for one in certificates[start : start + _AT_ONCE])
+        for start in range(0, len(certificates), _AT_ONCE)
+    ]

@@ -1,0 +1,76 @@
+"""What an answer or the lack of one means: typed errors, and how long a host is left alone."""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import aiohttp
+
+from copyrator.oci.errors import InvalidResponse, RateLimited, RegistryError, TLSFailed, Unreachable
+from copyrator.proxies import ProxyError
+
+DEFAULT_RETRY_AFTER: Final = 60.0
+RETRY_AFTER_CAP: Final = 3600.0
+
+
+def left_alone(host: str, status: int, seconds: float) -> RegistryError:
+    """The same words for all whom it concerns, however long it still lasts."""
+    kind, what = (
+        (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
+    )
+    text = f"{host} answers {status} ({what}) and is left alone for as long as it asks"
+    return kind(text, seconds)
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds that a 429 or 503 asks for, between one second and an hour."""
+    value = headers.get("Retry-After", "")
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            asked = parsedate_to_datetime(value)
+            seconds = (asked - parsedate_to_datetime(headers["Date"])).total_seconds()
+        except (KeyError, TypeError, ValueError):
+            seconds = DEFAULT_RETRY_AFTER
+    if math.isnan(seconds):
+        seconds = DEFAULT_RETRY_AFTER
+    return min(max(seconds, 1.0), RETRY_AFTER_CAP)
+
+
+def failure(error: Exception, where: str) -> RegistryError:
+    """What a request below HTTP failed of, in words that hold no address of a proxy."""
+    match error:
+        case aiohttp.ClientConnectorCertificateError():
+            return TLSFailed(_untrusted(where, error.certificate_error))
+        case aiohttp.ClientSSLError() | ssl.SSLError():
+            return TLSFailed(
+                f"{where}: the TLS handshake fails; a registry on plain HTTP needs insecure "
+                "(spec.insecure: true; --insecure)"
+            )
+        case TimeoutError():
+            text = f"{where} doesn't answer in time"
+        case aiohttp.ClientConnectorDNSError():
+            text = f"{where}: the name can't be resolved"
+        case ProxyError():
+            text = f"{where}: {error}"
+        case aiohttp.ClientHttpProxyError():
+            text = f"{where}: the proxy answers {error.status}"
+        case aiohttp.ClientProxyConnectionError():
+            text = f"{where}: the proxy can't be reached: {error.strerror}"
+        case aiohttp.ServerDisconnectedError():
+            text = f"{where} closed the connection without an answer"
+        case aiohttp.ClientOSError():
+            text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
+        case _:
+            return InvalidResponse(f"{where}: unusable answer ({type(error).__name__})")
+    return Unreachable(text)
+
+
+def _untrusted(where: str, error: Exception) -> str:
+    text = getattr(error, "verify_message", "") or "certificate verify failed"
+    return f"{where}: its certificate isn't trusted ({text}); see caSecret and skipTLSVerify"

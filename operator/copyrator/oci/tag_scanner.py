@@ -1,0 +1,246 @@
+"""Finds the tags in a page of a tag list that arrives in pieces, without holding the page.
+
+A decoder of whole pages makes a string of each tag at once: 1.7 million of them, 100 MB, from 8 MB
+of two-letter tags. Here only the tags of one batch exist, and the end of the text that isn't
+complete yet. What has anything but strings under "tags", or whose brackets don't match, is no tag
+list: half a list looks as if newer versions were gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Final
+
+import msgspec
+
+from copyrator.api.limits import TAG_CHARACTERS
+
+BATCH: Final = 1000
+"""Tags that are decoded at a time."""
+PIECE: Final = 16 * 1024
+"""Bytes that are looked at in one step, and ..."""
+STEP: Final = 1000
+"""... values and signs: some milliseconds. A run of well-formed tags counts as one."""
+MAX_DEPTH: Final = 64
+MAX_TOKEN: Final = 64 * 1024
+"""Bytes of a string or number, which is held until it is complete."""
+
+_SPACE = rb"[ \t\n\r]*"
+_TOKEN = re.compile(
+    _SPACE + rb"(?:(?P<sign>[\[\]{},:])"
+    rb'|"(?P<text>[^"\\\x00-\x1f]*(?:\\["\\/bfnrtu][^"\\\x00-\x1f]*)*)"'
+    rb"|(?P<scalar>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)"
+    rb"(?=[ \t\n\r,\]}]))"
+)
+_PLAIN = rb'"[A-Za-z0-9_.-]{1,%d}"' % TAG_CHARACTERS
+_RUN = re.compile(rb"(?:" + _SPACE + _PLAIN + _SPACE + rb",){1,%d}" % BATCH)
+"""Tags as the specification wants them, each with its comma: nearly every page is one such run."""
+
+_strings = msgspec.json.Decoder(list[str])
+
+
+_SKIPPED = re.compile(rb'(?:[^"\[\]{}]+|"[^"\\]*(?:\\.[^"\\]*)*")*', re.DOTALL)
+"""What stands between two brackets of a value that isn't wanted."""
+
+
+class NotATagListError(ValueError):
+    """The text is no tag list; the message quotes nothing of it."""
+
+
+class _Expect(Enum):
+    VALUE = auto()
+    VALUE_OR_END = auto()
+    KEY = auto()
+    KEY_OR_END = auto()
+    COLON = auto()
+    COMMA_OR_END = auto()
+
+
+class TagScanner:
+    """Reads one page of at most `room` values and signs: `feed` its pieces, then `close` it.
+
+    Attributes:
+        room: what is left of them.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+        self._rest = b""
+        self._stack = b""
+        """The brackets that are open."""
+        self._expect = _Expect.VALUE
+        self._key = ""
+        """Of the value of the outermost object that is being read."""
+        self._found = False
+        """Whether there was a key "tags"."""
+
+    def feed(self, piece: bytes) -> Iterator[list[str]]:
+        """The tags that are complete now, at most BATCH at a time.
+
+        Gives an empty list where it has found none for a while: a step takes some milliseconds.
+
+        Raises:
+            NotATagListError: this can't become a tag list any more.
+        """
+        for start in range(0, len(piece), PIECE):
+            yield from self._step(self._rest + piece[start : start + PIECE])
+
+    def close(self) -> None:
+        """The page has ended.
+
+        Raises:
+            NotATagListError: it isn't complete, or has no tags.
+        """
+        if self._rest.strip(b" \t\n\r") or self._stack or not self._found:
+            raise NotATagListError("it isn't complete")
+
+    @property
+    def _in_tags(self) -> bool:
+        return self._key == "tags" and self._stack == b"{["
+
+    @property
+    def _wants_tag(self) -> bool:
+        return self._expect in (_Expect.VALUE, _Expect.VALUE_OR_END) and self._in_tags
+
+    def _step(self, text: bytes) -> Iterator[list[str]]:
+        tags: list[str] = []
+        at = done = 0
+        while True:
+            if self._wants_tag and (run := _RUN.match(text, at)):
+                if tags:
+                    yield tags
+                    tags = []
+                yield _strings.decode(b"[" + run[0].rstrip(b", \t\n\r") + b"]")
+                self._expect, at = _Expect.VALUE, run.end()
+                continue
+            if self._skips:
+                after = self._skip(text, at)
+            else:
+                token = _TOKEN.match(text, at)
+                after = token.end() if token else at
+                if token and (tag := self._take(token)) is not None:
+                    tags.append(tag)
+            if after == at:
+                break
+            at = after
+            done += 1
+            if done % STEP == 0:
+                self._use_room(STEP)
+                yield tags
+                tags = []
+        self._use_room(done % STEP)
+        self._rest = text[at:]
+        if len(self._rest) > MAX_TOKEN:
+            raise NotATagListError("a value is too long")
+        yield tags
+
+    def _use_room(self, number: int) -> None:
+        self.room -= number
+        if self.room < 0:
+            raise NotATagListError("it has too many values")
+
+    @property
+    def _skips(self) -> bool:
+        """Within a value that isn't the tags."""
+        return len(self._stack) > 1 and self._key != "tags"
+
+    def _skip(self, text: bytes, at: int) -> int:
+        """Go to behind the next bracket, or as far as strings are complete."""
+        run = _SKIPPED.match(text, at)
+        at = run.end() if run else at
+        sign = text[at : at + 1]
+        if sign in (b"[", b"{"):
+            self._open(sign)
+        elif sign in (b"]", b"}"):
+            self._close(sign)
+        else:
+            return at
+        return at + 1
+
+    def _take(self, token: re.Match[bytes]) -> str | None:
+        """Go on by one token; returns it if it is a tag."""
+        if token["sign"] is not None:
+            self._sign(token["sign"])
+        elif token["text"] is not None:
+            return self._text(token["text"])
+        else:
+            self._value(token["scalar"])
+            self._expect = _Expect.COMMA_OR_END
+        return None
+
+    def _sign(self, sign: bytes) -> None:
+        if sign in b"[{":
+            self._value(sign)
+            self._open(sign)
+            self._expect = _Expect.KEY_OR_END if sign == b"{" else _Expect.VALUE_OR_END
+        elif sign in b"]}":
+            self._need(
+                _Expect.COMMA_OR_END,
+                _Expect.VALUE_OR_END if sign == b"]" else _Expect.KEY_OR_END,
+            )
+            self._close(sign)
+        elif sign == b",":
+            self._need(_Expect.COMMA_OR_END)
+            if not self._stack:
+                raise NotATagListError("it goes on after its end")
+            self._expect = _Expect.KEY if self._stack[-1:] == b"{" else _Expect.VALUE
+        else:
+            self._need(_Expect.COLON)
+            self._expect = _Expect.VALUE
+
+    def _open(self, sign: bytes) -> None:
+        self._stack += sign
+        if len(self._stack) > MAX_DEPTH:
+            raise NotATagListError("it is nested too deeply")
+
+    def _close(self, sign: bytes) -> None:
+        if self._stack[-1:] != (b"[" if sign == b"]" else b"{"):
+            raise NotATagListError("a bracket is closed that isn't open")
+        self._stack = self._stack[:-1]
+        self._expect = _Expect.COMMA_OR_END
+
+    def _text(self, raw: bytes) -> str | None:
+        if self._expect in (_Expect.KEY, _Expect.KEY_OR_END):
+            if len(self._stack) == 1:
+                self._begin(_decoded(raw))
+            self._expect = _Expect.COLON
+            return None
+        tag = _decoded(raw) if self._in_tags else None
+        if tag is None:
+            self._value(b'"')
+        elif len(tag) > TAG_CHARACTERS:
+            raise NotATagListError("a tag is too long")
+        else:
+            self._need(_Expect.VALUE, _Expect.VALUE_OR_END)
+        self._expect = _Expect.COMMA_OR_END
+        return tag
+
+    def _begin(self, key: str) -> None:
+        self._key = key
+        if key == "tags":
+            if self._found:
+                raise NotATagListError("it has tags twice")
+            self._found = True
+
+    def _value(self, first: bytes) -> None:
+        """A value other than a tag begins here: is it one that may?"""
+        self._need(_Expect.VALUE, _Expect.VALUE_OR_END)
+        if not self._stack and first != b"{":
+            raise NotATagListError("it is no object")
+        if self._in_tags:
+            raise NotATagListError("a tag is no string")
+        if self._stack == b"{" and self._key == "tags" and first not in (b"[", b"null"):
+            raise NotATagListError("its tags are no list")
+
+    def _need(self, *expected: _Expect) -> None:
+        if self._expect not in expected:
+            raise NotATagListError("it isn't JSON")
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(b'"' + raw + b'"', type=str))
+    except (msgspec.MsgspecError, ValueError):
+        raise NotATagListError("a string is broken") from None

@@ -1,0 +1,364 @@
+"""What a registry can't do to the operator: fill its memory, its metrics, or send it anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import socket
+import time
+import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import pytest
+from aiohttp import web
+from prometheus_client import generate_latest
+from tests.component.oci.fake_registry import FakeRegistry, Handler, answering, registry_client
+
+from copyrator.api.limits import (
+    REGISTRY_HOST_LABELS,
+    REGISTRY_HOSTS,
+    TAG_LIST_TAGS,
+    TOKEN_CHARACTERS,
+)
+from copyrator.metrics import Metrics
+from copyrator.oci import hosts as hosts_module
+from copyrator.oci import tokens
+from copyrator.oci.auth import Credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
+from copyrator.oci.reference import Repository
+
+ALICE = Credential("alice", "s3cret")
+MB = 1024 * 1024
+
+
+@pytest.fixture
+async def second() -> AsyncIterator[FakeRegistry]:
+    registry = FakeRegistry()
+    await registry.start()
+    yield registry
+    await registry.stop()
+
+
+def repository(registry: FakeRegistry, name: str = "team/app") -> Repository:
+    return Repository(registry.host, name, plain_http=True)
+
+
+def streaming(head: bytes, repeated: bytes, times: int, tail: bytes) -> Handler:
+    """A long body that the registry's own side, in this process, doesn't hold either."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(head)
+        for _ in range(times // 1000):
+            await response.write(repeated * 1000)
+        await response.write(tail)
+        await response.write_eof()
+        return response
+
+    return answer
+
+
+async def ignore(_: list[str]) -> None:
+    pass
+
+
+async def peak_of(*lists: Repository, client: RegistryClient) -> float:
+    """Bytes that reading these tag lists at once takes at its peak."""
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    await asyncio.gather(*(client.tags(one, None, ignore) for one in lists), return_exceptions=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak - before
+
+
+async def test_pages_of_millions_of_tags_are_refused_and_take_no_memory(
+    registry: FakeRegistry,
+) -> None:
+    client = registry_client(60.0)
+    registry.fault = streaming(b'{"tags":["a"', b',"ab"', 500_000, b"]}")
+
+    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(3)), client=client)
+
+    assert peak < 16 * MB
+    with pytest.raises(InvalidResponse, match=f"more than {TAG_LIST_TAGS} tags"):
+        await client.tags(repository(registry), None, ignore)
+    await client.close()
+
+
+async def test_a_long_page_is_not_held_while_it_is_read(registry: FakeRegistry) -> None:
+    client = registry_client(60.0)
+    tag = f',"{"a" * 100}"'.encode()
+    registry.fault = streaming(b'{"tags":["a"', tag, 75_000, b"]}")  # 7.7 MB
+
+    peak = await peak_of(*(repository(registry, f"r{i}") for i in range(3)), client=client)
+
+    assert peak < 8 * MB
+    await client.close()
+
+
+async def test_two_hundred_thousand_tags_without_pages_are_read(registry: FakeRegistry) -> None:
+    client = registry_client(60.0)
+    body = json.dumps({"tags": [f"1.{i}.0-rc.1" for i in range(200_000)]})
+    registry.fault = answering(200, body)
+    count = 0
+
+    async def take(tags: list[str]) -> None:
+        nonlocal count
+        count += len(tags)
+
+    await client.tags(repository(registry), None, take)
+
+    assert count == 200_000
+    await client.close()
+
+
+async def test_a_list_is_decoded_while_others_wait_and_hosts_take_turns(
+    registry: FakeRegistry, second: FakeRegistry, client: RegistryClient
+) -> None:
+    many = json.dumps({"tags": [f"1.{i}.0" for i in range(20_000)]})
+    registry.fault, second.fault = answering(200, many), answering(200, '{"tags": ["1.0.0"]}')
+    at_once = most = 0
+    ended: list[str] = []
+
+    async def take(_: list[str]) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0.001)
+        at_once -= 1
+
+    async def read(one: FakeRegistry, name: str) -> None:
+        await client.tags(repository(one, name), None, take)
+        ended.append(name)
+
+    await asyncio.gather(*(read(registry, f"big{i}") for i in range(5)), read(second, "small"))
+
+    assert most == 1
+    assert ended.index("small") == 0
+
+
+async def test_the_time_that_is_spent_on_tags_is_not_the_registrys(
+    registry: FakeRegistry,
+) -> None:
+    client = registry_client(0.5)
+    registry.fault = answering(200, json.dumps({"tags": [f"1.{i}.0" for i in range(20_000)]}))
+    count = 0
+
+    async def take(tags: list[str]) -> None:
+        nonlocal count
+        count += len(tags)
+        await asyncio.sleep(0.05)
+
+    await client.tags(repository(registry), None, take)
+
+    assert count == 20_000
+    await client.close()
+
+
+async def test_a_compressed_answer_is_refused(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    bomb = gzip.compress(b" " * 8 * MB)
+
+    async def compressed(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=bomb, headers={"Content-Encoding": "gzip"})
+
+    registry.fault = compressed
+    with pytest.raises(InvalidResponse, match="compressed"):
+        await client.tags(repository(registry), None, ignore)
+    with pytest.raises(InvalidResponse, match="compressed"):
+        await client.manifest(repository(registry), "1.0.0", None)
+
+
+async def test_a_manifest_of_brackets_is_not_built(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.fault = streaming(b'{"schemaVersion":2,"x":[[]', b",[]", 1_300_000, b"]}")
+
+    tracemalloc.start()
+    _, config = await client.manifest(repository(registry), "1.0.0", None)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert config == {"config": None}
+    assert peak < 24 * MB
+
+
+async def test_a_token_of_any_length_is_not_kept(
+    registry: FakeRegistry, client: RegistryClient
+) -> None:
+    registry.auth = "bearer"
+    registry.token_answer = json.dumps({"token": "a" * (TOKEN_CHARACTERS + 1)})
+
+    with pytest.raises(InvalidResponse, match="a token of more than"):
+        await client.digest(repository(registry), "1.0.0", None)
+
+
+async def test_hosts_that_redirects_lead_to_are_forgotten(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each port is another host; all of loopback stands for any number of names."""
+    monkeypatch.setattr(hosts_module, "PER_SECOND", 10_000.0)
+    metrics = Metrics()
+    client = registry_client(5.0, metrics=metrics)
+    assert registry.server is not None
+    number = 0
+
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        nonlocal number
+        if request.host.startswith("127.0.0.1:"):
+            number += 1
+            target = f"http://127.1.{number // 250}.{number % 250 + 1}:{registry.server.port}/"
+            raise web.HTTPTemporaryRedirect(target)
+        return web.Response(status=404)
+
+    await registry.stop()
+    registry.fault = elsewhere
+    await registry.start(address="0.0.0.0")
+    for _ in range(300):
+        with pytest.raises(RegistryError):
+            await client.digest(repository(registry), "1.0.0", None)
+    page = generate_latest(metrics.registry).decode()
+
+    assert number == 300
+    assert 'host="other"' in page
+    assert f'host="{registry.host}"' in page
+    assert page.count('host="127.1.') == 0
+
+    assert len(client._transport._hosts) < 50
+    await client.close()
+
+
+async def test_the_metrics_of_a_registry_go_with_its_last_bundle(
+    registry: FakeRegistry, second: FakeRegistry
+) -> None:
+    metrics = Metrics()
+    client = registry_client(5.0, metrics=metrics)
+    for one in (registry, second):
+        with pytest.raises(RegistryError):
+            await client.digest(repository(one), "1.0.0", None)
+    assert f'host="{registry.host}"' in generate_latest(metrics.registry).decode()
+
+    client.keep_registries([(second.host, True)])
+
+    page = generate_latest(metrics.registry).decode()
+    assert f'host="{registry.host}"' not in page
+    assert f'host="{second.host}"' in page
+    await client.close()
+
+
+def test_a_host_that_wants_to_be_left_alone_is_remembered_until_then() -> None:
+    hosts = hosts_module.Hosts()
+    with hosts.use("busy") as busy:
+        busy.blocked_until = time.monotonic() + 3600
+
+    for i in range(3 * REGISTRY_HOSTS // 4):
+        with hosts.use(f"r{i}"):
+            pass
+
+    with hosts.use("busy") as still:
+        assert still is busy
+    assert len(hosts) < 10
+
+
+def test_the_hosts_that_want_to_be_left_alone_are_bounded_too() -> None:
+    hosts = hosts_module.Hosts()
+    for i in range(REGISTRY_HOSTS + 100):
+        with hosts.use(f"r{i}") as host:
+            host.blocked_until = time.monotonic() + 3600
+
+    assert len(hosts) <= REGISTRY_HOSTS
+
+
+def test_few_hosts_have_metrics_of_their_own() -> None:
+    labels = hosts_module.Labels(Metrics())
+
+    own = {labels.of(f"r{i}.example.com", named=True) for i in range(1000)}
+
+    assert len(own) == REGISTRY_HOST_LABELS + 1
+    assert labels.of("r0.example.com", named=False) == "r0.example.com"
+
+
+async def test_a_registry_on_loopback_is_not_asked(registry: FakeRegistry) -> None:
+    client = registry_client(allowed=())
+    for host in (registry.host, registry.host.replace("127.0.0.1", "localhost")):
+        with pytest.raises(AddressRefused, match=r"127\.0\.0\.1.*--allow-registry-addresses"):
+            await client.digest(Repository(host, "team/app", plain_http=True), "1.0.0", None)
+    assert registry.asked == []
+    await client.close()
+
+
+async def test_a_token_server_or_redirect_at_a_refused_address_is_not_asked(
+    registry: FakeRegistry, second: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry is allowed, by a name; what it names is on this machine."""
+    asked = second.asked
+    client = registry_client(allowed=())
+    resolve = socket.getaddrinfo
+
+    def renamed(host: str, *rest: object, **named: object) -> object:
+        return resolve("127.0.0.1" if host == "private.example" else host, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(socket, "getaddrinfo", renamed)
+    rules = client._transport._rules
+    check = rules.check
+    monkeypatch.setattr(
+        rules, "check", lambda host, at: None if host == "private.example" else check(host, at)
+    )
+    assert registry.server is not None
+    where = Repository(f"private.example:{registry.server.port}", "team/app", plain_http=True)
+    realm = f'Bearer realm="http://{second.host}/token",service="x"'
+    leads = (
+        answering(401, WWW_Authenticate=realm),
+        answering(307, Location=f"http://{second.host}/v2/"),
+        answering(307, Location=f"http://localhost:{second.host.partition(':')[2]}/v2/"),
+        answering(307, Location="http://169.254.169.254/latest/meta-data/"),
+    )
+
+    for lead in leads:
+        registry.fault = lead
+        with pytest.raises(AddressRefused):
+            await client.digest(where, "1.0.0", ALICE)
+    assert len(registry.asked) == len(leads)
+    assert asked == []
+    await client.close()
+
+
+@pytest.mark.parametrize("location", ["http://[", "http://a:99999999/", "http://\udcff/", "//"])
+async def test_a_redirect_to_no_url_is_an_answer_of_no_use(
+    registry: FakeRegistry, client: RegistryClient, location: str
+) -> None:
+    registry.fault = answering(307, Location=location.encode("ascii", "replace").decode())
+    with pytest.raises(RegistryError):
+        await client.digest(repository(registry), "1.0.0", None)
+
+
+async def test_the_tokens_that_are_remembered_are_bounded(
+    registry: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever was asked longest ago gets a new one; nobody is refused."""
+    monkeypatch.setattr(tokens, "TOKENS_CHARACTERS", 10_000)
+    now = 0.0
+
+    def clock() -> float:
+        nonlocal now
+        now += 2
+        return now
+
+    client = registry_client()
+    client._tokens._clock = clock
+    registry.auth, registry.expires_in = "bearer", 100_000
+    for i in range(40):
+        registry.put(f"team/r{i}", "1.0.0", "x")
+        registry.token_answer = json.dumps({"token": f"TOKEN-{'a' * 1000}", "expires_in": 9e9})
+        with suppress(RegistryError):
+            await client.digest(repository(registry, f"team/r{i}"), "1.0.0", None)
+
+    assert 1 < len(client._tokens) < 15
+    await client.close()

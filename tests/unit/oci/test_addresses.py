@@ -1,0 +1,105 @@
+"""Which addresses requests may go to."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from yarl import URL
+
+from copyrator.oci.addresses import ANYWHERE, AddressRules, CheckedResolver, check_url
+from copyrator.oci.errors import AddressRefused
+
+REFUSED = [
+    "127.0.0.1",
+    "127.255.0.9",
+    "::1",
+    "169.254.169.254",
+    "fe80::1",
+    "0.0.0.0",
+    "0.1.2.3",
+    "::",
+    "224.0.0.1",
+    "ff02::1",
+    "255.255.255.255",
+    "fd00:ec2::254",
+    "100.100.100.200",
+    "168.63.129.16",
+    "192.0.0.192",
+    "::ffff:127.0.0.1",
+    "::ffff:169.254.169.254",
+    "64:ff9b::7f00:1",
+    "64:ff9b::a9fe:a9fe",
+    "2002:7f00:1::",
+]
+USUAL = ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "8.8.8.8", "fd00::1", "2001:db8::1"]
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_what_is_no_registrys_address_is_refused(address: str) -> None:
+    with pytest.raises(AddressRefused, match="--allow-registry-addresses") as refused:
+        AddressRules().check("r.example.com", ip_address(address))
+    assert "r.example.com" in refused.value.message
+    assert str(ip_address(address)) in refused.value.message
+
+
+@pytest.mark.parametrize("address", USUAL)
+def test_private_and_public_addresses_may_be_asked(address: str) -> None:
+    AddressRules().check("r.example.com", ip_address(address))
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_the_command_line_may_ask_everywhere(address: str) -> None:
+    AddressRules(ANYWHERE).check("r.example.com", ip_address(address))
+
+
+def test_only_what_is_allowed_is_allowed() -> None:
+    rules = AddressRules([ip_network("127.0.0.1/32")])
+    rules.check("a", ip_address("127.0.0.1"))
+    rules.check("a", ip_address("::ffff:127.0.0.1"))
+    with pytest.raises(AddressRefused):
+        rules.check("a", ip_address("127.0.0.2"))
+
+
+@pytest.mark.parametrize("proxied", [True, False])
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1", "127.1", "0x7f.1", "2130706433", "0177.0.0.1", "[::1]", "[::ffff:7f00:1]", "0",
+     "127.0.0.1.", "[fe80::1%25eth0]", "\uff11\uff12\uff17.0.0.1"],
+)  # fmt: skip
+def test_an_address_in_a_url_is_refused_in_any_spelling(host: str, proxied: bool) -> None:
+    with pytest.raises(AddressRefused):
+        check_url(AddressRules(), URL(f"http://{host}:5000/v2/"), proxied=proxied)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "localhost.", "a.localhost"])
+def test_names_of_this_machine_are_refused_where_a_proxy_resolves(host: str) -> None:
+    with pytest.raises(AddressRefused):
+        check_url(AddressRules(), URL(f"http://{host}/"), proxied=True)
+
+
+async def test_one_refused_address_refuses_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = ["10.0.0.1", "127.0.0.1"]
+
+    def resolve(*_: object, **__: object) -> list[object]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, 80)) for one in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    resolver = CheckedResolver(AddressRules())
+    with pytest.raises(AddressRefused, match=r"r\.example\.com, which is 127\.0\.0\.1"):
+        await resolver.resolve("r.example.com", 80)
+
+    found.remove("127.0.0.1")
+    (only,) = await resolver.resolve("r.example.com", 80)
+    assert (only["host"], only["port"]) == ("10.0.0.1", 80)
+    await resolver.close()
+
+
+@given(st.text())
+def test_whatever_stands_for_a_host_is_refused_or_passes(host: str) -> None:
+    with suppress(AddressRefused):
+        AddressRules().check_literal(host, names=True)

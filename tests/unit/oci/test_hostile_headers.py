@@ -1,0 +1,77 @@
+"""Headers of any content, as long as they may be, are read in little processor time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
+from copyrator.oci.auth import parse_challenges
+from copyrator.oci.failures import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
+from copyrator.oci.tags import _next_target
+
+PIECES = [
+    "a", "a ", "a=", 'a="', '\\"x=', "a-", "-a", 'b="\\', "Bearer,", ", ", ",Basi", 'Bearer a="b" ',
+    "rel=", 'rel="', "rel  ", 'rel="next ', "next ", "<", "<a", "<a>;", "rel=next;", "=", '"', "\\",
+    " ", "1", "1_", "(", "()", ":", "Mon, ", "Mon, 01 Jan 2020 00:00:00 +", "-", "\u00e9",
+]  # fmt: skip
+
+
+def read_retry_after(header: str) -> float:
+    return retry_after({"Retry-After": header, "Date": header})
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "WWW-Authenticate": lambda header: parse_challenges([header] * 64),
+    "Link": lambda header: _next_target([header] * 64),
+    "Retry-After": read_retry_after,
+}
+
+
+def seconds(read: Callable[[str], Any], header: str) -> float:
+    """The least of three: a busy machine lengthens single ones."""
+    spent = []
+    for _ in range(3):
+        began = time.thread_time()
+        read(header)
+        spent.append(time.thread_time() - began)
+    return min(spent)
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("start", ["", "Bearer ", 'Bearer a="', '<a>; rel="'])
+def test_a_long_header_takes_no_long_step(
+    read: Callable[[str], Any], piece: str, start: str
+) -> None:
+    header = (start + piece * REGISTRY_HEADER_BYTES)[:REGISTRY_HEADER_BYTES]
+
+    assert seconds(read, header) < STEP_SECONDS
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+@given(
+    pieces=st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=6),
+    times=st.integers(1, 3000),
+)
+def test_no_mixture_takes_a_long_step_either(
+    read: Callable[[str], Any], pieces: list[str], times: int
+) -> None:
+    assert seconds(read, ("".join(pieces) * times)[:REGISTRY_HEADER_BYTES]) < STEP_SECONDS
+
+
+@given(st.text(), st.text())
+def test_any_retry_after_is_a_time_within_bounds(value: str, date: str) -> None:
+    asked = retry_after({"Retry-After": value, "Date": date})
+    assert 1.0 <= asked <= RETRY_AFTER_CAP
+    assert DEFAULT_RETRY_AFTER <= RETRY_AFTER_CAP
+
+
+def test_what_stands_beyond_the_bytes_that_are_read_does_not_end_a_tag_list() -> None:
+    padding = "<a>; rel=prev, " + "x" * REGISTRY_HEADER_BYTES
+    assert _next_target([padding, "<b>; rel=next"]) == ""
