@@ -187,6 +187,7 @@ class App:
             address=settings.health_address,
             port=settings.webhook_port,
             secret_file=settings.webhook_secret_file,
+            trusted_proxies=settings.webhook_trusted_proxies,
             leader=lambda: elector.lease.holders_webhook if elector else None,
         )
         self._stack.push_async_callback(webhook.stop)

@@ -12,27 +12,34 @@ import asyncio
 import hmac
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Final
 
 from aiohttp import web
 
 from copyrator import relay
-from copyrator.listener import Listener
+from copyrator.api.limits import (
+    WEBHOOK_BEARER_CALLS,
+    WEBHOOK_BEARER_SECONDS,
+    WEBHOOK_BODY_BYTES,
+    WEBHOOK_SIGNED_CALLS,
+    WEBHOOK_SIGNED_CALLS_PER_PEER,
+    WEBHOOK_SIGNED_SECONDS,
+)
+from copyrator.fairslots import FairSlots
+from copyrator.listener import CALLERS_FAULTS, Listener
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
+from copyrator.peers import Peers
 
 log = logging.getLogger(__name__)
 
 PATH: Final = "/hooks/registry"
-MAX_BODY: Final = 1024 * 1024
-"""Bytes; the longest payloads (GitHub's) are some 50 KB."""
-MAX_CALLS: Final = 16
-"""Calls that are read at a time, so that bodies take 16 MB at most."""
-BODY_SECONDS: Final = 10.0
-"""A caller gets so long to send its body."""
 
+_SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _UNKNOWN: Final = "unknown"
 
 Pushed = Callable[[Sequence[Push]], int]
@@ -62,15 +69,20 @@ class WebhookServer:
         address: str,
         port: int,
         secret_file: Path,
+        trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
         leader: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.pushed: Pushed | None = None
         """Is told what a call names; None while this replica doesn't work."""
-        self._listener = Listener(address=address, port=port, what=PATH, option="--webhook-port")
+        self._peers = Peers(trusted_proxies)
+        self._listener = Listener(
+            address=address, port=port, what=PATH, option="--webhook-port", peers=self._peers
+        )
         self._leader = leader
         self._metrics = metrics
         self._secret_file = secret_file
-        self._calls = 0
+        self._bearers = 0
+        self._signed = FairSlots(WEBHOOK_SIGNED_CALLS, WEBHOOK_SIGNED_CALLS_PER_PEER)
 
     @property
     def port(self) -> int:
@@ -85,7 +97,7 @@ class WebhookServer:
             ListenError: the port can't be had.
         """
         self._secret()
-        app = web.Application(client_max_size=MAX_BODY)
+        app = web.Application(client_max_size=WEBHOOK_BODY_BYTES)
         app.router.add_post(PATH, self._call)
         await self._listener.start(app)
         log.info("Webhook on %s%s", self._listener.url, PATH)
@@ -95,13 +107,10 @@ class WebhookServer:
         await self._listener.stop()
 
     async def _call(self, request: web.Request) -> web.Response:
-        self._calls += 1
         sender = _UNKNOWN
         try:
-            if self._calls > MAX_CALLS:
-                raise _Refusal(503, "too many calls at a time; try again")
-            body = await _body(request)
-            secret = self._checked(request.headers, body)
+            secret = self._known_secret()
+            body = await self._authentic_body(request, secret)
             if self.pushed is None and relay.HOPPED not in request.headers:
                 # What becomes of it is counted where it is taken.
                 status, text = await relay.pass_on(self._leader(), body, secret)
@@ -110,23 +119,53 @@ class WebhookServer:
             status, text = 202, f"{count} Bundles are looked at now"
         except _Refusal as refusal:
             status, text = refusal.status, refusal.text
-        finally:
-            self._calls -= 1
         self._metrics.webhook_calls.labels(sender, str(status)).inc()
-        return web.Response(status=status, text=f"{text}\n")
+        response = web.Response(status=status, text=f"{text}\n")
+        if status != 202:
+            response.force_close()  # the rest of its body isn't read
+        return response
 
-    def _checked(self, headers: Mapping[str, str], body: bytes) -> bytes:
-        """The secret, which the caller was found to know."""
+    def _known_secret(self) -> bytes:
         try:
-            secret = self._secret()
+            return self._secret()
         except WebhookError as error:
             log.error("%s", error)
             raise _Refusal(503, "the operator has no secret to check this with") from None
-        if not is_authentic(headers, body, secret):
-            raise _Refusal(
-                401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed"
-            )
-        return secret
+
+    async def _authentic_body(self, request: web.Request, secret: bytes) -> bytes:
+        """The body of a caller that knows the secret.
+
+        Who sends the secret itself is known before the body. A signature is over the body, so that
+        anybody can have one read: few at a time, few for each peer, and quickly.
+        """
+        signature = request.headers.get("X-Hub-Signature-256")
+        if signature is None:
+            if not knows_secret(request.headers, secret):
+                raise _unknown()
+            return await self._body_of_bearer(request)
+        if not _SIGNATURE.fullmatch(signature):
+            raise _unknown()
+        peer = self._peers.caller(request.remote, request.headers.getall("X-Forwarded-For", ()))
+        try:
+            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.turn(peer):
+                body = await _body(request)
+        except TimeoutError:
+            raise _too_slow(WEBHOOK_SIGNED_SECONDS) from None
+        if not hmac.compare_digest(signature, relay.sign(body, secret)):
+            raise _unknown()
+        return body
+
+    async def _body_of_bearer(self, request: web.Request) -> bytes:
+        if self._bearers >= WEBHOOK_BEARER_CALLS:
+            raise _Refusal(503, "too many calls at a time; try again")
+        self._bearers += 1
+        try:
+            async with asyncio.timeout(WEBHOOK_BEARER_SECONDS):
+                return await _body(request)
+        except TimeoutError:
+            raise _too_slow(WEBHOOK_BEARER_SECONDS) from None
+        finally:
+            self._bearers -= 1
 
     def _take(self, body: bytes) -> tuple[str, int]:
         """Pass on what an honest caller says; returns who speaks, and how many Bundles care."""
@@ -155,31 +194,28 @@ class WebhookServer:
 
 
 async def _body(request: web.Request) -> bytes:
-    """The body, bounded in size and time."""
-    too_long = _Refusal(413, f"at most {MAX_BODY} bytes")
-    if (request.content_length or 0) > MAX_BODY:
+    """The body, bounded in size."""
+    too_long = _Refusal(413, f"at most {WEBHOOK_BODY_BYTES} bytes")
+    if (request.content_length or 0) > WEBHOOK_BODY_BYTES:
         raise too_long
     try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
+        return await request.read()
     except web.HTTPRequestEntityTooLarge:
         raise too_long from None
-    except TimeoutError:
-        raise _Refusal(408, f"the body took more than {BODY_SECONDS:.0f} s") from None
+    except CALLERS_FAULTS:
+        raise _Refusal(400, "the body broke off") from None
 
 
-def is_authentic(headers: Mapping[str, str], body: bytes, secret: bytes) -> bool:
-    """Tell whether the caller knows the secret; a near miss takes as long as any other.
+def _unknown() -> _Refusal:
+    return _Refusal(401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed")
 
-    Either it signed the body with it (HMAC-SHA256, as GitHub does), or it sends it as it is.
-    """
-    signature = headers.get("X-Hub-Signature-256")
-    if signature is not None:
-        return hmac.compare_digest(_bytes(signature), relay.sign(body, secret).encode())
+
+def _too_slow(seconds: float) -> _Refusal:
+    return _Refusal(408, f"the body took more than {seconds:.0f} s")
+
+
+def knows_secret(headers: Mapping[str, str], secret: bytes) -> bool:
+    """Tell whether the caller sends the secret; a near miss takes as long as any other."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(_bytes(token.strip()), secret)
-
-
-def _bytes(text: str) -> bytes:
-    """What was sent, also where it is no text."""
-    return text.encode(errors="surrogateescape")
+    presented = token.strip().encode(errors="surrogateescape")  # also where it is no text
+    return scheme.lower() == "bearer" and hmac.compare_digest(presented, secret)

@@ -7,9 +7,12 @@ import hashlib
 import hmac
 import io
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 
 import aiohttp
@@ -21,7 +24,8 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from tests.junk import JSON, LIVING, TEXTS, complaints, mangled
 
-from copyrator import relay, webhook
+from copyrator import listener, relay, webhook
+from copyrator.api.limits import WEBHOOK_BODY_BYTES
 from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
@@ -40,6 +44,7 @@ class Hook:
     metrics: Metrics = field(default_factory=Metrics)
     told: list[Push] = field(default_factory=list)
     server: WebhookServer | None = None
+    proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         self.told.extend(pushes)
@@ -51,6 +56,7 @@ class Hook:
             address="127.0.0.1",
             port=port,
             secret_file=self.secret_file,
+            trusted_proxies=self.proxies,
             leader=lambda: leader,
         )
 
@@ -149,7 +155,7 @@ async def test_a_notification_that_concerns_nobody_is_fine(hook: Hook) -> None:
 
 
 async def test_a_body_that_is_too_long_is_refused(hook: Hook) -> None:
-    long = io.BytesIO(b" " * (webhook.MAX_BODY + 1))
+    long = io.BytesIO(b" " * (WEBHOOK_BODY_BYTES + 1))
     assert (await hook.call(long, BEARER))[0] == 413
     assert hook.metric('copyrator_webhook_calls_total{code="413",sender="unknown"} 1.0')
 
@@ -157,7 +163,7 @@ async def test_a_body_that_is_too_long_is_refused(hook: Hook) -> None:
 async def test_a_long_body_without_a_length_is_refused_as_well(hook: Hook) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(3):
-            yield b" " * (webhook.MAX_BODY // 2)
+            yield b" " * (WEBHOOK_BODY_BYTES // 2)
 
     async with (
         aiohttp.ClientSession() as session,
@@ -169,10 +175,13 @@ async def test_a_long_body_without_a_length_is_refused_as_well(hook: Hook) -> No
 async def test_a_body_that_never_ends_is_given_up(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(webhook, "WEBHOOK_BEARER_SECONDS", 0.05)
     assert hook.server is not None
     reader, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
-    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc".encode())
+    writer.write(
+        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
+        "Content-Length: 10\r\n\r\nabc".encode()
+    )
     answer = await asyncio.wait_for(reader.readline(), 5)
     writer.close()
     assert b" 408 " in answer
@@ -181,8 +190,136 @@ async def test_a_body_that_never_ends_is_given_up(
 async def test_too_many_calls_at_a_time_are_put_off(
     hook: Hook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "MAX_CALLS", 0)
+    monkeypatch.setattr(webhook, "WEBHOOK_BEARER_CALLS", 0)
     assert (await hook.call(headers=BEARER))[0] == 503
+
+
+def request_head(*headers: str, length: int = 10) -> bytes:
+    lines = [f"POST {PATH} HTTP/1.1", "Host: x", f"Content-Length: {length}", *headers]
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n"
+
+
+@asynccontextmanager
+async def slow_calls(
+    hook: Hook, number: int, *headers: str
+) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Calls that send some of their body and then nothing."""
+    assert hook.server is not None
+    streams = [await asyncio.open_connection("127.0.0.1", hook.server.port) for _ in range(number)]
+    for _, writer in streams:
+        writer.write(request_head(*headers) + b"abc")
+        await writer.drain()
+    try:
+        yield [reader for reader, _ in streams]
+    finally:
+        for _, writer in streams:
+            writer.close()
+
+
+SOME_SIGNATURE = "X-Hub-Signature-256: sha256=" + "0" * 64
+
+
+@pytest.mark.parametrize("header", ["X-Nothing: 1", "Authorization: Bearer wrong", SOME_SIGNATURE])
+async def test_slow_bodies_of_strangers_keep_nobody_out(hook: Hook, header: str) -> None:
+    async with slow_calls(hook, 40, header):
+        assert await hook.call(headers=BEARER) == (202, "1 Bundles are looked at now\n")
+
+
+@pytest.mark.parametrize("header", ["X-Nothing: 1", "Authorization: Bearer wrong"])
+async def test_a_stranger_is_refused_before_its_body_and_sent_away(hook: Hook, header: str) -> None:
+    async with slow_calls(hook, 1, header) as (reader,):
+        async with asyncio.timeout(8):
+            answer = await reader.read()  # to the end: the connection is closed
+    assert b" 401 " in answer.partition(b"\r\n")[0]
+    assert b"Connection: close" in answer
+
+
+async def test_a_peer_has_few_signed_calls_and_others_are_heard_meanwhile(tmp_path: Path) -> None:
+    """Both come through one proxy, which says who they are."""
+    secret_file = tmp_path / "secret"
+    secret_file.write_text(SECRET)
+    hook = Hook(secret_file, proxies=(ip_network("127.0.0.0/8"),))
+    hook.server = hook.make()
+    hook.server.pushed = hook.pushed
+    await hook.server.start()
+    slow = ("X-Forwarded-For: 203.0.113.1, 198.51.100.1", SOME_SIGNATURE)
+    async with slow_calls(hook, 40, *slow):
+        good = {**signed(BODY), "X-Forwarded-For": "198.51.100.1, 198.51.100.2"}
+        assert (await hook.call(headers=good))[0] == 202
+        assert len(hook.server._signed) == 1  # nothing is remembered of who isn't there
+    await hook.server.stop()
+
+
+async def test_a_signed_call_without_its_body_is_given_up(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "WEBHOOK_SIGNED_SECONDS", 0.05)
+    async with slow_calls(hook, 3, SOME_SIGNATURE) as readers:
+        for reader in readers:
+            assert b" 408 " in await asyncio.wait_for(reader.readline(), 5)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        request_head(f"Authorization: Bearer {SECRET}") + b"abc",
+        request_head(SOME_SIGNATURE) + b"abc",
+        request_head() + b"abc",
+        request_head(f"Authorization: Bearer {SECRET}", "Transfer-Encoding: chunked") + b"zz\r\n",
+        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {SECRET}\r\n"
+        "Transfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
+        f"POST {PATH} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n".encode(),
+        b"\x16\x03\x01\x00\xa5",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nX: " + b"a" * 10_000 + b"\r\n\r\n",
+        b"POST",
+    ],
+)
+async def test_who_hangs_up_or_speaks_nonsense_leaves_no_line(
+    hook: Hook, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    assert hook.server is not None
+    for _ in range(3):
+        _, writer = await asyncio.open_connection("127.0.0.1", hook.server.port)
+        writer.write(sent)
+        await writer.drain()
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+    assert (await hook.call(headers=BEARER))[0] == 202
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+async def test_a_connection_without_a_request_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "HEADER_SECONDS", 0.2)
+    secret_file = tmp_path / "secret"
+    secret_file.write_text(SECRET)
+    server = Hook(secret_file).make()
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(f"POST {PATH} HTTP/1.1\r\nHost: x\r\n".encode())
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    writer.close()
+    await server.stop()
+
+
+async def test_a_peer_has_a_bounded_number_of_connections(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "CONNECTIONS_PER_PEER", 3)
+    assert hook.server is not None
+    streams = [await asyncio.open_connection("127.0.0.1", hook.server.port) for _ in range(6)]
+    ended = [asyncio.create_task(reader.read()) for reader, _ in streams]
+
+    await asyncio.wait(ended, return_when=asyncio.FIRST_COMPLETED, timeout=5)
+    await asyncio.sleep(0.1)
+
+    assert sum(task.done() for task in ended) == 3
+    for _, writer in streams:
+        writer.transport.abort()
+    await asyncio.gather(*ended, return_exceptions=True)
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])

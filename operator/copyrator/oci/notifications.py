@@ -14,9 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any, Final
 
 from copyrator.api.json_text import read_json
+from copyrator.api.limits import WEBHOOK_PUSHES
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
 
 
@@ -78,7 +80,12 @@ def parse_notification(body: bytes) -> Notification:
     if isinstance(found, dict):
         for sender, is_theirs, pushes in _SENDERS:
             if is_theirs(found):
-                return Notification(sender, tuple(dict.fromkeys(pushes(found))))
+                named = list(islice(pushes(found), WEBHOOK_PUSHES + 1))
+                if len(named) > WEBHOOK_PUSHES:
+                    raise UnreadableNotificationError(
+                        f"it names more than {WEBHOOK_PUSHES} pushes; send them in several calls"
+                    )
+                return Notification(sender, tuple(dict.fromkeys(named)))
     raise UnreadableNotificationError(
         "a notification of distribution, Harbor or GitHub packages is expected, or "
         '{"registry": …, "repository": …, "tag": …}'

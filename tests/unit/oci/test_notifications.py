@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.junk import JSON
 
+from copyrator.api.limits import STEP_SECONDS, WEBHOOK_BODY_BYTES, WEBHOOK_PUSHES
 from copyrator.oci.notifications import (
     Notification,
     Push,
@@ -155,3 +158,29 @@ def test_never_raises_anything_else_for_bytes(body: bytes) -> None:
         parse_notification(body)
     except UnreadableNotificationError:
         return
+
+
+def test_a_call_names_a_bounded_number_of_pushes() -> None:
+    pushes = [event(repository="shop/app", tag=str(i)) for i in range(WEBHOOK_PUSHES + 1)]
+
+    parse_notification(json.dumps({"events": pushes[1:]}).encode())
+    with pytest.raises(UnreadableNotificationError, match="more than 1000 pushes"):
+        parse_notification(json.dumps({"events": pushes}).encode())
+
+
+@pytest.mark.parametrize(
+    "piece", ["[],", "{},", "1,", '"",', '{"a":1},', '{"action":"push","target":{}},', "1e5,"]
+)
+@pytest.mark.parametrize("start", ["[", '{"events":[', '{"event_data":{"resources":['])
+def test_no_body_takes_a_long_step(piece: str, start: str) -> None:
+    """By the least of three: a busy machine lengthens single ones."""
+    times = (WEBHOOK_BODY_BYTES - 100) // len(piece)
+    end = "".join({"[": "]", "{": "}"}[sign] for sign in reversed(start) if sign in "[{")
+    body = f"{start}{(piece * times)[:-1]}{end}".encode()
+    spent = []
+    for _ in range(3):
+        began = time.thread_time()
+        with suppress(UnreadableNotificationError):
+            parse_notification(body)
+        spent.append(time.thread_time() - began)
+    assert min(spent) < STEP_SECONDS
