@@ -35,6 +35,7 @@ from copyrator.kube.watchpool import WatchSpec, WatchStatus
 from copyrator.listener import ListenError
 from copyrator.metrics import Metrics
 from copyrator.parts import Parts, compose
+from copyrator.stalls import StallMeter
 from copyrator.webhook import PATH, WebhookError, WebhookServer
 
 log = logging.getLogger(__name__)
@@ -107,6 +108,9 @@ class App:
         """Begin to watch what there is; nothing is written yet."""
         memory.settle()
         parts = self._parts = compose(self.settings, self.connection, self.metrics)
+        meter = StallMeter(self.metrics.event_loop_stall_seconds.observe, in_work=logs.in_work)
+        self._stack.callback(meter.uninstall)
+        meter.install()
         self._stack.push_async_callback(parts.close)
         if parts.elector:
             self._stack.push_async_callback(parts.elector.close)

@@ -23,6 +23,11 @@ _context: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
     "log", default=types.MappingProxyType({})
 )
 
+_left: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "left", default=types.MappingProxyType({})
+)
+"""What this task had bound last."""
+
 _NEVER_BELOW_INFO = ("kopf", "aiohttp", "kubernetes", "urllib3", "asyncio")
 """Libraries that print bodies, tokens or noise at DEBUG."""
 
@@ -46,7 +51,13 @@ def bound(**fields: str) -> Iterator[None]:
     try:
         yield
     finally:
+        _left.set(_context.get())
         _context.reset(token)
+
+
+def in_work() -> Mapping[str, str]:
+    """What is bound now, or else what this task had bound last: a step may end both at once."""
+    return _context.get() or _left.get()
 
 
 def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:

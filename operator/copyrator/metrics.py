@@ -17,6 +17,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_STALL_SECONDS = (0.05, 0.1, 0.25, 1.0, 5.0)
 _LAG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _DEPLOY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0)
 
@@ -55,6 +56,12 @@ class Metrics:
         )
         self.reconcile_seconds = self._histogram(
             "reconcile_seconds", "How long one reconcile took.", "key"
+        )
+        self.event_loop_stall_seconds = self._histogram(
+            "event_loop_stall_seconds",
+            "Processor time of the event loop's thread in one callback, of those over 10 ms: "
+            "nothing else is done meanwhile.",
+            buckets=_STALL_SECONDS,
         )
         self.write_limit = self._gauge("write_limit", "Writes that may be in flight at a time.")
         self.writes_in_flight = self._gauge("writes_in_flight", "Writes in flight now.")

@@ -15,6 +15,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from tests.e2e import stalls
 
 from localcluster import Api, Cluster, Requests
 from localcluster.api import ApiStatusError
@@ -89,6 +90,27 @@ def refusals(request: pytest.FixtureRequest) -> Iterator[None]:
         if not any(fnmatch(asked, pattern) for pattern in expected)
     }
     assert not unexpected, f"the operator lacks rights: {unexpected}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stalls_until_the_end() -> Iterator[None]:
+    """What operators of a module said while they were ended, after the last test."""
+    yield
+    found = stalls.new_ones()
+    stalls.forget()
+    assert not found, "an operator's event loop was held:\n" + "\n".join(found)
+
+
+@pytest.fixture(autouse=True)
+def loops_that_are_never_held(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No callback of an operator takes over 250 ms of processor time (copyrator/stalls.py).
+
+    A test that provokes that says what it expects in the line: `@pytest.mark.stalls("worker")`.
+    """
+    yield
+    expected = [word for mark in request.node.iter_markers("stalls") for word in mark.args]
+    found = [line for line in stalls.new_ones() if not any(word in line for word in expected)]
+    assert not found, "an operator's event loop was held:\n" + "\n".join(found)
 
 
 @pytest.fixture(scope="session")

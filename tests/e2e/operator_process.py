@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
+from tests.e2e import stalls
 
 from demo.chart import ROOT, render
 from localcluster import Cluster
@@ -65,6 +66,7 @@ class OperatorProcess:
         settings: Mapping[str, str] | None = None,
     ) -> None:
         self._log = log
+        stalls.follow(log)
         self._port: int | None = None
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment |= {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.e2e import stalls
 from tests.e2e.documents import DOCUMENTS, blocks, commands, links
 
 from copyrator.cli.run import run
@@ -122,6 +123,7 @@ class Reader:
         chart: Rendered = render(self.cluster.helm, namespace="copyrator", values=values)
         kubeconfig = self.cluster.kubeconfig_for_service_account("copyrator", chart.service_account)
         self.operator = OperatorProcess(chart, "copyrator", kubeconfig, self.cluster.state_dir)
+        stalls.follow(self.operator.log)
         self.operator.wait_ready(60)
 
     def _with_local_registry(self, text: str) -> str:

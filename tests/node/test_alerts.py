@@ -29,6 +29,7 @@ FIRES = {
         f'copyrator_bundles{{{POD}, reason="RegistryUnreachable"}}': "1x60"
     },
     "CopyratorPollLate": {f"copyrator_oldest_poll_seconds{{{POD}}}": "1900x60"},
+    "CopyratorEventLoopHeld": {f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x40 10x20"},
 }
 WELL = {
     f"copyrator_leader{{{POD}}}": "1x60",
@@ -41,6 +42,8 @@ WELL = {
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
     f"copyrator_bundles_quarantined{{{POD}}}": "0x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
+    f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x60",
+    f'copyrator_event_loop_stall_seconds_bucket{{{POD}, le="0.25"}}': "9x60",
 }
 
 

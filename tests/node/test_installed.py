@@ -203,7 +203,8 @@ def test_a_replica_serves_every_metric_that_the_alerts_ask_for(release):
     at = f"/api/v1/namespaces/{HOME}/pods/{release.leader()}:8080/proxy/metrics"
     served = release.cluster.kubectl("get", "--raw", at)
     families = dict(re.findall(r"^# TYPE (\w+) (\w+)$", served, re.MULTILINE))
-    series = {f"{name}_bucket" if kind == "histogram" else name for name, kind in families.items()}
+    parts = {"histogram": ("_bucket", "_count")}
+    series = {name + part for name, kind in families.items() for part in parts.get(kind, ("",))}
     assert asked - series - families.keys() == set()
 
 

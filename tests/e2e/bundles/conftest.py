@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e import stalls
 from tests.e2e.operator_process import until
 
 from demo.chart import render
@@ -78,6 +79,7 @@ class Operator:
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        stalls.follow(self.log)
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
         environment.pop("KUBECONFIG", None)
         environment |= {
