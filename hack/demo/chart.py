@@ -17,6 +17,9 @@ CHART = ROOT / "charts" / "copyrator"
 
 Manifest = dict[str, Any]
 
+POLICY_API = "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy"
+"""What the chart looks for before it renders its admission policy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
@@ -24,7 +27,7 @@ class Rendered:
 
     crds: list[Manifest]
     rights: list[Manifest]
-    """Service accounts, roles and bindings."""
+    """Service accounts, roles and bindings, and the admission policy where it is asked for."""
     deployment: Manifest
 
     @property
@@ -41,7 +44,11 @@ class Rendered:
 
 
 def render(
-    helm: Callable[..., str], *, namespace: str, values: Mapping[str, Any] | None = None
+    helm: Callable[..., str],
+    *,
+    namespace: str,
+    values: Mapping[str, Any] | None = None,
+    policy: bool = False,
 ) -> Rendered:
     """Render the chart for the release "copyrator" in `namespace`.
 
@@ -49,13 +56,17 @@ def render(
         helm: runs helm with these arguments and returns what it printed.
         namespace: the release's namespace.
         values: chart values by dotted path, such as "log.format".
+        policy: with the admission policy, as on a cluster that serves v1 of it.
     """
     settings = [
         part
         for path, value in (values or {}).items()
         for part in ("--set-json", f"{path}={json.dumps(value)}")
     ]
-    printed = helm("template", "copyrator", str(CHART), "--namespace", namespace, *settings)
+    served = ("--api-versions", POLICY_API) if policy else ()
+    printed = helm(
+        "template", "copyrator", str(CHART), "--namespace", namespace, *settings, *served
+    )
     documents = [one for one in yaml.safe_load_all(printed) if one and not _is_hook(one)]
     apart = ("CustomResourceDefinition", "Deployment")
     return Rendered(

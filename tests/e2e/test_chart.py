@@ -21,6 +21,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     "one replica": {"replicas": 1},
     "one rule of another namespace": {"rules.namespace": "default", "rules.name": "main-rule"},
     "rules of tenants": {"rules.tenantRules": True},
+    "no admission policy": {"rules.admissionPolicy": False},
     "more kinds": {
         "rules.kinds": ["Secret", "RoleBinding.rbac.authorization.k8s.io", "ResourceQuota"],
         "rules.bindClusterRoles": ["edit"],
@@ -141,8 +142,9 @@ def test_the_schema_refuses(cluster, path, value):
 
 @pytest.mark.parametrize("values", MATRIX.values(), ids=MATRIX.keys())
 @pytest.mark.usefixtures("monitoring_kinds")
-def test_every_object_is_accepted_by_the_api_server(cluster, values):
-    rendered = render(cluster.helm, namespace="default", values=values)
+def test_every_object_is_accepted_by_the_api_server(cluster, api, values):
+    policy = int(api.get("/version")["minor"]) >= 30
+    rendered = render(cluster.helm, namespace="default", values=values, policy=policy)
     text = yaml.safe_dump_all(manifests_of(rendered))
     dry_run = ("apply", "--server-side", "--force-conflicts", "--dry-run=server")
     printed = cluster.kubectl(*dry_run, "--validate=strict", "-f", "-", input=text)

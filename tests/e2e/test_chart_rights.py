@@ -12,6 +12,7 @@ OPERATOR_MAY = [
     ("list", "flant.com", "copyrators", ""),
     ("watch", "flant.com", "copyrators", ""),
     ("patch", "flant.com", "copyrators", ""),
+    ("mark", "flant.com", "copyrators", ""),
     ("patch", "flant.com", "copyrators", "status"),
     ("watch", "operator.werf.dev", "bundles", ""),
     ("patch", "operator.werf.dev", "bundles", ""),
@@ -227,10 +228,11 @@ def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights,
         assert chart.may(bind, namespace=place, name="edit")
     for place in ("", "default"):
         assert [right for right in OPERATOR_MAY if chart.may(right, namespace=place)] == []
-    create = ("create", "", "secrets", "")
-    assert [right for right in OPERATOR_MAY if chart.may(right, namespace=home)] == [create], (
-        "only its hash key, beside the rules that it trusts"
-    )
+    mark, create = ("mark", "flant.com", "copyrators", ""), ("create", "", "secrets", "")
+    assert [right for right in OPERATOR_MAY if chart.may(right, namespace=home)] == [
+        mark,
+        create,
+    ], "only its hash key, beside the rules that it trusts"
     crds = ("get", "apiextensions.k8s.io", "customresourcedefinitions", "")
     assert not chart.may(crds, name="copyrators.flant.com")
 

@@ -22,6 +22,11 @@
 {{- printf "%s:%s" .Release.Namespace (include "copyrator.fullname" .) -}}
 {{- end -}}
 
+{{/* The same for what must be a DNS name; a namespace's name has no dots. */}}
+{{- define "copyrator.policyName" -}}
+{{- printf "%s.%s.copyrator.flant.com" (include "copyrator.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
 {{/* The namespace whose rules are trusted; the operator keeps the key of its hashes there too. */}}
 {{- define "copyrator.rulesNamespace" -}}
 {{- default .Release.Namespace .Values.rules.namespace -}}
@@ -85,6 +90,24 @@ built-in kind.
 - apiGroups: [{{ $group | quote }}]
   resources: {{ get $groups $group | uniq | sortAlpha | toJson }}
   verbs: {{ $.verbs | toJson }}
+{{- end -}}
+{{- end -}}
+
+{{/* The same kinds as an admission policy names them, with their status. */}}
+{{- define "copyrator.resourcesForKinds" -}}
+{{- $groups := dict -}}
+{{- range . -}}
+{{- $parts := splitn "." 2 (first (splitList "/" .)) -}}
+{{- $group := $parts._1 | default "" -}}
+{{- $plural := include "copyrator.plural" $parts._0 -}}
+{{- $_ := set $groups $group (concat (get $groups $group | default list) (list $plural (printf "%s/status" $plural))) -}}
+{{- end -}}
+{{- range $group := keys $groups | sortAlpha }}
+- apiGroups: [{{ $group | quote }}]
+  apiVersions: ["*"]
+  resources: {{ get $groups $group | uniq | sortAlpha | toJson }}
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
 {{- end -}}
 {{- end -}}
 

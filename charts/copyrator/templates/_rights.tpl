@@ -13,6 +13,10 @@ What the operator may do where it serves rules and Bundles; docs/security.md say
 - apiGroups: [flant.com]
   resources: [copyrators/status]
   verbs: [patch]
+# Setting the marks of copies, where the admission policy asks for it (marks.yaml).
+- apiGroups: [flant.com]
+  resources: [copyrators]
+  verbs: [mark]
 - apiGroups: [operator.werf.dev]
   resources: [bundles/status]
   verbs: [patch]

@@ -34,6 +34,10 @@ from copyrator.oci.reference import Repository
 from copyrator.prerequisites import missing_crds
 from copyrator.reconcile.hash_key import SECRET_NAME
 
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+POLICY_DOMAIN = "copyrator.flant.com"
+"""What the names of the chart's policies end with, after the release's namespace."""
+
 LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""
 
@@ -87,6 +91,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(await _lease(client, installation))
         found += [check async for check in _rights(client, installation)]
         found.append(await _hash_key(client, installation))
+        found.append(await _policy(client, installation))
         if all(check.good for check in crds):
             found += [check async for check in _objects(client)]
             found += await _registries(client)
@@ -156,6 +161,24 @@ async def _hash_key(client: KubeClient, installation: Installation) -> Check:
     except errors.ApiError as error:
         return Check("Hash key", None, f"{where} can't be read: {error.message}")
     return Check("Hash key", True, where)
+
+
+async def _policy(client: KubeClient, installation: Installation) -> Check:
+    """The chart's admission policy; everything works without it, but less is refused."""
+    what = "Admission policy"
+    try:
+        listed = await client.request("GET", POLICIES)
+    except errors.NotFound:
+        said = "not served as v1 by this API server (Kubernetes 1.30 and later); less is refused"
+        return Check(what, None, f"{said}, see docs/trust.md")
+    except errors.ApiError as error:
+        return Check(what, None, f"can't be looked for: {error.message}")
+    ending = f".{installation.namespace}.{POLICY_DOMAIN}"
+    names = [str(one["metadata"]["name"]) for one in listed.get("items") or ()]
+    if found := [name for name in names if name.endswith(ending)]:
+        return Check(what, True, f"{found[0]} guards the marks of copies")
+    said = "none of this installation: whoever may edit a copy may also change its marks"
+    return Check(what, None, f"{said}; the chart brings one (rules.admissionPolicy)")
 
 
 async def _objects(client: KubeClient) -> AsyncIterator[Check]:

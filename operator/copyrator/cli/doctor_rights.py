@@ -65,7 +65,7 @@ def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
     for verb in ("get", "create", "update"):
         yield LEASES, "", verb, home
     wanted: list[tuple[Resource, str, tuple[str, ...]]] = [
-        (RULES, "", ("list", "watch", "patch")),
+        (RULES, "", ("list", "watch", "patch", "mark")),
         (RULES, "status", ("patch",)),
         (BUNDLES, "", ("get", "list", "watch", "patch")),
         (BUNDLES, "status", ("patch",)),

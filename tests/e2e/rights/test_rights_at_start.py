@@ -14,6 +14,7 @@ from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
 from tests.e2e.rights.conftest import VALUES, install, settings
 from tests.e2e.rights.roles import Roles, rights_of_chart
 from tests.e2e.rights.stage import BUNDLES, SECONDS
+from tests.e2e.test_marks_policy import MARK
 from tests.long import LONG
 
 from demo.chart import Rendered, render
@@ -112,7 +113,7 @@ def test_every_right_of_the_chart_is_taken_away_by_some_test(cluster: Cluster):
         rendered: Rendered = render(cluster.helm, namespace="x", values=values)
         return rights_of_chart(rendered)
 
-    tested = {*rule_cases.OF_KINDS, *watch_cases.OF_KINDS, *AT_START}
+    tested = {*rule_cases.OF_KINDS, *watch_cases.OF_KINDS, *AT_START, MARK}
     for cases in (rule_cases.OTHERS, watch_cases.OTHERS, bundle_cases.CASES):
         tested |= cases.keys()
     assert rights(VALUES) == tested
