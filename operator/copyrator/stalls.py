@@ -7,9 +7,9 @@ a function around it, for as long as it is installed. Both ways of starting the 
 `time.thread_time` is a system call, so it isn't asked for each callback: elapsed time is never less
 than processor time, so a callback that took less than `NOTED_SECONDS` on the clock is passed over.
 The processor time at a callback's start is read at most once in `MARK_SECONDS`; the error of a
-result is less than that. The measured cost is 0.1 to 0.3 µs a callback (2 cores under load, Python
-3.11, 200,000 empty callbacks); reading `thread_time` twice a callback costs 1.7 to 2.9 µs more. One
-copy of a fan-out takes about 20 callbacks, so 2 to 6 µs of about 1,000.
+result is less than that. Measured (2 cores under load, Python 3.11, 200,000 empty callbacks): less
+than 0.9 µs a callback, within the spread of the runs; reading `thread_time` twice costs 1.6 to 2.9.
+One copy takes 11 callbacks, so less than 10 µs of 1,000 to 2,000 of processor time.
 
 `Handle._run`, `_callback` and `_context` are private names of asyncio (3.11 to 3.14). The meter
 tries them when it is installed; where Python has changed them, it says so once and stays off.

@@ -57,6 +57,7 @@ def test_it_gets_ready_under_the_charts_rights_and_serves_metrics(kubeconfig, lo
         assert status == 200
         for name in ("build_info{", "queue_depth ", "watches{", 'api_requests_total{code="200"'):
             assert f"\ncopyrator_{name}" in metrics
+        assert "\ncopyrator_event_loop_stall_seconds_count " in metrics
         assert complaints(process) == []
 
 
