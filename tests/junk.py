@@ -14,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
+from hostile import texts
+
 EVIL = (
     *(
         "",
@@ -51,6 +53,25 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=8,
 )
+BOMBS = st.sampled_from(
+    [
+        *texts.MEAN,
+        *(texts.dense(1_000_000, unit) for unit in texts.DENSE),
+        *(texts.dense(texts.FIELD, unit) for unit in texts.DENSE),
+        texts.globs(200_000),
+        texts.nested_blocks(5_000),
+        texts.nested_brackets(300_000),
+        texts.digits(1_000_000),
+        "x" * 1_000_000,
+        "🙂" * 250_000,
+    ]
+)
+"""Texts that stopped the operator once: digits over what int() takes, nesting, dense Jinja, a
+megabyte of anything."""
+DEEP = st.builds(
+    texts.nested_json, st.sampled_from([65, 500, 1_000, 5_000]), is_list=st.booleans()
+) | st.sampled_from([[0] * 100_000, {f"k{n}": n for n in range(20_000)}])
+"""Values that are deep, or wide. Depths over 1,000 are more than `json` and `repr` can do."""
 
 Path = tuple[str | int, ...]
 
@@ -84,6 +105,11 @@ def like(value: Any) -> st.SearchStrategy[Any]:
 
 def anything(_value: Any) -> st.SearchStrategy[Any]:
     return JSON
+
+
+def dear(value: Any) -> st.SearchStrategy[Any]:
+    """For `mangled`: what is dear to parse, of the same type or of another one."""
+    return BOMBS if isinstance(value, str) else BOMBS | DEEP
 
 
 @st.composite
