@@ -1,0 +1,199 @@
+"""Hostile neighbours: a process that writes bad objects, one after the other, until it is ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+
+from hostile import objects, registry, texts
+from hostile.objects import Bad, Places
+from localcluster import Cluster
+
+PACE = 0.25
+"""Seconds between two bad objects: large ones cost the API server itself a tenth of a second."""
+STOP_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the process is told.
+
+    Attributes:
+        state: the control plane's directory.
+        places: where to; the registry is filled in by the process.
+        seed: all follows from it.
+        categories: those of `objects`; empty: all.
+        pace: seconds between two objects.
+    """
+
+    state: str
+    places: Places
+    seed: int
+    categories: tuple[str, ...] = ()
+    pace: float = PACE
+
+
+@dataclass(slots=True)
+class Done:
+    """What it has done: answers by category, and requests that its registry got."""
+
+    accepted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    megabytes: float = 0.0
+    asked: Counter[str] = field(default_factory=Counter)
+
+    def written(self) -> str:
+        """As `read` takes it."""
+        return json.dumps({name: getattr(self, name) for name in self.__slots__})
+
+    @classmethod
+    def read(cls, text: str) -> Done:
+        """What another process has printed."""
+        found: dict[str, Any] = json.loads(text)
+        megabytes = found.pop("megabytes")
+        return cls(**{name: Counter(counts) for name, counts in found.items()}, megabytes=megabytes)
+
+
+class Neighbours:
+    """Writes objects as the author of the hostile namespaces would, with all rights in them."""
+
+    def __init__(self, session: aiohttp.ClientSession, server: str, plan: Plan) -> None:
+        self._session = session
+        self._server = server
+        self._plan = plan
+        self._random = Random(plan.seed)  # noqa: S311 - nothing is secret here
+        self._categories = objects.categories(plan.categories)
+        self.done = Done()
+
+    async def go_on(self, over: asyncio.Event) -> None:
+        """Write objects until `over`, each category in its turn, in an order that changes."""
+        while not over.is_set():
+            for category in self._random.sample(self._categories, len(self._categories)):
+                began = time.monotonic()
+                await self._apply(category.name, category.next(self._random, self._plan.places))
+                if over.is_set():
+                    return
+                left = self._plan.pace - (time.monotonic() - began)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), max(left, 0.01))
+
+    async def _apply(self, category: str, bad: Bad) -> None:
+        """Create it; where it stands, change it, or delete it now and then."""
+        body = {**bad.content, "metadata": {"name": bad.name, **bad.content["metadata"]}}
+        if not bad.namespace:
+            status = await self._send("PATCH", f"/api/v1/namespaces/{bad.name}", bad.content, bad)
+        else:
+            status = await self._send("POST", bad.collection, body, bad)
+        if status == 409 and self._random.random() < 0.2:
+            status = await self._send("DELETE", bad.path, {}, bad)
+        elif status == 409:
+            change = [
+                {"op": "add", "path": f"/{key}", "value": value}
+                for key, value in bad.content.items()
+                if key != "metadata"
+            ]
+            metadata = bad.content["metadata"]
+            change += [
+                {"op": "add", "path": f"/metadata/{key}", "value": metadata[key]}
+                for key in ("labels", "annotations")
+                if metadata.get(key)
+            ]
+            status = await self._send("PATCH", bad.path, change, bad)
+        if status < 300 and bad.status is not None:
+            await self._send("PATCH", f"{bad.path}/status", {"status": bad.status}, bad)
+        counted = self.done.accepted if status < 300 else self.done.refused
+        (counted if status < 500 else self.done.failed)[category] += 1
+
+    async def _send(self, method: str, path: str, body: Any, bad: Bad) -> int:
+        kind = "json-patch" if isinstance(body, list) else "merge-patch"
+        kind = "json" if method != "PATCH" else f"{kind}+json"
+        data = texts.encode(body)
+        self.done.megabytes += len(data) / 1e6
+        try:
+            async with self._session.request(
+                method,
+                f"{self._server}{path}",
+                params={"fieldManager": bad.manager} if method != "DELETE" else {},
+                data=data,
+                headers={"Content-Type": f"application/{kind}"},
+            ) as answer:
+                async for _ in answer.content.iter_chunked(2**16):
+                    pass
+                return answer.status
+        except aiohttp.ClientError:  # the API server hangs up on a body that is too long
+            return 413
+
+
+async def _work(plan: Plan) -> Done:
+    api = Cluster.attach(Path(plan.state)).api()
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, over.set)
+    async with (
+        registry.serving() as served,
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=api.context)) as session,
+    ):
+        places = replace(plan.places, registry=served.host)
+        working = Neighbours(session, api.server, replace(plan, places=places))
+        print(served.host, flush=True)
+        await working.go_on(over)
+        working.done.asked = served.asked
+    return working.done
+
+
+@dataclass(slots=True)
+class Running:
+    """The process, while it runs; `done` once it has ended."""
+
+    registry: str
+    done: Done | None = None
+
+
+@contextmanager
+def neighbours(plan: Plan) -> Iterator[Running]:
+    """Run them until the block ends.
+
+    Raises:
+        RuntimeError: the process failed; carries what it wrote to stderr's file descriptor.
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hostile", json.dumps(asdict(plan))],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        running = Running(process.stdout.readline().strip())
+        yield running
+        said, _ = process.communicate("end\n", STOP_SECONDS)
+        if process.returncode:
+            raise RuntimeError(f"the hostile neighbours failed: code {process.returncode}")
+        running.done = Done.read(said)
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
+def main(text: str) -> None:
+    """What the process does."""
+    given = json.loads(text)
+    where: dict[str, Any] = given.pop("places")
+    where |= {name: tuple(where[name]) for name in ("evil", "forged")}
+    given["categories"] = tuple(given["categories"])
+    done = asyncio.run(_work(Plan(places=Places(**where), **given)))
+    print(done.written())

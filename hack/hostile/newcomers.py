@@ -1,0 +1,73 @@
+"""New namespaces at a steady pace, and how long each waits for what a trusted rule gives it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from localcluster import Api
+from localcluster.audit import AuditEvent
+
+
+@dataclass(slots=True)
+class Newcomers:
+    """Makes namespaces whose names begin with `word`."""
+
+    api: Api
+    word: str
+    made: int = 0
+
+    def come(self, seconds: float, every: float = 1.0) -> list[str]:
+        """One namespace each `every` seconds, for so long; returns their names."""
+        began, names = time.monotonic(), []
+        while (due := began + len(names) * every) < began + seconds:
+            time.sleep(max(due - time.monotonic(), 0))
+            names.append(self.one())
+        return names
+
+    def one(self) -> str:
+        """One namespace, now; returns its name."""
+        name = f"{self.word}-{self.made}"
+        self.made += 1
+        self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        return name
+
+
+def waits(
+    events: Iterable[AuditEvent], names: Iterable[str], user: str, copies: Mapping[str, int]
+) -> dict[str, float]:
+    """Seconds from the answer to a namespace's creation until all its copies stood.
+
+    Times are the API server's own, from the audit log: the client's don't count.
+
+    Args:
+        events: the audit log.
+        names: the namespaces.
+        user: the operator, as the log names it.
+        copies: how many objects of each plural a namespace gets.
+
+    Returns:
+        By namespace; one that hasn't got all its copies is missing.
+    """
+    made: dict[str, float] = {}
+    given: dict[tuple[str, str], list[float]] = {}
+    for event in events:
+        if event.verb != "create" or event.code >= 300:
+            continue
+        if event.resource == "namespaces":
+            made[event.name or event.uri.rpartition("/")[2]] = event.ended
+        elif event.user == user and event.resource in copies:
+            given.setdefault((event.namespace, event.resource), []).append(event.ended)
+    found = {}
+    for name in names:
+        ends = [sorted(given.get((name, plural), ()))[:many] for plural, many in copies.items()]
+        if all(len(each) == many for each, many in zip(ends, copies.values(), strict=True)):
+            found[name] = max(end for each in ends for end in each) - made[name]
+    return found
+
+
+def percentile(values: Iterable[float], share: float) -> float:
+    """The value that `share` of them don't exceed."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]

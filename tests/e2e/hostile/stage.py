@@ -1,0 +1,147 @@
+"""A cluster with a trusted rule, new namespaces that it serves, and hostile authors beside them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.faults.churn import sweep
+from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+
+from hostile.neighbours import Plan
+from hostile.newcomers import Newcomers, waits
+from hostile.objects import SHARED, Places
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+
+COPIES = {"secrets": 1, "configmaps": 1}
+"""What the trusted rules give each new namespace."""
+SERVED = 60.0
+"""Seconds within which a namespace has its copies, however long it took the others."""
+
+
+@dataclass(slots=True)
+class Stage:
+    """The operator's namespace `home`, and what stands around it; names begin with `word`."""
+
+    cluster: Cluster
+    api: Api
+    home: str
+    word: str
+    kubeconfig: Path
+    newcomers: Newcomers
+
+    @property
+    def user(self) -> str:
+        """The operator, as the audit log names it."""
+        return f"system:serviceaccount:{self.home}:copyrator"
+
+    @property
+    def places(self) -> Places:
+        """Where the hostile authors are, and what they are aimed at."""
+        evil = tuple(f"evil-{self.word}-{number}" for number in range(2))
+        forged = tuple(f"{self.word}-forged-{number}" for number in range(2))
+        return Places(evil, forged, f"victim-{self.word}", f"{self.home}/good", "")
+
+    def plan(self, seed: int, categories: tuple[str, ...]) -> Plan:
+        """What the hostile authors do."""
+        return Plan(str(self.cluster.state_dir), self.places, seed, categories)
+
+    def operator(self, log: Path, *, tenants: bool) -> OperatorProcess:
+        """The operator, started."""
+        settings = {
+            "NAMESPACE": self.home,
+            "COPYRATOR_TENANT_RULES": "true" if tenants else "false",
+            "COPYRATOR_ALLOW_REGISTRY_ADDRESSES": "127.0.0.1/32",
+            "WERF_OPERATOR_TIMER_INTERVAL": "10",
+            "WERF_OPERATOR_TIMER_IDLE": "0",
+        }
+        return OperatorProcess(self.kubeconfig, log, settings=settings)
+
+    def begin(self) -> None:
+        """The hostile namespaces, the victim's, and the trusted rules."""
+        for name in (*self.places.evil, *self.places.forged, self.places.victim):
+            self.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        for name in self.places.evil:
+            account = {"metadata": {"name": "werf"}}
+            self.api.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
+        source = {"metadata": {"name": "good"}, "stringData": {"key": "x" * 2_000}}
+        self.api.create(f"/api/v1/namespaces/{self.home}/secrets", source)
+        template = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "made"},
+            "data": {"namespace": "{{ namespace.name }}"},
+        }
+        # The hostile author's own sources, which the operator was told to copy.
+        theirs = {
+            "kind": "ConfigMap",
+            "namespaces": list(self.places.evil),
+            "selector": {"matchLabels": {SHARED: "yes"}},
+        }
+        self._rule("good", {"source": {"kind": "Secret", "name": "good"}}, f"{self.word}-*")
+        self._rule("made", {"template": template}, f"{self.word}-*")
+        self._rule("shared", {"source": theirs}, *self.places.forged)
+
+    def _rule(self, name: str, spec: dict[str, Any], *targets: str) -> None:
+        body = {
+            "apiVersion": "flant.com/v1",
+            "kind": "CopyratorRule",
+            "metadata": {"name": name},
+            "spec": {**spec, "targets": {"namespaces": list(targets)}},
+        }
+        self.api.create(f"/apis/flant.com/v1/namespaces/{self.home}/copyrators", body)
+
+    def served(self, since: int, names: list[str], process: OperatorProcess) -> dict[str, float]:
+        """How long each of these new namespaces waited for its copies, once all have them."""
+        found: dict[str, float] = {}
+
+        def all_served() -> bool:
+            assert process.code is None, f"the operator ended with code {process.code}"
+            nonlocal found
+            found = waits(self.cluster.audit_events(since), names, self.user, COPIES)
+            return len(found) == len(names)
+
+        until(all_served, lambda: f"served: {sorted(set(names) - set(found))}", SERVED)
+        return found
+
+    def end(self) -> None:
+        """Take off all finalizers, and delete the namespaces without waiting for it."""
+        bad = (*self.places.evil, *self.places.forged)
+        for namespace in bad:
+            for path in (
+                *("apis/flant.com/v1/{}/copyrators", "apis/operator.werf.dev/v1/{}/bundles"),
+                *("api/v1/{}/configmaps", "api/v1/{}/secrets", "apis/batch/v1/{}/jobs"),
+            ):
+                self._let_go("/" + path.format(f"namespaces/{namespace}"))
+        for name in (*bad, self.places.victim):
+            with contextlib.suppress(ApiStatusError):
+                self.api.delete(f"/api/v1/namespaces/{name}")
+        sweep(self.api, f"{self.word}-")
+
+    def _let_go(self, collection: str) -> None:
+        for item in self.api.get(collection)["items"]:
+            if item["metadata"].get("finalizers"):
+                with contextlib.suppress(ApiStatusError):
+                    path = f"{collection}/{item['metadata']['name']}"
+                    self.api.patch(path, {"metadata": {"finalizers": None}})
+
+
+@contextmanager
+def stage(cluster: Cluster) -> Iterator[Stage]:
+    """Set up, and tidied up."""
+    home, word = f"op-{secrets.token_hex(3)}", f"h{secrets.token_hex(3)}"
+    api = cluster.api()
+    kubeconfig = install(cluster, home)
+    made = Stage(cluster, api, home, word, kubeconfig, Newcomers(api, word))
+    try:
+        made.begin()
+        yield made
+    finally:
+        made.end()
+        uninstall(cluster, home)

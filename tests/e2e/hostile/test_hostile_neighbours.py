@@ -1,0 +1,141 @@
+"""Whoever writes in one namespace can neither stop nor slow down the operator for others.
+
+Objects of every kind that are as bad as the API server lets them be are written into two
+namespaces, with a registry that is as bad, while a trusted rule serves a new namespace each second.
+
+COPYRATOR_HOSTILE=templates,registry chooses categories (hostile.objects.CATEGORIES),
+COPYRATOR_HOSTILE_SEED=1 what is random about them, and COPYRATOR_HOSTILE_SECONDS=5,20 for how long
+nothing and something bad is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.e2e.hostile.stage import Stage, stage
+from tests.e2e.operator_process import OperatorProcess
+from tests.long import LONG
+
+from hostile.neighbours import Done, neighbours
+from hostile.newcomers import percentile
+from hostile.objects import CATEGORIES
+from localcluster import Cluster
+
+QUIET, HOSTILE = (60.0, 300.0) if LONG else (15.0, 30.0)
+"""Seconds without and with hostile neighbours."""
+if chosen := os.environ.get("COPYRATOR_HOSTILE_SECONDS"):
+    QUIET, HOSTILE = map(float, chosen.split(","))
+TIMES = 3.0
+"""How many times as long a namespace may wait for its copies among hostile neighbours."""
+FLOOR = 0.3
+"""Seconds: a shorter wait without them is taken for this, because the API server is slower, too,
+while it takes in their objects."""
+MEMORY = 300e6
+PROBE = 2.0
+"""Seconds between two liveness probes."""
+CHOSEN = tuple(filter(None, os.environ.get("COPYRATOR_HOSTILE", "").split(",")))
+
+
+@dataclass(slots=True)
+class Observed:
+    """What is seen of the process, from outside."""
+
+    peak: int = 0
+    """Bytes of memory (RSS) at most."""
+    unanswered: list[float] = field(default_factory=list)
+    """When the liveness probe had no good answer, in seconds since the start."""
+
+
+@contextmanager
+def observing(process: OperatorProcess) -> Iterator[Observed]:
+    """Ask the liveness probe every now and then, and look at the memory."""
+    seen, over = Observed(), threading.Event()
+    began = time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(PROBE) and process.code is None:
+            seen.peak = max(seen.peak, peak_of(process.pid))
+            if process.get("/healthz")[0] != 200:
+                seen.unanswered.append(round(time.monotonic() - began, 1))
+
+    thread = threading.Thread(target=watch, name="probes")
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def peak_of(pid: int) -> int:
+    """Bytes of memory that a process has held at most."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) * 1024 if found else 0
+
+
+@pytest.mark.timeout(2 * (QUIET + HOSTILE) + 400)
+@pytest.mark.parametrize("tenants", [False, True], ids=["default", "tenant-rules"])
+def test_hostile_neighbours_neither_stop_nor_slow_down_a_trusted_rule(
+    cluster: Cluster, tmp_path: Path, tenants: bool
+) -> None:
+    seed = int(os.environ.get("COPYRATOR_HOSTILE_SEED", secrets.randbelow(10**6)))
+    say(f"seed {seed}: COPYRATOR_HOSTILE_SEED={seed} makes the same objects again")
+    with stage(cluster) as scene:
+        first, second = tmp_path / "first.log", tmp_path / "second.log"
+        with scene.operator(first, tenants=tenants) as process:
+            process.wait_ready()
+            scene.served(0, [scene.newcomers.one()], process)
+            quiet = serve(scene, process, QUIET)
+            with neighbours(scene.plan(seed, CHOSEN)) as running:
+                with observing(process) as seen:
+                    hostile = serve(scene, process, HOSTILE)
+                assert process.stop() == 0
+                with scene.operator(second, tenants=tenants) as again:
+                    again.wait_ready()
+                    scene.served(scene.cluster.audit_offset(), [scene.newcomers.one()], again)
+        assert running.done is not None
+        tell(quiet, hostile, seen, running.done)
+    assert all(running.done.accepted[name] for name in CHOSEN or CATEGORIES), running.done
+    for log in (first, second):
+        assert complaints(log.read_text(errors="replace")) == []
+    assert first.read_text(errors="replace").count("Started:") == 1
+    assert seen.unanswered == []
+    assert seen.peak < MEMORY
+    for share in (0.5, 0.9):
+        most = TIMES * max(percentile(quiet, share), FLOOR)
+        assert percentile(hostile, share) <= most, f"{share:.0%} of the waits"
+
+
+def serve(scene: Stage, process: OperatorProcess, seconds: float) -> list[float]:
+    """A new namespace each second; how long each waited."""
+    since = scene.cluster.audit_offset()
+    names = scene.newcomers.come(seconds)
+    return list(scene.served(since, names, process).values())
+
+
+def complaints(log: str) -> list[str]:
+    """What an operator's log says of its own faults."""
+    return [line[:1_000] for line in re.findall(r".*Traceback[\s\S]{0,3000}", log)]
+
+
+def tell(quiet: list[float], hostile: list[float], seen: Observed, done: Done) -> None:
+    for name, waited in (("quiet", quiet), ("hostile", hostile)):
+        shares = ", ".join(f"{share:.0%} {percentile(waited, share):.3f} s" for share in (0.5, 0.9))
+        say(f"{name}: {shares}, all {max(waited):.3f} s")
+    say(f"memory at most {seen.peak / 1e6:.0f} MB; probes unanswered at {seen.unanswered}")
+    say(f"{done.megabytes:.0f} MB of objects")
+    for what in ("accepted", "refused", "failed", "asked"):
+        say(f"{what}: {dict(getattr(done, what))}")
+
+
+def say(what: str) -> None:
+    print(what)  # noqa: T201 - shown where the test fails
