@@ -2,9 +2,9 @@
 
 import sys
 
-from generate import chart_readme, manifests, reference
+from generate import chart_readme, limits, manifests, reference
 
-FILES = {**manifests.FILES, **chart_readme.FILES, **reference.FILES}
+FILES = {**manifests.FILES, **chart_readme.FILES, **reference.FILES, **limits.FILES}
 
 
 def stale() -> list[str]:

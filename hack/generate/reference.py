@@ -11,13 +11,13 @@ from prometheus_client import Metric
 from copyrator.cli import cli
 from copyrator.metrics import Metrics
 from demo.chart import ROOT
+from generate.cells import NOTE, cell
 
 _HOME = ROOT / "docs" / "reference"
-_NOTE = "<!-- Written by `make generate`: don't edit. -->\n"
 
 _COMMANDS_HEAD = f"""# Commands
 
-{_NOTE}
+{NOTE}
 `copyrator COMMAND`, or `kubectl copyrator COMMAND` where the program is installed as
 `kubectl-copyrator`. Every command takes `--help`.
 
@@ -27,7 +27,7 @@ Exit codes: 0 done; 1 a fault, which is named on stderr with what to do; 2 wrong
 
 _METRICS_HEAD = f"""# Metrics
 
-{_NOTE}
+{NOTE}
 Served at `/metrics` of the health port. No metric carries the name of a namespace, an object or a
 tag: the number of series depends on kinds, reasons and registries only. [Alerts](../alerts.md) and
 the chart's dashboard use them. `process_*` tell of the process itself.
@@ -54,7 +54,7 @@ def commands() -> str:
             if isinstance(parameter, click.Option) and not parameter.hidden:
                 record = parameter.get_help_record(inner)
                 if record is not None:
-                    flags, meaning = (_cell(part) for part in record)
+                    flags, meaning = (cell(part) for part in record)
                     parts.append(f"| `{flags}` | {meaning} |\n")
     parts.append(
         "\n`copyrator run` is the operator; its flags are in [settings](../settings.md).\n"
@@ -64,11 +64,7 @@ def commands() -> str:
 
 def _paragraphs(text: str) -> Iterator[str]:
     for part in text.split("\n\n"):
-        yield _cell(" ".join(part.split()))
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+        yield cell(" ".join(part.split()))
 
 
 def fields(crd: str, title: str) -> str:
@@ -77,7 +73,7 @@ def fields(crd: str, title: str) -> str:
     version = spec["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
     head = (
-        f"# {title}\n\n{_NOTE}\n"
+        f"# {title}\n\n{NOTE}\n"
         f"`{spec['group']}/{version['name']}`, kind `{spec['names']['kind']}`, "
         f"plural `{spec['names']['plural']}`, short name `{spec['names']['shortNames'][0]}`.\n\n"
         f"{' '.join(schema.get('description', '').split())}\n\n"
@@ -96,7 +92,7 @@ def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
         if name in required:
             kind += ", required"
         default = f"`{json.dumps(field['default'])}`" if "default" in field else ""
-        meaning = _cell(" ".join(str(field.get("description", "")).split()))
+        meaning = cell(" ".join(str(field.get("description", "")).split()))
         yield f"| `{here}` | {kind} | {default} | {meaning} |\n"
         yield from _rows(field, here)
         if isinstance(field.get("items"), dict):
@@ -125,7 +121,7 @@ def metrics() -> str:
         (metric,) = collector.describe()
         labels = ", ".join(f"`{label}`" for label in collector._labelnames)
         parts.append(
-            f"| `{_name(metric)}` | {metric.type} | {labels} | {_cell(metric.documentation)} |\n"
+            f"| `{_name(metric)}` | {metric.type} | {labels} | {cell(metric.documentation)} |\n"
         )
     return "".join(parts)
 

@@ -48,11 +48,10 @@ class Plan:
 
 @dataclass(slots=True)
 class Done:
-    """What it has done: answers by category, and requests that its registry got."""
+    """What it has done: answers by category (and status), and requests that its registry got."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    failed: Counter[str] = field(default_factory=Counter)
     megabytes: float = 0.0
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -93,11 +92,10 @@ class Neighbours:
 
     async def _apply(self, category: str, bad: Bad) -> None:
         """Create it; where it stands, change it, or delete it now and then."""
-        body = {**bad.content, "metadata": {"name": bad.name, **bad.content["metadata"]}}
         if not bad.namespace:
             status = await self._send("PATCH", f"/api/v1/namespaces/{bad.name}", bad.content, bad)
         else:
-            status = await self._send("POST", bad.collection, body, bad)
+            status = await self._send("POST", bad.collection, bad.body, bad)
         if status == 409 and self._random.random() < 0.2:
             status = await self._send("DELETE", bad.path, {}, bad)
         elif status == 409:
@@ -115,8 +113,10 @@ class Neighbours:
             status = await self._send("PATCH", bad.path, change, bad)
         if status < 300 and bad.status is not None:
             await self._send("PATCH", f"{bad.path}/status", {"status": bad.status}, bad)
-        counted = self.done.accepted if status < 300 else self.done.refused
-        (counted if status < 500 else self.done.failed)[category] += 1
+        if status < 300:
+            self.done.accepted[category] += 1
+        else:
+            self.done.refused[f"{category} {status}"] += 1
 
     async def _send(self, method: str, path: str, body: Any, bad: Bad) -> int:
         kind = "json-patch" if isinstance(body, list) else "merge-patch"

@@ -20,7 +20,8 @@ class Newcomers:
 
     def come(self, seconds: float, every: float = 1.0) -> list[str]:
         """One namespace each `every` seconds, for so long; returns their names."""
-        began, names = time.monotonic(), []
+        began = time.monotonic()
+        names: list[str] = []
         while (due := began + len(names) * every) < began + seconds:
             time.sleep(max(due - time.monotonic(), 0))
             names.append(self.one())

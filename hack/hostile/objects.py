@@ -16,6 +16,8 @@ from hostile import texts
 
 RULES = "apis/flant.com/v1", "copyrators"
 BUNDLES = "apis/operator.werf.dev/v1", "bundles"
+KINDS = {"copyrators": "CopyratorRule", "bundles": "Bundle"}
+"""Kinds that a body has to name: those of custom resources."""
 CONFIG_MAPS = "api/v1", "configmaps"
 SECRETS = "api/v1", "secrets"
 JOBS = "apis/batch/v1", "jobs"
@@ -62,6 +64,14 @@ class Bad:
     content: dict[str, Any]
     status: dict[str, Any] | None = None
     manager: str = "kubectl"
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The whole object."""
+        group, plural = self.where
+        kind = {"apiVersion": group.removeprefix("apis/"), "kind": KINDS.get(plural)}
+        metadata = {"name": self.name, **self.content["metadata"]}
+        return {**(kind if plural in KINDS else {}), **self.content, "metadata": metadata}
 
     @property
     def collection(self) -> str:

@@ -133,7 +133,7 @@ def tell(quiet: list[float], hostile: list[float], seen: Observed, done: Done) -
         say(f"{name}: {shares}, all {max(waited):.3f} s")
     say(f"memory at most {seen.peak / 1e6:.0f} MB; probes unanswered at {seen.unanswered}")
     say(f"{done.megabytes:.0f} MB of objects")
-    for what in ("accepted", "refused", "failed", "asked"):
+    for what in ("accepted", "refused", "asked"):
         say(f"{what}: {dict(getattr(done, what))}")
 
 
