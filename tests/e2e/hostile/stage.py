@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,11 +128,26 @@ class Stage:
         sweep(self.api, f"{self.word}-")
 
     def _let_go(self, collection: str) -> None:
-        for item in self.api.get(collection)["items"]:
+        """Only metadata is asked for: the objects are more than `json` reads."""
+        for item in json.loads(self._ask("GET", collection))["items"]:
             if item["metadata"].get("finalizers"):
-                with contextlib.suppress(ApiStatusError):
+                with contextlib.suppress(urllib.error.HTTPError):  # gone already
                     path = f"{collection}/{item['metadata']['name']}"
-                    self.api.patch(path, {"metadata": {"finalizers": None}})
+                    self._ask("PATCH", path, b'{"metadata": {"finalizers": null}}')
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        form = "PartialObjectMetadata" + ("List" if method == "GET" else "")
+        headers = {
+            "Accept": f"application/json;as={form};g=meta.k8s.io;v=v1",
+            "Content-Type": "application/merge-patch+json",
+        }
+        asked = urllib.request.Request(self.api.server + path, body, headers, method=method)
+        handlers = (
+            urllib.request.ProxyHandler({}),
+            urllib.request.HTTPSHandler(context=self.api.context),
+        )
+        with urllib.request.build_opener(*handlers).open(asked, timeout=30) as answer:
+            return answer.read()
 
 
 @contextmanager

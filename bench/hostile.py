@@ -1,0 +1,91 @@
+"""A trusted rule among hostile neighbours: how long new namespaces wait, and a restart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from bench.objects import secret, secret_path
+from bench.rig import Rig, until
+from bench.scenario import Figures, Goal, Run, scenario
+from hostile.neighbours import Plan, neighbours
+from hostile.newcomers import Newcomers, percentile, waits
+from hostile.objects import Places
+
+QUIET_SECONDS = 60.0
+WORD = "newcomer"
+PLACES = Places(("evil-0", "evil-1"), (f"{WORD}-forged-0",), "victim", "copyrator/hostile", "")
+
+
+@scenario(
+    "hostile",
+    "A new namespace each second for {size} s, beside bad objects and a bad registry",
+    size=300,
+    runs=1,
+    goals={
+        "p99_seconds": Goal("namespace to copy, 99th percentile", "s", 1.0),
+        "p50_seconds": Goal("namespace to copy, median", "s"),
+        "quiet_p99_seconds": Goal("without bad objects, 99th percentile", "s"),
+        "quiet_p50_seconds": Goal("without bad objects, median", "s"),
+        "ready_seconds": Goal("ready after a restart among them", "s", 5.0),
+        "first_seconds": Goal("the next new namespace after it", "s"),
+        "peak_mb": Goal("memory, peak", "MB", 300.0),
+        "bad_mb": Goal("bad objects written", "MB"),
+    },
+    warm_up=False,
+)
+def hostile(rig: Rig, size: int) -> Iterator[Run]:
+    """Others do their worst, and it doesn't matter."""
+    rig.namespaces("hostile-source", *PLACES.evil, *PLACES.forged, PLACES.victim)
+    for name in PLACES.evil:
+        account = {"metadata": {"name": "werf"}}
+        rig.api.create(f"/api/v1/namespaces/{name}/serviceaccounts", account)
+    rig.api.create(secret_path("hostile-source"), secret("hostile"))
+    source = {"kind": "Secret", "namespace": "hostile-source", "name": "hostile"}
+    rig.rule("hostile", {"source": source, "targets": {"namespaces": [f"{WORD}-*"]}})
+    newcomers = Newcomers(rig.api, WORD)
+    plan = Plan(str(rig.cluster.state_dir), PLACES, seed=7)
+
+    def run() -> Figures:
+        operator = rig.start()
+        try:
+            time.sleep(5)
+            quiet = _waits(rig, newcomers, QUIET_SECONDS)
+            operator.forget_peak()
+            with neighbours(plan) as running:  # they go on during the restart
+                bad = _waits(rig, newcomers, size)
+                peak = operator.peak
+                operator.stop()
+                operator = rig.start()
+                first = _waits(rig, newcomers, 1)
+                peak = max(peak, operator.peak)
+        finally:
+            operator.stop()
+        assert running.done is not None
+        return {
+            "p99_seconds": percentile(bad, 0.99),
+            "p50_seconds": percentile(bad, 0.5),
+            "quiet_p99_seconds": percentile(quiet, 0.99),
+            "quiet_p50_seconds": percentile(quiet, 0.5),
+            "ready_seconds": operator.ready_after,
+            "first_seconds": first[0],
+            "peak_mb": peak,
+            "bad_mb": running.done.megabytes,
+        }
+
+    yield run
+
+
+def _waits(rig: Rig, newcomers: Newcomers, seconds: float) -> list[float]:
+    """How long each new namespace waited, once all have their copy."""
+    since = rig.cluster.audit_offset()
+    names = newcomers.come(seconds)
+    found: dict[str, float] = {}
+
+    def served() -> bool:
+        nonlocal found
+        found = waits(rig.cluster.audit_events(since), names, rig.user, {"secrets": 1})
+        return len(found) == len(names)
+
+    until(served, "all new namespaces have their copy", 120)
+    return list(found.values())
