@@ -9,11 +9,12 @@ from bench.objects import secret, secret_path
 from bench.rig import Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from hostile.neighbours import Plan, neighbours
-from hostile.newcomers import Newcomers, percentile, waits
+from hostile.newcomers import Newcomers, bare_client, percentile, waits, whoami
 from hostile.objects import Places
 
 QUIET_SECONDS = 60.0
 WORD = "newcomer"
+ONE = {"secrets": 1}
 PLACES = Places(("evil-0", "evil-1"), (f"{WORD}-forged-0",), "victim", "copyrator/hostile", "")
 
 
@@ -25,6 +26,7 @@ PLACES = Places(("evil-0", "evil-1"), (f"{WORD}-forged-0",), "victim", "copyrato
     goals={
         "p99_seconds": Goal("namespace to copy, 99th percentile", "s", 1.0),
         "p50_seconds": Goal("namespace to copy, median", "s"),
+        "bare_p99_seconds": Goal("bare client beside them, 99th percentile", "s"),
         "quiet_p99_seconds": Goal("without bad objects, 99th percentile", "s"),
         "quiet_p50_seconds": Goal("without bad objects, median", "s"),
         "ready_seconds": Goal("ready after a restart among them", "s", 5.0),
@@ -50,14 +52,14 @@ def hostile(rig: Rig, size: int) -> Iterator[Run]:
         operator = rig.start()
         try:
             time.sleep(5)
-            quiet = _waits(rig, newcomers, QUIET_SECONDS)
+            quiet, _ = _waits(rig, newcomers, QUIET_SECONDS)
             operator.forget_peak()
             with neighbours(plan) as running:  # they go on during the restart
-                bad = _waits(rig, newcomers, size)
+                bad, bare = _waits(rig, newcomers, size)
                 peak = operator.peak
                 operator.stop()
                 operator = rig.start()
-                first = _waits(rig, newcomers, 1)
+                first, _ = _waits(rig, newcomers, 1)
                 peak = max(peak, operator.peak)
         finally:
             operator.stop()
@@ -65,6 +67,7 @@ def hostile(rig: Rig, size: int) -> Iterator[Run]:
         return {
             "p99_seconds": percentile(bad, 0.99),
             "p50_seconds": percentile(bad, 0.5),
+            "bare_p99_seconds": percentile(bare, 0.99),
             "quiet_p99_seconds": percentile(quiet, 0.99),
             "quiet_p50_seconds": percentile(quiet, 0.5),
             "ready_seconds": operator.ready_after,
@@ -76,16 +79,19 @@ def hostile(rig: Rig, size: int) -> Iterator[Run]:
     yield run
 
 
-def _waits(rig: Rig, newcomers: Newcomers, seconds: float) -> list[float]:
-    """How long each new namespace waited, once all have their copy."""
-    since = rig.cluster.audit_offset()
-    names = newcomers.come(seconds)
-    found: dict[str, float] = {}
+def _waits(rig: Rig, newcomers: Newcomers, seconds: float) -> tuple[list[float], list[float]]:
+    """How long each new namespace waited for the operator, and for a bare client beside it."""
+    since, ourselves = rig.cluster.audit_offset(), whoami(rig.api)
+    found: tuple[dict[str, float], dict[str, float]] = {}, {}
+    with bare_client(rig.api, WORD):
+        names = newcomers.come(seconds)
 
-    def served() -> bool:
-        nonlocal found
-        found = waits(rig.cluster.audit_events(since), names, rig.user, {"secrets": 1})
-        return len(found) == len(names)
+        def served() -> bool:
+            nonlocal found
+            events = rig.cluster.audit_events(since)
+            ours, theirs = (waits(events, names, who, ONE) for who in (rig.user, ourselves))
+            found = ours, theirs
+            return len(ours) == len(theirs) == len(names)
 
-    until(served, "all new namespaces have their copy", 120)
-    return list(found.values())
+        until(served, "all new namespaces have their copy", 120)
+    return list(found[0].values()), list(found[1].values())

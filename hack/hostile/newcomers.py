@@ -1,13 +1,27 @@
-"""New namespaces at a steady pace, and how long each waits for what a trusted rule gives it."""
+"""New namespaces at a steady pace, and how long each waits for what a trusted rule gives it.
+
+Beside the operator a bare client gives each an object of its own: what that takes is the API
+server's doing, which has to read and store the bad objects on the same processors.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import http.client
+import json
+import socket
+import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from localcluster import Api
 from localcluster.audit import AuditEvent
+
+BARE = "bare"
+"""Name of what the bare client makes."""
 
 
 @dataclass(slots=True)
@@ -66,6 +80,45 @@ def waits(
         if all(len(each) == many for each, many in zip(ends, copies.values(), strict=True)):
             found[name] = max(end for each in ends for end in each) - made[name]
     return found
+
+
+@contextmanager
+def bare_client(api: Api, word: str) -> Iterator[None]:
+    """Give each new namespace whose name begins with `word` a Secret, until the block ends."""
+    address = urlsplit(api.server)
+    watch = http.client.HTTPSConnection(
+        address.hostname or "", address.port, timeout=600, context=api.context
+    )
+    version = api.get("/api/v1/namespaces", limit="1")["metadata"]["resourceVersion"]
+    watch.request("GET", f"/api/v1/namespaces?watch=1&resourceVersion={version}")
+    events = watch.getresponse()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
+            while line := events.readline():
+                event = json.loads(line)
+                name = event["object"]["metadata"].get("name", "")
+                if event["type"] == "ADDED" and name.startswith(f"{word}-"):
+                    body = {"metadata": {"name": BARE}, "stringData": {"key": "x" * 2_000}}
+                    api.create(f"/api/v1/namespaces/{name}/secrets", body)
+
+    thread = threading.Thread(target=serve, name=BARE)
+    thread.start()
+    try:
+        yield
+    finally:
+        if watch.sock is not None:
+            watch.sock.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        watch.close()
+
+
+def whoami(api: Api) -> str:
+    """The client's user, as the audit log names it."""
+    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    name: str = api.create(path, review)["status"]["userInfo"]["username"]
+    return name
 
 
 def percentile(values: Iterable[float], share: float) -> float:

@@ -17,7 +17,7 @@ from tests.e2e.faults.churn import sweep
 from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
 
 from hostile.neighbours import Plan
-from hostile.newcomers import Newcomers, waits
+from hostile.newcomers import Newcomers, bare_client, waits, whoami
 from hostile.objects import SHARED, Places
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
@@ -26,6 +26,19 @@ COPIES = {"secrets": 1, "configmaps": 1}
 """What the trusted rules give each new namespace."""
 SERVED = 60.0
 """Seconds within which a namespace has its copies, however long it took the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Seconds that new namespaces waited.
+
+    Attributes:
+        copies: for what the trusted rules give each.
+        bare: for what a client gives each that does nothing else.
+    """
+
+    copies: list[float]
+    bare: list[float]
 
 
 @dataclass(slots=True)
@@ -100,18 +113,24 @@ class Stage:
         }
         self.api.create(f"/apis/flant.com/v1/namespaces/{self.home}/copyrators", body)
 
-    def served(self, since: int, names: list[str], process: OperatorProcess) -> dict[str, float]:
-        """How long each of these new namespaces waited for its copies, once all have them."""
-        found: dict[str, float] = {}
+    def serve(self, process: OperatorProcess, seconds: float) -> Waits:
+        """A new namespace each second; how long each waited for its copies, once all have them."""
+        since, ourselves = self.cluster.audit_offset(), whoami(self.api)
+        with bare_client(self.api, self.word):
+            names = self.newcomers.come(seconds)
+            found: dict[str, float] = {}
+            bare: dict[str, float] = {}
 
-        def all_served() -> bool:
-            assert process.code is None, f"the operator ended with code {process.code}"
-            nonlocal found
-            found = waits(self.cluster.audit_events(since), names, self.user, COPIES)
-            return len(found) == len(names)
+            def all_served() -> bool:
+                assert process.code is None, f"the operator ended with code {process.code}"
+                nonlocal found, bare
+                events = self.cluster.audit_events(since)
+                found = waits(events, names, self.user, COPIES)
+                bare = waits(events, names, ourselves, {"secrets": 1})
+                return len(found) == len(bare) == len(names)
 
-        until(all_served, lambda: f"served: {sorted(set(names) - set(found))}", SERVED)
-        return found
+            until(all_served, lambda: f"served: {sorted(set(names) - set(found))}", SERVED)
+        return Waits(list(found.values()), list(bare.values()))
 
     def end(self) -> None:
         """Take off all finalizers, and delete the namespaces without waiting for it."""
