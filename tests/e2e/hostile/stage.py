@@ -148,7 +148,7 @@ class Stage:
 
     def _let_go(self, collection: str) -> None:
         """Only metadata is asked for: the objects are more than `json` reads."""
-        for item in json.loads(self._ask("GET", collection))["items"]:
+        for item in json.loads(self._ask("GET", collection))["items"] or ():
             if item["metadata"].get("finalizers"):
                 with contextlib.suppress(urllib.error.HTTPError):  # gone already
                     path = f"{collection}/{item['metadata']['name']}"
