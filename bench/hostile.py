@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from bench.objects import secret, secret_path
 from bench.rig import Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
+from hostile.bad import Places
 from hostile.neighbours import Plan, neighbours
 from hostile.newcomers import Newcomers, bare_client, percentile, waits, whoami
-from hostile.objects import Places
 
 QUIET_SECONDS = 60.0
 WORD = "newcomer"

@@ -18,8 +18,9 @@ from typing import Any
 
 import aiohttp
 
-from hostile import objects, registry, texts
-from hostile.objects import Bad, Places
+from hostile import registry, texts
+from hostile.bad import Bad, Places
+from hostile.categories import categories
 from localcluster import Cluster
 
 PACE = 0.2
@@ -35,7 +36,7 @@ class Plan:
         state: the control plane's directory.
         places: where to; the registry is filled in by the process.
         seed: all follows from it.
-        categories: those of `objects`; empty: all.
+        categories: those of `categories`; empty: all.
         pace: seconds between two objects.
     """
 
@@ -75,7 +76,7 @@ class Neighbours:
         self._server = server
         self._plan = plan
         self._random = Random(plan.seed)  # noqa: S311 - nothing is secret here
-        self._categories = objects.categories(plan.categories)
+        self._categories = categories(plan.categories)
         self.done = Done()
 
     async def go_on(self, over: asyncio.Event) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 from tests.e2e.faults.churn import sweep
 from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
 
+from hostile.bad import SHARED, Places
 from hostile.neighbours import Plan
 from hostile.newcomers import Newcomers, bare_client, waits, whoami
-from hostile.objects import SHARED, Places
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 

@@ -3,7 +3,7 @@
 Objects of every kind that are as bad as the API server lets them be are written into two
 namespaces, with a registry that is as bad, while a trusted rule serves a new namespace each second.
 
-COPYRATOR_HOSTILE=templates,registry chooses categories (hostile.objects.CATEGORIES),
+COPYRATOR_HOSTILE=templates,registry chooses categories (hostile.categories.CATEGORIES),
 COPYRATOR_HOSTILE_SEED=1 what is random about them, and COPYRATOR_HOSTILE_SECONDS=5,20 for how long
 nothing and something bad is written.
 """
@@ -25,9 +25,9 @@ from tests.e2e.hostile.stage import Waits, stage
 from tests.e2e.operator_process import OperatorProcess
 from tests.long import LONG
 
+from hostile.categories import CATEGORIES
 from hostile.neighbours import Done, neighbours
 from hostile.newcomers import percentile
-from hostile.objects import CATEGORIES
 from localcluster import Cluster
 
 QUIET, HOSTILE = (60.0, 300.0) if LONG else (15.0, 30.0)

@@ -1,0 +1,42 @@
+"""The table of what a tenant can cost: each row names a test, and that test is there."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADING = "## What one tenant can cost\n"
+TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+
+
+def rows() -> list[list[str]]:
+    """The cells of the table's rows."""
+    section = (ROOT / "docs" / "security.md").read_text().split(HEADING)[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def tests_of(path: Path) -> Iterator[str]:
+    """The names of all tests of a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def test_each_row_says_what_bounds_it_what_is_seen_and_which_test_shows_it() -> None:
+    assert len(rows()) >= 14
+    for row in rows():
+        assert len(row) == 4, row
+        assert all(row), row
+        assert TEST.search(row[3]), row
+
+
+def test_each_test_that_is_named_exists() -> None:
+    named = [found for row in rows() for found in TEST.findall(row[3])]
+    missing = [
+        f"{file}::{test}"
+        for file, test in named
+        if not (ROOT / file).exists() or test not in tests_of(ROOT / file)
+    ]
+    assert missing == []
