@@ -14,7 +14,7 @@ def _bundle(random: Random, places: Places, name: str, **spec: Any) -> Bad:
     content = {
         "registry": places.registry,
         "repo": f"{random.choice(KINDS_OF_REPOSITORY)}/app",
-        "version": random.choice(("latest", "*", ">=0.1 <2", "1.*")),
+        "version": random.choice(("latest", "*", "*", ">=0.1 <2", "1.*")),
         "insecure": True,
         "interval": "10s",
         "deletionPolicy": "Orphan",

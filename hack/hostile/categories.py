@@ -18,11 +18,20 @@ Make = Callable[[Random, Places, str], Bad]
 
 @dataclass(slots=True)
 class Category:
-    """One way to be bad; `ring` objects of it stand at a time, and each is written anew."""
+    """One way to be bad.
+
+    Attributes:
+        name: by which it is chosen.
+        make: makes an object of this name.
+        ring: how many objects of it stand at a time; each is written anew.
+        at_once: how many are written in one turn: small ones may be more.
+        turns: how many were made.
+    """
 
     name: str
     make: Make
-    ring: int = 4
+    ring: int
+    at_once: int = 1
     turns: int = 0
 
     def next(self, random: Random, places: Places) -> Bad:
@@ -31,24 +40,27 @@ class Category:
         return self.make(random, places, f"{self.name}-{self.turns % self.ring}")
 
 
-CATEGORIES: dict[str, tuple[Make, int]] = {
-    "templates": (rules.templates, 6),
-    "deep": (rules.deep, 4),
-    "old": (rules.old_form, 6),
-    "selectors": (rules.selectors, 6),
-    "tenants": (rules.of_tenants, 8),
-    "raw": (rules.raw, 12),
-    "sources": (others.sources, 4),
-    "forged": (others.forged, 6),
-    "jobs": (others.jobs, 4),
-    "namespaces": (others.namespaces, 1),
-    "registry": (bundles.on_bad_registry, 2 * len(bundles.KINDS_OF_REPOSITORY)),
-    "bundles": (bundles.specs, 8),
-    "values": (bundles.values, 8),
-    "large": (bundles.of_values, 3),
-    "squatters": (bundles.squatters, 3),
+CATEGORIES: dict[str, Category] = {
+    one.name: one
+    for one in (
+        Category("templates", rules.templates, 6),
+        Category("deep", rules.deep, 4),
+        Category("old", rules.old_form, 6),
+        Category("selectors", rules.selectors, 6),
+        Category("tenants", rules.of_tenants, 8),
+        Category("raw", rules.raw, 12, 3),
+        Category("sources", others.sources, 4),
+        Category("forged", others.forged, 6),
+        Category("jobs", others.jobs, 4),
+        Category("namespaces", others.namespaces, 1),
+        Category("registry", bundles.on_bad_registry, 2 * len(bundles.KINDS_OF_REPOSITORY), 6),
+        Category("bundles", bundles.specs, 8),
+        Category("values", bundles.values, 8),
+        Category("large", bundles.of_values, 3),
+        Category("squatters", bundles.squatters, 3, 3),
+    )
 }
-"""By name: what makes an object, and how many of them stand at a time."""
+"""All of them, by name."""
 
 
 def categories(names: tuple[str, ...] = ()) -> list[Category]:
@@ -57,4 +69,4 @@ def categories(names: tuple[str, ...] = ()) -> list[Category]:
     Raises:
         KeyError: there is none of that name.
     """
-    return [Category(name, *CATEGORIES[name]) for name in names or CATEGORIES]
+    return [CATEGORIES[name] for name in names or CATEGORIES]

@@ -84,7 +84,9 @@ class Neighbours:
         while not over.is_set():
             for category in self._random.sample(self._categories, len(self._categories)):
                 began = time.monotonic()
-                await self._apply(category.name, category.next(self._random, self._plan.places))
+                for _ in range(category.at_once):
+                    bad = category.next(self._random, self._plan.places)
+                    await self._apply(category.name, bad)
                 if over.is_set():
                     return
                 took = time.monotonic() - began

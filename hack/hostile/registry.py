@@ -65,7 +65,10 @@ class Registry:
         parts = request.path.split("/")
         kind = parts[2] if len(parts) > 2 and parts[1] == "v2" else "token"
         self.asked[kind] += 1
-        return await self._kinds.get(kind, self._serve_good)(request)
+        try:
+            return await self._kinds.get(kind, self._serve_good)(request)
+        except ConnectionError:  # the client has seen enough
+            return web.Response()
 
     # --- tag lists -------------------------------------------------------------------------------
 
