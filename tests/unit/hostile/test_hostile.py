@@ -1,0 +1,87 @@
+"""What makes bad objects: the same from the same seed, as bad as meant, and JSON."""
+
+import json
+from random import Random
+
+import pytest
+
+from hostile import texts
+from hostile.bad import Places
+from hostile.bundles import KINDS_OF_REPOSITORY
+from hostile.categories import CATEGORIES, categories
+from hostile.newcomers import percentile, waits
+from hostile.registry import Registry
+from localcluster.audit import AuditEvent
+
+PLACES = Places(("evil-0", "evil-1"), ("forged",), "victim", "home/rule", "127.0.0.1:1")
+MOST = 3 * 2**20
+"""Bytes that the API server reads of a body at all."""
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_a_seed_makes_the_same_objects_again_and_another_one_others(name: str) -> None:
+    make = CATEGORIES[name].make
+
+    def made(seed: int) -> list[bytes]:
+        random = Random(seed)
+        return [texts.encode(make(random, PLACES, "x-1").body) for _ in range(10)]
+
+    assert made(1) == made(1)
+    assert made(1) != made(2)
+
+
+@pytest.mark.parametrize("name", CATEGORIES)
+def test_most_objects_are_small_enough_to_be_read_and_all_are_named_and_placed(name: str) -> None:
+    random, sizes = Random(3), []
+    for _ in range(20):
+        bad = CATEGORIES[name].next(random, PLACES)
+        assert bad.namespace or bad.name in (*PLACES.evil, *PLACES.forged)
+        assert bad.body["metadata"]["name"] == bad.name
+        sizes.append(len(texts.encode(bad.body)))
+    assert sum(size <= MOST for size in sizes) >= 15
+
+
+def test_objects_change_because_their_names_come_again() -> None:
+    (category,) = categories(("raw",))
+    random = Random(1)
+    names = [category.next(random, PLACES).name for _ in range(3 * category.ring)]
+    assert len(set(names)) == category.ring
+
+
+def test_deep_values_are_deeper_than_json_writes() -> None:
+    text = texts.encode({"a": texts.deep(9_000), "b": texts.deep(2, is_list=True)}).decode()
+    assert text == '{"a": ' + '{"a":' * 9_000 + "1" + "}" * 9_000 + ', "b": [[1]]}'
+
+
+def test_texts_are_what_a_field_may_hold() -> None:
+    assert all(len(text) <= texts.FIELD for text in texts.MEAN)
+    assert all(json.loads(json.dumps(text)) == text for text in texts.MEAN)
+    random = Random(1)
+    assert all(len(texts.text(random, 100)) <= 100 for _ in range(200))
+
+
+def test_every_kind_of_repository_has_its_answers() -> None:
+    assert all(hasattr(Registry, f"_serve_{kind}") for kind in KINDS_OF_REPOSITORY)
+
+
+def event(user: str, resource: str, namespace: str, name: str, ended: float) -> AuditEvent:
+    return AuditEvent(user, "create", resource, "", namespace, name, 201, "", ended=ended)
+
+
+def test_a_namespace_has_waited_until_the_last_of_its_copies_stood() -> None:
+    events = [
+        event("admin", "namespaces", "", "a", 10.0),
+        event("admin", "namespaces", "", "b", 11.0),
+        event("other", "secrets", "a", "", 10.1),
+        event("operator", "secrets", "a", "", 10.5),
+        event("operator", "configmaps", "a", "", 12.0),
+        event("operator", "secrets", "b", "", 11.5),
+    ]
+    copies = {"secrets": 1, "configmaps": 1}
+    assert waits(events, ["a", "b"], "operator", copies) == {"a": 2.0}
+    assert waits(events, ["a"], "other", {"secrets": 1}) == {"a": pytest.approx(0.1)}
+
+
+@pytest.mark.parametrize(("share", "value"), [(0.5, 3), (0.9, 5), (0.0, 1), (1.0, 5)])
+def test_a_percentile_is_a_value_that_was_measured(share: float, value: int) -> None:
+    assert percentile([5, 1, 4, 2, 3], share) == value
