@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import itertools
 import json
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -221,7 +222,10 @@ async def serving() -> AsyncIterator[Registry]:
     registry = Registry()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", registry.serve)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    # What the answers make the client send isn't always HTTP, which is nothing to be told of.
+    logger = logging.getLogger("hostile")
+    logger.disabled = True
+    runner = web.AppRunner(app, access_log=None, logger=logger, shutdown_timeout=0.1)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -84,7 +84,7 @@ def peak_of(pid: int) -> int:
 
 @pytest.mark.timeout(2 * (QUIET + HOSTILE) + 400)
 @pytest.mark.parametrize("tenants", [False, True], ids=["default", "tenant-rules"])
-def test_hostile_neighbours_neither_stop_nor_slow_down_a_trusted_rule(
+def test_they_neither_stop_nor_slow_down_a_trusted_rule(
     cluster: Cluster, tmp_path: Path, tenants: bool
 ) -> None:
     seed = int(os.environ.get("COPYRATOR_HOSTILE_SEED", secrets.randbelow(10**6)))
