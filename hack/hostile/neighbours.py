@@ -49,10 +49,11 @@ class Plan:
 
 @dataclass(slots=True)
 class Done:
-    """What it has done: answers by category (and status), and requests that its registry got."""
+    """What it has done: answers by category (and status), their time, and its registry's requests."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    milliseconds: Counter[str] = field(default_factory=Counter)
     megabytes: float = 0.0
     asked: Counter[str] = field(default_factory=Counter)
 
@@ -96,6 +97,7 @@ class Neighbours:
 
     async def _apply(self, category: str, bad: Bad) -> None:
         """Create it; where it stands, change it, or delete it now and then."""
+        began = time.monotonic()
         if not bad.namespace:
             status = await self._send("PATCH", f"/api/v1/namespaces/{bad.name}", bad.content, bad)
         else:
@@ -117,6 +119,7 @@ class Neighbours:
             status = await self._send("PATCH", bad.path, change, bad)
         if status < 300 and bad.status is not None:
             await self._send("PATCH", f"{bad.path}/status", {"status": bad.status}, bad)
+        self.done.milliseconds[category] += int(1000 * (time.monotonic() - began))
         if status < 300:
             self.done.accepted[category] += 1
         else:
