@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Done:
-    """What it has done: answers by category (and status), their time, and its registry's requests."""
+    """What it has done, by category (and status), and what its registry was asked."""
 
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
