@@ -86,12 +86,12 @@ def metadata(random: Random) -> dict[str, Any]:
         (
             lambda: {"copyrator.flant.com/requestedAt": texts.text(random, 200_000)},
             lambda: {"operator.werf.dev/requestedAt": texts.text(random, 200_000)},
-            lambda: {f"app.kubernetes.io/k{n}": "x" for n in range(8_000)},
+            lambda: {f"app.kubernetes.io/k{n}": "x" for n in range(1_000)},
             lambda: {"kubectl.kubernetes.io/last-applied-configuration": "{" * 200_000},
             lambda: {"a": random.choice(texts.UNICODE) * 50},
         )
     )()
-    labels = {f"k{n}": texts.label_value(random) for n in range(random.choice((0, 3, 1_500)))}
+    labels = {f"k{n}": texts.label_value(random) for n in range(random.choice((0, 3, 300)))}
     return {
         "annotations": annotations,
         "labels": labels,

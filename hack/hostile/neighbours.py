@@ -7,9 +7,10 @@ import contextlib
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -88,6 +89,7 @@ class Neighbours:
                 for _ in range(category.at_once):
                     bad = category.next(self._random, self._plan.places)
                     await self._apply(category.name, bad)
+                print(category.name, flush=True)
                 if over.is_set():
                     return
                 took = time.monotonic() - began
@@ -155,7 +157,6 @@ async def _work(plan: Plan) -> Done:
     ):
         places = replace(plan.places, registry=served.host)
         working = Neighbours(session, api.server, replace(plan, places=places))
-        print(served.host, flush=True)
         await working.go_on(over)
         working.done.asked = served.asked
     return working.done
@@ -163,10 +164,23 @@ async def _work(plan: Plan) -> Done:
 
 @dataclass(slots=True)
 class Running:
-    """The process, while it runs; `done` once it has ended."""
+    """The process, while it runs.
 
-    registry: str
+    Attributes:
+        turns: how often each category has had its turn so far.
+        done: what came of it, once the process has ended.
+    """
+
+    turns: Counter[str] = field(default_factory=Counter)
     done: Done | None = None
+
+    def follow(self, lines: Iterable[str]) -> None:
+        """Read what the process prints: a name for each turn, and in the end what is done."""
+        for line in lines:
+            if line.startswith("{"):
+                self.done = Done.read(line)
+            else:
+                self.turns[line.strip()] += 1
 
 
 @contextmanager
@@ -174,7 +188,7 @@ def neighbours(plan: Plan) -> Iterator[Running]:
     """Run them until the block ends.
 
     Raises:
-        RuntimeError: the process failed; carries what it wrote to stderr's file descriptor.
+        RuntimeError: the process failed.
     """
     process = subprocess.Popen(
         [sys.executable, "-m", "hostile", json.dumps(asdict(plan))],
@@ -182,18 +196,23 @@ def neighbours(plan: Plan) -> Iterator[Running]:
         stdout=subprocess.PIPE,
         text=True,
     )
+    assert process.stdin is not None
     assert process.stdout is not None
+    running = Running()
+    thread = threading.Thread(target=running.follow, args=(process.stdout,), name="neighbours")
+    thread.start()
     try:
-        running = Running(process.stdout.readline().strip())
         yield running
-        said, _ = process.communicate("end\n", STOP_SECONDS)
-        if process.returncode:
-            raise RuntimeError(f"the hostile neighbours failed: code {process.returncode}")
-        running.done = Done.read(said)
+        process.stdin.close()
+        if code := process.wait(STOP_SECONDS):
+            raise RuntimeError(f"the hostile neighbours failed: code {code}; stderr says why")
     finally:
         if process.poll() is None:
             process.kill()
-            process.communicate()
+            process.wait()
+        thread.join()
+        process.stdin.close()
+        process.stdout.close()
 
 
 def main(text: str) -> None:

@@ -23,7 +23,7 @@ def templates(random: Random, places: Places, name: str) -> Bad:
 def _filled(random: Random, most: int) -> Iterator[str]:
     """Mean texts of `most` bytes in all, as JSON: a megabyte in one, or many."""
     left = most
-    each = random.choice((100, 5_000, texts.FIELD, texts.BODY))
+    each = random.choice((most // 1_000 + 1, 5_000, texts.FIELD, texts.BODY))
     while left > 20:
         text = texts.text(random, min(each, left))
         yield text

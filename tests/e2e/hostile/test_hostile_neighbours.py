@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.hostile.stage import Waits, stage
-from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.long import LONG
 
 from hostile.categories import CATEGORIES
@@ -40,6 +40,8 @@ FLOOR = 0.3
 """Seconds: a shorter wait without them is taken for this, and for that of a bare client beside the
 operator, because the API server is slower, too, while it takes in their objects."""
 MEMORY = 300e6
+TURNS = 120.0
+"""Seconds more within which each sort of object has had its turn, on a machine that is busy."""
 PROBE = 2.0
 """Seconds between two liveness probes."""
 CHOSEN = tuple(filter(None, os.environ.get("COPYRATOR_HOSTILE", "").split(",")))
@@ -88,6 +90,7 @@ def test_they_neither_stop_nor_slow_down_a_trusted_rule(
     cluster: Cluster, tmp_path: Path, tenants: bool
 ) -> None:
     seed = int(os.environ.get("COPYRATOR_HOSTILE_SEED", secrets.randbelow(10**6)))
+    names = set(CHOSEN or CATEGORIES)
     say(f"seed {seed}: COPYRATOR_HOSTILE_SEED={seed} makes the same objects again")
     with stage(cluster) as scene:
         first, second = tmp_path / "first.log", tmp_path / "second.log"
@@ -98,13 +101,13 @@ def test_they_neither_stop_nor_slow_down_a_trusted_rule(
             with neighbours(scene.plan(seed, CHOSEN)) as running:
                 with observing(process) as seen:
                     hostile = scene.serve(process, HOSTILE)
+                    until(lambda: names <= set(running.turns), "all sorts had a turn", TURNS)
                 assert process.stop() == 0
                 with scene.operator(second, tenants=tenants) as again:
                     again.wait_ready()
                     scene.serve(again, 1)
         assert running.done is not None
         tell(quiet, hostile, seen, running.done)
-    assert set(running.done.milliseconds) == set(CHOSEN or CATEGORIES), "all were tried"
     assert running.done.accepted.total() > running.done.refused.total()
     for log in (first, second):
         assert complaints(log.read_text(errors="replace")) == []
