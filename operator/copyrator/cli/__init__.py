@@ -42,6 +42,14 @@ _COMMANDS = {
 class _LazyGroup(click.Group):
     """Imports a command's module when the command is asked for."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Without a command: what the originals' arguments mean."""
+        if not ctx.resilient_parsing and (not args or args[0].startswith("-")):
+            from copyrator.cli.originals import with_command  # noqa: PLC0415 - rarely needed
+
+            args = with_command(ctx, args)
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(_COMMANDS)
 
@@ -92,6 +100,8 @@ def _closest(word: str) -> str | None:
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Copies objects between namespaces by rule and deploys werf bundles from OCI registries.
+
+    `copyrator run` is the operator; in a pod that is meant without a command, too.
 
     Exit codes: 0 done; 1 a fault, which is named; 2 wrong usage, or (plan) there are changes.
     """

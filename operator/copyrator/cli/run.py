@@ -7,9 +7,17 @@ from typing import Any
 import click
 
 from copyrator import options
+from copyrator.cli.originals import run_arguments
 
 
-@click.command()
+class _Run(click.Command):
+    """Takes its flags in Go's forms, too, as the role-binding controller did."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, run_arguments(args))
+
+
+@click.command(cls=_Run)
 @options.options
 def run(**values: Any) -> None:
     """Run the operator until SIGTERM or SIGINT.

@@ -87,7 +87,7 @@ def test_the_operator_doesnt_load_what_only_people_need():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
         env={"PYTHONPATH": str(ROOT / "operator")},
     )  # fmt: skip
-    assert done.stdout.strip() == "['copyrator.cli.run']"
+    assert done.stdout.strip() == "['copyrator.cli.originals', 'copyrator.cli.run']"
 
 
 def test_the_printed_manifests_carry_the_namespace_and_the_image():
