@@ -9,16 +9,28 @@ import yaml
 
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.installation import find_installation, operator_namespace_option
-from copyrator.cli.migrate_tools import Wish, cluster_secret, wishes
+from copyrator.cli.migrate_merge import Migration, migrations
+from copyrator.cli.migrate_tools import DATA_KINDS, Wish, cluster_secret, wishes
 from copyrator.cli.objects import listed
 from copyrator.cli.output import count
 from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
-from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS, Resource
+from copyrator.kube.resources import (
+    CONFIGMAPS,
+    NAMESPACES,
+    ROLEBINDINGS,
+    ROLES,
+    SECRETS,
+    SERVICEACCOUNTS,
+    Resource,
+)
 
 CLUSTER_SECRETS = Resource(
     "clustersecret.io", "v2", "clustersecrets", "ClusterSecret", namespaced=False
 )
+
+COPIED = (CONFIGMAPS, SECRETS, SERVICEACCOUNTS, ROLES, ROLEBINDINGS)
+"""What one of these tools copies."""
 
 
 @click.command()
@@ -27,21 +39,22 @@ CLUSTER_SECRETS = Resource(
 def migrate(target: Target, home: str | None) -> None:
     """Print rules that do what other copying tools were told to do.
 
-    Of kubernetes-replicator, reflector and config-syncer the annotations are read, of ClusterSecret
-    its objects; of Secrets and ConfigMaps only the metadata. Nothing is changed. The rules adopt
-    the copies that the tools made; docs/adoption.md says in which order to move.
+    Read are annotations of kubernetes-replicator, reflector and config-syncer, with the metadata
+    only of what carries them, and ClusterSecrets. Nothing is changed. The rules adopt the copies
+    that the tools made; docs/adoption.md says in which order to move.
     """
     found, where = run(_find(target, home))
     if not found:
         click.echo("Nothing in this cluster is copied by one of these tools.", err=True)
         return
-    for wish in found:
+    for one in found:
+        wish = one.wish
         click.echo("---")
         click.echo(f"# {wish.tool}: {wish.kind} {wish.namespace}/{wish.name}")
         for remark in wish.remarks:
             click.echo(f"# NOTE: {remark}")
-        click.echo(yaml.safe_dump(wish.rule(where), sort_keys=False).rstrip())
-    tools = ", ".join(sorted({wish.tool for wish in found}))
+        click.echo(yaml.safe_dump(one.rule(where), sort_keys=False).rstrip())
+    tools = ", ".join(sorted({tool for one in found for tool in one.wish.tool.split(", ")}))
     click.echo(
         f"{count(len(found), 'rule')} for what {tools} did. Stop the old tool first, then apply "
         "them: docs/adoption.md",
@@ -49,7 +62,7 @@ def migrate(target: Target, home: str | None) -> None:
     )
 
 
-async def _find(target: Target, home: str | None) -> tuple[list[Wish], str]:
+async def _find(target: Target, home: str | None) -> tuple[list[Migration], str]:
     async with target.connect() as client:
         installation = await find_installation(client, home)
         known = [
@@ -57,12 +70,18 @@ async def _find(target: Target, home: str | None) -> tuple[list[Wish], str]:
             for body in await listed(client, NAMESPACES, None, metadata_only=True)
         ]
         found: list[Wish] = []
-        for resource in (CONFIGMAPS, SECRETS):
-            bodies = await listed(client, resource, None, metadata_only=True)
+        for resource in COPIED:
+            try:
+                bodies = await listed(client, resource, None, metadata_only=True)
+            except errors.Forbidden as error:
+                if resource.kind in DATA_KINDS:
+                    raise
+                click.echo(f"Without the {resource.plural}: {error}", err=True)
+                continue
             found += wishes(resource.kind, bodies, known)
         for body in await _cluster_secrets(client):
             found.append(cluster_secret(body, known))
-    return _once(found), installation.settings.namespace
+    return migrations(found), installation.settings.namespace
 
 
 async def _cluster_secrets(client: KubeClient) -> list[dict[str, object]]:
@@ -70,10 +89,3 @@ async def _cluster_secrets(client: KubeClient) -> list[dict[str, object]]:
         return await listed(client, CLUSTER_SECRETS, None)
     return []
 
-
-def _once(found: list[Wish]) -> list[Wish]:
-    """Equal rules once; of two with one name the later gets a number."""
-    seen: dict[str, Wish] = {}
-    for wish in found:
-        seen.setdefault(str(wish.rule("")), wish)
-    return list(seen.values())

@@ -7,16 +7,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.selectors import LabelSelector
+from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, Requirement
 
 REPLICATOR: Final = "replicator.v1.mittwald.de/"
 REFLECTOR: Final = "reflector.v1.k8s.emberstack.com/"
 SYNCER: Final = "kubed.appscode.com/sync"
 
+DATA_KINDS: Final = ("ConfigMap", "Secret")
+"""What all tools copy; kubernetes-replicator copies Roles, RoleBindings and ServiceAccounts, too."""
+NOWHERE: Final = "no-namespace-matches"
+"""As a glob: no namespace, because without a glob each one is a target."""
+
+_RIGHTS: Final = {
+    "Role": (
+        "the operator may only grant rights that it holds itself "
+        '(docs/rules.md, "Rights to grant rights")',
+    ),
+    "RoleBinding": (
+        "the operator needs the right to bind the role: the chart's rules.bindClusterRoles "
+        '(docs/rules.md, "Rights to grant rights")',
+    ),
+}
+_REQUIREMENT = re.compile(
+    r"\s*(?:!\s*(?P<no>[\w./-]+)"
+    r"|(?P<key>[\w./-]+)\s*"
+    r"(?:(?P<sign>==?|!=)\s*(?P<value>[\w.-]*)|\s(?P<word>in|notin)\s*\((?P<values>[^()]*)\))?"
+    r")\s*(?:,|$)"
+)
 _GLOB_OF = re.compile(r"\^?([a-z0-9-]*)(\.\*|\[a-z0-9-?\]\*)?\$?")
 
 
@@ -31,19 +52,32 @@ class Wish:
     namespaces: Sequence[str] = ()
     """Globs or names; empty: every one."""
     exclude: Sequence[str] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
+    selector: LabelSelector = ANY_LABELS
     copy_name: str | None = None
     remarks: Sequence[str] = ()
 
-    def rule(self, home: str) -> dict[str, Any]:
+    @property
+    def everywhere(self) -> bool:
+        """Whether it is for every namespace."""
+        return not self.namespaces and not self.exclude and self.selector.empty
+
+    @property
+    def base_name(self) -> str:
+        """A name for its rule, which those of other sources may come to, too."""
+        text = f"{self.namespace}-{self.name}-{self.kind.lower()}"
+        if self.copy_name:
+            text += f"-as-{self.copy_name}"
+        return re.sub(r"[^a-z0-9.-]+", "-", text.lower())[:240].strip("-.")
+
+    def rule(self, home: str, name: str) -> dict[str, Any]:
         """The rule that does the same."""
         targets: dict[str, Any] = {}
         if self.namespaces:
             targets["namespaces"] = list(self.namespaces)
         if self.exclude:
             targets["exclude"] = list(self.exclude)
-        if self.labels:
-            targets["selector"] = {"matchLabels": dict(self.labels)}
+        if not self.selector.empty:
+            targets["selector"] = _selector(self.selector)
         spec: dict[str, Any] = {
             "source": {"kind": self.kind, "namespace": self.namespace, "name": self.name}
         }
@@ -55,15 +89,24 @@ class Wish:
         return {
             "apiVersion": names.RULE_API_VERSION,
             "kind": names.RULE_KIND,
-            "metadata": {"name": self._name(), "namespace": home},
+            "metadata": {"name": name, "namespace": home},
             "spec": spec,
         }
 
-    def _name(self) -> str:
-        text = f"{self.namespace}-{self.name}-{self.kind.lower()}"
-        if self.copy_name:
-            text += f"-as-{self.copy_name}"
-        return re.sub(r"[^a-z0-9.-]+", "-", text.lower())[:253].strip("-.")
+
+def _selector(selector: LabelSelector) -> dict[str, Any]:
+    """As a manifest has it: simple labels as matchLabels."""
+    labels, expressions = {}, []
+    for want in selector.requirements:
+        if want.operator is Operator.IN and len(want.values) == 1 and want.key not in labels:
+            labels[want.key] = want.values[0]
+        else:
+            values = {"values": list(want.values)} if want.values else {}
+            expressions.append({"key": want.key, "operator": str(want.operator), **values})
+    return {
+        **({"matchLabels": labels} if labels else {}),
+        **({"matchExpressions": expressions} if expressions else {}),
+    }
 
 
 def wishes(kind: str, bodies: Sequence[Mapping[str, Any]], known: Sequence[str]) -> list[Wish]:
@@ -75,12 +118,15 @@ def wishes(kind: str, bodies: Sequence[Mapping[str, Any]], known: Sequence[str])
         annotations = metadata.get("annotations") or {}
         place = (metadata["namespace"], metadata["name"])
         found += _replicator(kind, place, annotations, known)
-        found += _reflector(kind, place, annotations, known)
-        found += _syncer(kind, place, annotations)
+        if kind in DATA_KINDS:
+            found += _reflector(kind, place, annotations, known)
+            found += _syncer(kind, place, annotations)
         for tool, key in (
             ("kubernetes-replicator", f"{REPLICATOR}replicate-from"),
             ("reflector", f"{REFLECTOR}reflects"),
         ):
+            if tool == "reflector" and kind not in DATA_KINDS:
+                continue
             if (source := annotations.get(key)) and "/" in source:
                 namespace, _, name = source.partition("/")
                 pulls.setdefault((tool, namespace, name), []).append(place)
@@ -99,8 +145,7 @@ def _replicator(
         globs, remarks = _globs(to, known)
         yield _wish("kubernetes-replicator", kind, place, namespaces=globs, remarks=remarks)
     if matching:
-        labels, remarks = _labels(matching)
-        yield _wish("kubernetes-replicator", kind, place, labels=labels, remarks=remarks)
+        yield _labelled("kubernetes-replicator", kind, place, matching)
 
 
 def _reflector(
@@ -121,8 +166,7 @@ def _reflector(
 def _syncer(kind: str, place: Place, annotations: Mapping[str, str]) -> Iterator[Wish]:
     text = annotations.get(SYNCER)
     if text is not None:
-        labels, remarks = _labels(text) if text else ({}, ())
-        yield _wish("config-syncer", kind, place, labels=labels, remarks=remarks)
+        yield _labelled("config-syncer", kind, place, text)
 
 
 def _pulled(kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]) -> Iterator[Wish]:
@@ -132,11 +176,10 @@ def _pulled(kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]) ->
         for there, copy in places:
             by_name.setdefault(copy, []).append(there)
         for copy, spaces in sorted(by_name.items()):
-            yield Wish(
-                tool=tool,
-                kind=kind,
-                namespace=namespace,
-                name=name,
+            yield _wish(
+                tool,
+                kind,
+                (namespace, name),
                 namespaces=sorted(spaces),
                 copy_name=None if copy == name else copy,
             )
@@ -167,7 +210,16 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
 
 
 def _wish(tool: str, kind: str, place: Place, **more: Any) -> Wish:
-    return Wish(tool=tool, kind=kind, namespace=place[0], name=place[1], **more)
+    remarks = (*more.pop("remarks", ()), *_RIGHTS.get(kind, ()))
+    return Wish(tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more)
+
+
+def _labelled(tool: str, kind: str, place: Place, text: str) -> Wish:
+    """To the namespaces of a selector; of one that can't be read, to none."""
+    if (selector := _parsed(text)) is not None:
+        return _wish(tool, kind, place, selector=selector)
+    remark = f"{text!r} is no label selector: write spec.targets by hand"
+    return _wish(tool, kind, place, namespaces=(NOWHERE,), remarks=(remark,))
 
 
 def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -187,7 +239,7 @@ def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
         found += meant
         shown = ", ".join(meant) or "none"
         remarks.append(f"{part} is no glob; the namespaces that it means today: {shown}")
-    return tuple(dict.fromkeys(found)) or ("no-namespace-matches",), tuple(remarks)
+    return tuple(dict.fromkeys(found)) or (NOWHERE,), tuple(remarks)
 
 
 def _matching(pattern: str, known: Sequence[str]) -> list[str]:
@@ -200,15 +252,24 @@ def _matching(pattern: str, known: Sequence[str]) -> list[str]:
     return [name for name in known if compiled.fullmatch(name)]
 
 
-def _labels(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
-    """``key=value,key2=value2``; anything else is left to the reader."""
-    labels: dict[str, str] = {}
-    remarks: list[str] = []
-    for part in filter(None, (piece.strip() for piece in text.split(","))):
-        key, sign, value = part.partition("=")
-        if sign and not value.startswith("=") and not key.endswith("!"):
-            labels[key.strip()] = value.strip()
+def _parsed(text: str) -> LabelSelector | None:
+    """A selector as Kubernetes' labels.Parse reads it; None where it is none."""
+    requirements: list[Requirement] = []
+    rest = text.strip()
+    while rest:
+        found = _REQUIREMENT.match(rest)
+        if found is None or not (key := found["key"] or found["no"]):
+            return None
+        if found["no"]:
+            operator, values = Operator.DOES_NOT_EXIST, ()
+        elif found["sign"]:
+            operator = Operator.NOT_IN if found["sign"] == "!=" else Operator.IN
+            values = (found["value"],)
+        elif found["word"]:
+            operator = Operator.IN if found["word"] == "in" else Operator.NOT_IN
+            values = tuple(sorted({value.strip() for value in found["values"].split(",")}))
         else:
-            remarks.append(f"add the condition {part!r} to spec.targets.selector by hand")
-    LabelSelector.from_labels(labels)
-    return labels, tuple(remarks)
+            operator, values = Operator.EXISTS, ()
+        requirements.append(Requirement(key, operator, values))
+        rest = rest[found.end() :]
+    return LabelSelector.of(requirements)

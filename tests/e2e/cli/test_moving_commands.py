@@ -2,29 +2,100 @@
 
 import yaml
 from tests.e2e.cli.conftest import RULES, SENTINEL, rule, secret
+from tests.e2e.operator_process import until
 
 from copyrator import __version__
+from localcluster.api import ApiStatusError
 
 
-def test_migrate_prints_rules_that_the_api_server_takes(stage, word, namespace):
-    there = namespace(f"{word}-team")
+KR = "replicator.v1.mittwald.de/"
+RBAC = "rbac.authorization.k8s.io/v1"
+PATHS = {
+    "Secret": "/api/v1/namespaces/{}/secrets/{}",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}",
+    "Role": f"/apis/{RBAC}/namespaces/{{}}/roles/{{}}",
+    "RoleBinding": f"/apis/{RBAC}/namespaces/{{}}/rolebindings/{{}}",
+}
+
+
+def marked(kind: str, namespace: str, name: str, **annotations: str) -> dict:
+    """What kubernetes-replicator copies, beside Secrets and ConfigMaps."""
+    metadata = {"name": name, "namespace": namespace, "annotations": annotations}
+    core = kind == "ServiceAccount"
+    body = {"apiVersion": "v1" if core else RBAC, "kind": kind, "metadata": metadata}
+    if kind == "Role":
+        body["rules"] = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
+    if kind == "RoleBinding":
+        body["roleRef"] = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
+        body["subjects"] = [{"kind": "ServiceAccount", "name": name, "namespace": namespace}]
+    return body
+
+
+def owner(stage, kind: str, namespace: str, name: str) -> str | None:
+    """The rule whose copy an object is; empty for an object without one, None for no object."""
+    try:
+        metadata = stage.api.get(PATHS[kind].format(namespace, name))["metadata"]
+    except ApiStatusError as error:
+        if error.code != 404:
+            raise
+        return None
+    return metadata.get("annotations", {}).get("copyrator.flant.com/rule", "")
+
+
+def test_the_rules_that_migrate_prints_make_every_copy_that_the_tools_made(
+    stage, word, namespace
+):
+    # kubernetes-replicator and config-syncer, on one Secret in three ways.
+    listed, red, blue = (
+        namespace(f"{word}-list"),
+        namespace(f"{word}-red", labels={"team": word}),
+        namespace(f"{word}-blue", labels={"tier": word}),
+    )
+    other = namespace(f"{word[::-1]}-other")
     source = secret(stage.home, word, "user")
     source["metadata"]["annotations"] = {
-        "replicator.v1.mittwald.de/replicate-to": f"{word}-.*",
-        "kubed.appscode.com/sync": "team=a",
+        f"{KR}replicate-to": f"{word}-list.*",
+        f"{KR}replicate-to-matching": f"team={word}",
+        "kubed.appscode.com/sync": f"tier={word}",
     }
-    stage.apply(source)
+    made = secret(red, word, "user")
+    made["metadata"]["annotations"] = {f"{KR}replicated-from-version": "1"}
+    kinds = ("ServiceAccount", "Role", "RoleBinding")
+    stage.apply(
+        source,
+        made,
+        *(marked(kind, stage.home, word, **{f"{KR}replicate-to": listed}) for kind in kinds),
+    )
+    before = stage.api.get(PATHS["Secret"].format(red, word))["metadata"]["uid"]
+
     result = stage.result("migrate")
     assert result.exit_code == 0
-    documents = [one for one in yaml.safe_load_all(result.stdout) if one]
-    mine = [one for one in documents if one["spec"]["source"]["name"] == word]
-    assert [one["spec"]["targets"] for one in mine] == [
-        {"namespaces": [f"{word}-*"]}, {"selector": {"matchLabels": {"team": "a"}}}
-    ]  # fmt: skip
-    stage.cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=result.stdout)
     assert "Stop the old tool first" in result.stderr
     assert SENTINEL not in result.output
-    assert there in stage.types(f"plan -f - -n {stage.home}", code=2, input=yaml.safe_dump(mine[0]))
+    documents = [one for one in yaml.safe_load_all(result.stdout) if one]
+    mine = [one for one in documents if one["spec"]["source"]["name"] == word]
+    stage.apply(*mine)
+
+    copies = {("Secret", place) for place in (listed, red, blue)}
+    copies |= {(kind, listed) for kind in kinds}
+    for kind, place in copies:
+        until(
+            lambda kind=kind, place=place: owner(stage, kind, place, word),
+            lambda kind=kind, place=place: f"a copy {kind} {place}; {stage.operator.log[-2000:]}",
+            60,
+        )
+    for one in mine:
+        stage.wait_reason(RULES.format(stage.home), one["metadata"]["name"], "Synced")
+    there = {
+        (kind, place)
+        for kind in PATHS
+        for place in (listed, red, blue, other)
+        if owner(stage, kind, place, word) is not None
+    }
+    assert there == copies
+    taken = stage.api.get(PATHS["Secret"].format(red, word))["metadata"]
+    assert taken["uid"] == before, "never a moment without"
+    assert f"{KR}replicated-from-version" not in taken["annotations"]
 
 
 def test_uninstall_says_what_would_go_and_stay_and_refuses_while_the_operator_leads(

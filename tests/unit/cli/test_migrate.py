@@ -4,6 +4,7 @@ import pytest
 
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
+from copyrator.cli.migrate_merge import migrations
 from copyrator.cli.migrate_tools import cluster_secret, wishes
 
 KNOWN = ("default", "kube-system", "prod-1", "prod-2", "team-a", "team-b")
@@ -11,11 +12,16 @@ KR = "replicator.v1.mittwald.de/"
 RF = "reflector.v1.k8s.emberstack.com/"
 
 
-def rules(*bodies):
-    found = [wish.rule("copyrator") for wish in wishes("Secret", bodies, KNOWN)]
+def printed(*bodies, kind="Secret"):
+    """The rules that migrate prints, each of which is valid."""
+    found = [one.rule("copyrator") for one in migrations(wishes(kind, bodies, KNOWN))]
     for rule in found:
         assert isinstance(parse_rule(rule), RuleSpec), parse_rule(rule)
-    return [rule["spec"] for rule in found]
+    return found
+
+
+def rules(*bodies):
+    return [rule["spec"] for rule in printed(*bodies)]
 
 
 def marked(**annotations):
@@ -89,7 +95,7 @@ def test_a_clustersecret_that_names_a_secret_is_a_rule_and_one_that_holds_data_s
         "avoidNamespaces": ["team-b"],
         "data": {"valueFrom": reference},
     }
-    spec = cluster_secret(body, KNOWN).rule("copyrator")["spec"]
+    spec = cluster_secret(body, KNOWN).rule("copyrator", "shared")["spec"]
     assert spec["source"] == SOURCE
     assert spec["targets"] == {"namespaces": ["team-*"], "exclude": ["team-b"]}
     assert spec["transform"] == {"name": "shared"}
@@ -97,11 +103,120 @@ def test_a_clustersecret_that_names_a_secret_is_a_rule_and_one_that_holds_data_s
     assert "make the Secret shared of it first" in cluster_secret(body, KNOWN).remarks[0]
 
 
+@pytest.mark.parametrize(
+    ("selector", "meant"),
+    [
+        ("team", [{"key": "team", "operator": "Exists"}]),
+        ("!team", [{"key": "team", "operator": "DoesNotExist"}]),
+        ("team!=a", [{"key": "team", "operator": "NotIn", "values": ["a"]}]),
+        ("team in (a, b)", [{"key": "team", "operator": "In", "values": ["a", "b"]}]),
+        ("team notin (a)", [{"key": "team", "operator": "NotIn", "values": ["a"]}]),
+    ],
+)
+def test_every_form_of_a_label_selector_is_understood(selector, meant):
+    (spec,) = rules(marked(**{f"{KR}replicate-to-matching": selector}))
+    assert spec["targets"] == {"selector": {"matchExpressions": meant}}
+
+
+@pytest.mark.parametrize("text", ["team in (a", "a=b=c", ",", "team ~ x"])
+def test_a_selector_that_is_none_means_no_namespace_and_never_all(text):
+    body = marked(**{f"{KR}replicate-to-matching": text})
+    (spec,) = rules(body)
+    assert spec["targets"] == {"namespaces": ["no-namespace-matches"]}
+    (wish,) = wishes("Secret", [body], KNOWN)
+    assert "write spec.targets by hand" in wish.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "targets"),
+    [
+        (
+            {f"{KR}replicate-to": "team-a,prod-.*", "kubed.appscode.com/sync": ""},
+            [None],
+        ),
+        (
+            {
+                f"{KR}replicate-to": "team-a",
+                f"{RF}reflection-allowed": "true",
+                f"{RF}reflection-auto-enabled": "true",
+                f"{RF}reflection-auto-namespaces": "team-b,team-a",
+            },
+            [{"namespaces": ["team-a", "team-b"]}],
+        ),
+        (
+            {f"{KR}replicate-to-matching": "team=a", "kubed.appscode.com/sync": "team=a"},
+            [{"selector": {"matchLabels": {"team": "a"}}}],
+        ),
+        (
+            {
+                f"{KR}replicate-to": "team-.*",
+                f"{KR}replicate-to-matching": "team=a",
+                "kubed.appscode.com/sync": "tier=front",
+            },
+            [
+                {"namespaces": ["team-*"]},
+                {"exclude": ["team-*"], "selector": {"matchLabels": {"team": "a"}}},
+                {
+                    "exclude": ["team-*"],
+                    "selector": {
+                        "matchLabels": {"tier": "front"},
+                        "matchExpressions": [
+                            {"key": "team", "operator": "NotIn", "values": ["a"]}
+                        ],
+                    },
+                },
+            ],
+        ),
+    ],
+    ids=["one is everywhere", "two lists", "equal selectors", "a list and two selectors"],
+)
+def test_several_annotations_on_one_source_become_rules_that_share_no_name_and_no_target(
+    annotations, targets
+):
+    found = printed(marked(**annotations))
+    assert [rule["spec"].get("targets") for rule in found] == targets
+    names = [rule["metadata"]["name"] for rule in found]
+    assert names == ["default-creds-secret", "default-creds-secret-2", "default-creds-secret-3"][
+        : len(names)
+    ]
+
+
+def test_what_cant_be_kept_apart_is_said():
+    annotations = {f"{KR}replicate-to-matching": "a=1,b=2", "kubed.appscode.com/sync": "c=3"}
+    first, second = migrations(wishes("Secret", [marked(**annotations)], KNOWN))
+    assert first.wish.remarks == ()
+    assert second.wish.remarks == (
+        "a namespace that the rule default-creds-secret takes, too, is shown as a conflict by one "
+        "of them",
+    )
+
+
+def test_two_sources_whose_rules_would_have_one_name_keep_both():
+    def source(namespace, name):
+        body = marked(**{"kubed.appscode.com/sync": ""})
+        body["metadata"] |= {"namespace": namespace, "name": name}
+        return body
+
+    bodies = [source("a-b", "c"), source("a", "b-c")]
+    names = {rule["metadata"]["name"] for rule in printed(*bodies)}
+    assert len(names) == 2
+    assert names == {rule["metadata"]["name"] for rule in printed(*reversed(bodies))}
+
+
+@pytest.mark.parametrize("kind", ["Role", "RoleBinding", "ServiceAccount"])
+def test_of_other_kinds_only_kubernetes_replicators_annotations_count(kind):
+    mine = marked(**{f"{KR}replicate-to": "team-a", "kubed.appscode.com/sync": ""})
+    (rule,) = printed(mine, kind=kind)
+    assert rule["spec"]["source"] == {"kind": kind, "namespace": "default", "name": "creds"}
+    assert rule["spec"]["targets"] == {"namespaces": ["team-a"]}
+    assert printed(marked(**{f"{RF}reflects": "default/creds"}), kind=kind) == []
+
+
 def test_equal_names_of_kinds_make_different_rules():
     bodies = [marked(**{"kubed.appscode.com/sync": ""})]
     names = {
-        wish.rule("c")["metadata"]["name"]
+        rule["metadata"]["name"]
         for kind in ("Secret", "ConfigMap")
-        for wish in wishes(kind, bodies, KNOWN)
+        for rule in printed(*bodies, kind=kind)
     }
     assert names == {"default-creds-secret", "default-creds-configmap"}
