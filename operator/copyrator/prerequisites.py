@@ -156,6 +156,12 @@ async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str 
         return await _unserved(reader, resource, listed)
     if sentence := _not_established(crd):
         return sentence
+    versions = [version["name"] for version in crd["spec"].get("versions") or ()]
+    if versions and resource.version not in versions:
+        return (
+            f"the CRD {name} has the versions {', '.join(versions)} and not {resource.version}: "
+            'docs/adoption.md, "A CRD of our name with other versions", says how to go on'
+        )
     if not await _served(reader, resource, listed):
         return f"the CRD {name} is established, but the API server doesn't serve it yet"
     return None

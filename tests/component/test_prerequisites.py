@@ -89,6 +89,18 @@ async def test_a_crd_that_is_not_established_yet_is_waited_for(server: Server) -
     assert await missing_crds(server) == ["the CRD copyrators.flant.com is not established yet"]
 
 
+async def test_a_crd_of_our_name_without_our_version_is_said_and_not_waited_for_in_vain(
+    server: Server,
+) -> None:
+    found = crd("copyrators.flant.com", ESTABLISHED)
+    found["spec"]["versions"] = [{"name": "v1alpha1"}, {"name": "v1beta1"}]
+    server.crds["copyrators.flant.com"] = found
+    server.served.remove("copyrators.flant.com")
+    (sentence,) = await missing_crds(server)
+    assert "has the versions v1alpha1, v1beta1 and not v1" in sentence
+    assert "docs/adoption.md" in sentence
+
+
 async def test_established_is_not_enough_while_discovery_lags(server: Server) -> None:
     server.served.remove("copyrators.flant.com")
     (sentence,) = await missing_crds(server)

@@ -24,6 +24,14 @@ TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _WILDCARD = re.compile(r"[vV]?(?:[0-9]+\.){1,2}[xX](?:\.[0-9xX]+)*(?:-0)?")
 """A wildcard that could also be a tag; ``*`` can't stand in one."""
 _RANGE_SIGN = re.compile(r"[*<>=!~^|, ]|[0-9]\.[xX]")
+_REGEX_SIGN = re.compile(r"\\|[\[({$?]|\.\+|(?:^|[A-Za-z_-])\.\*|\^[A-Za-z]{2}")
+"""What stands in no range: the original operator took spec.version for a regular expression."""
+_NO_REGEX: Final = (
+    "{0} is a regular expression, which spec.version doesn't take; write version: '*' and "
+    "tagFilter: {0}, which takes the highest version among the tags that match. Tags without a "
+    "version in them, such as main-1a2b3c, have no order: for these write one tag that every build "
+    "moves, such as main"
+)
 _TOKEN = re.compile(r"[<>=!~^]+|[^\s<>=!~^]+")
 _PARTIAL = re.compile(
     r"[vV]?(?P<parts>(?:[0-9]+|[xX*])(?:\.(?:[0-9]+|[xX*])){0,2})"
@@ -120,12 +128,21 @@ def parse_version(text: str) -> ExactTag | VersionRange:
         return ExactTag(stripped)
     if "+" in stripped and (tag := stripped.replace("+", "_", 1)) and read_semver(tag):
         return ExactTag(tag)
-    if not stripped.isprintable() or not _RANGE_SIGN.search(stripped):
+    try:
+        return _range(stripped)
+    except VersionError:
+        if not _REGEX_SIGN.search(stripped):
+            raise
+        raise VersionError(_NO_REGEX.format(shown(text))) from None
+
+
+def _range(text: str) -> VersionRange:
+    if not text.isprintable() or not _RANGE_SIGN.search(text):
         raise VersionError(
             f"{shown(text)} is no tag: a tag has at most 128 letters, digits, '_', '.' and '-', "
             f"and begins with none of the last two; write {_FORMS}"
         )
-    return VersionRange(stripped, tuple(_alternatives(stripped)))
+    return VersionRange(text, tuple(_alternatives(text)))
 
 
 def _alternatives(text: str) -> Iterator[Alternative]:

@@ -211,6 +211,36 @@ def test_a_malformed_version_is_refused_with_a_sentence_that_says_why(
     assert word in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    "version",
+    [
+        "main-.*",
+        ".*",
+        "release-.+",
+        r"1\.2\.\d+",
+        "v?1.2.*",
+        "[0-9]+",
+        "(main|dev)",
+        "^main",
+        "1.2.3$",
+        "fix.*",
+        "a{2}",
+    ],
+)
+def test_a_regular_expression_of_the_original_is_told_what_to_write_instead(version: str) -> None:
+    with pytest.raises(VersionError) as refused:
+        parse_version(version)
+    assert (
+        f"is a regular expression, which spec.version doesn't take; write version: '*' and "
+        f"tagFilter: {version!r}" in str(refused.value)
+    )
+
+
+@pytest.mark.parametrize("version", ["x.*", "1.x.*", "vx.*", "^1.2", "^v1", ">=1.2.*", "*"])
+def test_a_range_that_looks_like_one_stays_a_range(version: str) -> None:
+    assert isinstance(parse_version(version), VersionRange)
+
+
 identifiers = st.one_of(
     st.integers(0, 30).map(str), st.sampled_from(["a", "alpha", "rc", "0a", "-", "A"])
 )
