@@ -190,7 +190,7 @@ def test_missing_crds_are_named_with_the_remedy_and_waited_for(own, kubeconfig, 
 
 @pytest.mark.usefixtures("crds_come_back")
 def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log):
-    # The original's CRD in its working form: another plural, the same kind (contract, section 4).
+    # The original's CRD in its working form: another plural, the same kind (docs/adoption.md).
     own.kubectl("delete", "crd", "copyrators.flant.com")
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}

@@ -1,4 +1,4 @@
-"""The stand-in `werf` behaves as facts/werf.md measured the real one to do.
+"""The stand-in `werf` behaves as docs/facts/werf.md measured the real one to do.
 
 With WERF=/path/to/werf the tests run that one instead, except those of the stand-in's own ways.
 """

@@ -1,7 +1,7 @@
 """The status of a Bundle as typed records: everything that a restart must find again.
 
 ``ready``, ``forceUpdate``, ``target`` and ``deploy`` are the original werf operator's fields and
-stay readable (contract, section 3). ``forceUpdate`` is the user's to set: it is read here and
+stay readable (docs/adoption.md). ``forceUpdate`` is the user's to set: it is read here and
 never written by ``to_dict``.
 """
 

@@ -92,7 +92,7 @@ ANN_DIGEST: Final = "operator.werf.dev/digest"
 
 FINALIZER_BUNDLE: Final = "operator.werf.dev/uninstall"
 FINALIZER_KOPF: Final = "kopf.zalando.org/KopfFinalizerMarker"
-"""The original werf operator's finalizer: put ours on, take this one off (contract, section 4)."""
+"""The original werf operator's finalizer: put ours on, take this one off (docs/adoption.md)."""
 KOPF_PREFIX: Final = "kopf.zalando.org/"
 """Prefix of kopf's annotations that the originals left behind."""
 

@@ -1,7 +1,7 @@
 """CopyratorRule as its author meant it: the old form and ``spec`` in one shape.
 
 The rest of the program never sees which form a rule was written in, except by ``legacy``: such a
-rule adopts the unmarked copies that the original copy operator left (contract, section 4).
+rule adopts the unmarked copies that the original copy operator left (docs/adoption.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The pods of our Jobs: restricted security, werf's directories, volumes and variables.
 
-Sources: facts/werf.md for what werf reads and where it writes; the restricted profile of
+Sources: docs/facts/werf.md for what werf reads and where it writes; the restricted profile of
 kubernetes.io/docs/concepts/security/pod-security-standards.
 """
 

@@ -2,7 +2,7 @@
 
 A report arrives as a termination message, which the kubelet cuts at 4,096 bytes, and which is the
 end of the log instead when werf failed before it wrote one. So everything here expects half-texts
-(facts/werf.md, "Result channel").
+(docs/facts/werf.md, "Result channel").
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The original compared config digests, which for a SemVer tag stay when templates change. So a digest
 that fits tells that it deployed this version, not that it deployed this very content: such a
-baseline isn't `verified` (contract, section 4).
+baseline isn't `verified` (docs/adoption.md).
 """
 
 from __future__ import annotations

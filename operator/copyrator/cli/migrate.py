@@ -88,4 +88,3 @@ async def _cluster_secrets(client: KubeClient) -> list[dict[str, object]]:
     with suppress(errors.NotFound, errors.Forbidden):
         return await listed(client, CLUSTER_SECRETS, None)
     return []
-

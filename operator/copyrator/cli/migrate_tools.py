@@ -18,20 +18,15 @@ REFLECTOR: Final = "reflector.v1.k8s.emberstack.com/"
 SYNCER: Final = "kubed.appscode.com/sync"
 
 DATA_KINDS: Final = ("ConfigMap", "Secret")
-"""What all tools copy; kubernetes-replicator copies Roles, RoleBindings and ServiceAccounts, too."""
+"""What all tools copy; kubernetes-replicator also Roles, RoleBindings and ServiceAccounts."""
 NOWHERE: Final = "no-namespace-matches"
 """As a glob: no namespace, because without a glob each one is a target."""
 
 _RIGHTS: Final = {
-    "Role": (
-        "the operator may only grant rights that it holds itself "
-        '(docs/rules.md, "Rights to grant rights")',
-    ),
-    "RoleBinding": (
-        "the operator needs the right to bind the role: the chart's rules.bindClusterRoles "
-        '(docs/rules.md, "Rights to grant rights")',
-    ),
+    "Role": "the operator may only grant rights that it holds itself",
+    "RoleBinding": "the operator needs the right to bind the role: rules.bindClusterRoles",
 }
+"""What is to be seen to before a rule for this kind can do anything."""
 _REQUIREMENT = re.compile(
     r"\s*(?:!\s*(?P<no>[\w./-]+)"
     r"|(?P<key>[\w./-]+)\s*"
@@ -210,7 +205,9 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
 
 
 def _wish(tool: str, kind: str, place: Place, **more: Any) -> Wish:
-    remarks = (*more.pop("remarks", ()), *_RIGHTS.get(kind, ()))
+    remarks = tuple(more.pop("remarks", ()))
+    if kind in _RIGHTS:
+        remarks += (f'{_RIGHTS[kind]} (docs/rules.md, "Rights to grant rights")',)
     return Wish(tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more)
 
 
@@ -260,8 +257,9 @@ def _parsed(text: str) -> LabelSelector | None:
         found = _REQUIREMENT.match(rest)
         if found is None or not (key := found["key"] or found["no"]):
             return None
+        values: tuple[str, ...] = ()
         if found["no"]:
-            operator, values = Operator.DOES_NOT_EXIST, ()
+            operator = Operator.DOES_NOT_EXIST
         elif found["sign"]:
             operator = Operator.NOT_IN if found["sign"] == "!=" else Operator.IN
             values = (found["value"],)
@@ -269,7 +267,7 @@ def _parsed(text: str) -> LabelSelector | None:
             operator = Operator.IN if found["word"] == "in" else Operator.NOT_IN
             values = tuple(sorted({value.strip() for value in found["values"].split(",")}))
         else:
-            operator, values = Operator.EXISTS, ()
+            operator = Operator.EXISTS
         requirements.append(Requirement(key, operator, values))
         rest = rest[found.end() :]
     return LabelSelector.of(requirements)

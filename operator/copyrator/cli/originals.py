@@ -1,7 +1,7 @@
 """The command lines of the programs that this one takes over from.
 
 The copy operator took no subcommand, the role-binding controller took flags as Go's package `flag`
-reads them: `-name`, `-name=value`, `-switch=true`. An image's arguments go on to start the operator.
+reads them: `-name`, `-name=value`, `-switch=true`. An image's arguments still start the operator.
 """
 
 from __future__ import annotations

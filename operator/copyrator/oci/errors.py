@@ -15,7 +15,7 @@ class RegistryError(Exception):
     """An answer that is of no use, or the lack of one."""
 
     reason: ClassVar[str] = "RegistryUnreachable"
-    """The Bundle condition's reason for it (design.md, Reasons)."""
+    """The Bundle condition's reason for it (docs/bundles.md)."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)

@@ -13,7 +13,7 @@ DOCKER_HUB_NAMES: Final = frozenset(
 """Docker Hub's API doesn't live where its name says: ``docker.io`` is a web site."""
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-"""The only form that werf takes to pin a pull (facts/werf.md)."""
+"""The only form that werf takes to pin a pull (docs/facts/werf.md)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ STRIPPED_KEYS: Final = frozenset(
 )
 
 _KOPF_SUFFIXES: Final = (
-    # kopf under an operator's own prefix (facts/kopf.md, 2 and 11)
+    # kopf under an operator's own prefix (docs/facts/kopf.md, 2 and 11)
     "/last-handled-configuration",
     "/kopf-managed",
     "/KopfFinalizerMarker",

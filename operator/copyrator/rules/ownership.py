@@ -2,7 +2,7 @@
 
 This is how drift is seen in metadata alone, without reading a Secret's data: a value that somebody
 edits moves to their entry, a key that they add stands in it, a key that they delete is missing
-from ours (measured: facts/writes.md).
+from ours (measured: docs/facts/writes.md).
 """
 
 from __future__ import annotations

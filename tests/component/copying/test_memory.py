@@ -19,7 +19,7 @@ from copyrator.rules.sealing import KEY_BYTES, Sealer
 SOURCES, TARGETS = 100, 110
 """11,000: the tables have just grown, so this is a bad moment to measure."""
 BYTES = 400
-"""A copy, by design.md; what the queue holds of it comes on top while it is worked on."""
+"""What a copy may take; what the queue holds of it comes on top while it is worked on."""
 
 
 def metadata_of(contents, sealer, source, target, serial):

@@ -1,4 +1,4 @@
-"""managedFields as the real API server writes them (facts/writes.md)."""
+"""managedFields as the real API server writes them (docs/facts/writes.md)."""
 
 import pytest
 
