@@ -33,6 +33,7 @@ _BLOCK = re.compile(
     r"(?:^<!-- file: (?P<file>\S+) -->\n)?^```(?P<language>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_QUOTED = re.compile(r"(?<=[\s=])'[^']*'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +45,22 @@ class Block:
     file: str | None
 
 
-def blocks(document: str) -> list[Block]:
-    """Return the fenced blocks of a document in the order in which a reader meets them."""
+def blocks(document: str, section: str | None = None) -> list[Block]:
+    """Return the fenced blocks of a document, or of its section of that heading, in order."""
     text = (ROOT / document).read_text()
+    if section is not None:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     return [Block(one["language"], one["text"], one["file"]) for one in _BLOCK.finditer(text)]
 
 
-def commands(document: str) -> list[str]:
+def commands(document: str, section: str | None = None) -> list[str]:
     """Return the shell commands of a document, continued lines joined, comments dropped."""
     found = []
-    for block in blocks(document):
+    for block in blocks(document, section):
         if block.language == "sh":
             joined = block.text.replace("\\\n", " ")
+            # A quoted text may go over several lines.
+            joined = _QUOTED.sub(lambda quoted: re.sub(r"\n\s*", " ", quoted[0]), joined)
             found += [line.strip() for line in joined.splitlines()]
     return [line for line in found if shlex.split(line, comments=True)]
 

@@ -7,7 +7,6 @@ from tests.e2e.operator_process import until
 from copyrator import __version__
 from localcluster.api import ApiStatusError
 
-
 KR = "replicator.v1.mittwald.de/"
 RBAC = "rbac.authorization.k8s.io/v1"
 PATHS = {
@@ -42,9 +41,7 @@ def owner(stage, kind: str, namespace: str, name: str) -> str | None:
     return metadata.get("annotations", {}).get("copyrator.flant.com/rule", "")
 
 
-def test_the_rules_that_migrate_prints_make_every_copy_that_the_tools_made(
-    stage, word, namespace
-):
+def test_the_rules_that_migrate_prints_make_every_copy_that_the_tools_made(stage, word, namespace):
     # kubernetes-replicator and config-syncer, on one Secret in three ways.
     listed, red, blue = (
         namespace(f"{word}-list"),

@@ -1,6 +1,7 @@
 """The commands of docs/adoption.md, with everything as both originals left it."""
 
 import json
+import subprocess
 
 import pytest
 import yaml
@@ -10,10 +11,13 @@ from tests.e2e.test_readme import Reader
 from demo.chart import ROOT
 from localcluster import Cluster
 from localcluster.bundle import build, push
+from localcluster.errors import CommandFailedError
 from localcluster.waiting import eventually
 
 HELLO = ROOT / "examples" / "charts" / "hello"
 LABELS = {"copyrator": "true"}
+OTHER_VERSIONS = "A CRD of our name with other versions"
+"""A section of docs/adoption.md for which there is a test of its own."""
 
 
 def crd(plural: str, group: str, kind: str) -> dict:
@@ -117,9 +121,11 @@ def test_the_move_from_both_originals_step_by_step(as_left, tmp_path):
     path = "/api/v1/namespaces/team-a/secrets/registry-creds"
     before = api.get(path)
     with Reader(as_left, tmp_path) as reader:
+        aside = commands("docs/adoption.md", OTHER_VERSIONS)
         for command in commands("docs/adoption.md"):
-            if not command.startswith(("helm uninstall ", "kubectl annotate ")):
-                reader.types(command)
+            if command in aside or command.startswith(("helm uninstall ", "kubectl annotate ")):
+                continue
+            reader.types(command)
         eventually(
             lambda: "managed-by" in str(api.get(path)["metadata"]["labels"]),
             "the adopted copy",
@@ -139,3 +145,60 @@ def test_the_move_from_both_originals_step_by_step(as_left, tmp_path):
         assert taken["status"]["deployed"]["verified"] is False
         assert api.get("/apis/batch/v1/namespaces/apps/jobs")["items"] == []
         assert "hello" in as_left.helm("list", "--namespace", "apps", "--short")
+
+
+@pytest.mark.timeout(300)
+def test_a_crd_of_our_name_with_another_version_gets_ours_without_losing_an_object(tmp_path):
+    with Cluster.start(tmp_path / "cluster", process_node=False, registry=False) as cluster:
+        old = crd("bundles", "operator.werf.dev", "Bundle")
+        old["spec"]["versions"][0]["name"] = "v1alpha1"
+        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(old))
+        cluster.kubectl("wait", "crd", "--all", "--for=condition=Established")
+        body = {
+            "apiVersion": "operator.werf.dev/v1alpha1",
+            "kind": "Bundle",
+            "metadata": {"name": "hello", "namespace": "default"},
+            "spec": {"registry": "registry.example.com", "repo": "team/hello"},
+            "status": {"ready": 1},
+        }
+        eventually(lambda: _created(cluster, body), "the old version is served", 30)
+        uid = _bundle(cluster, "v1alpha1")["metadata"]["uid"]
+        ours = (ROOT / "crds" / "bundles.operator.werf.dev.yaml").read_text()
+        with pytest.raises(CommandFailedError, match="storedVersions"):
+            cluster.kubectl("apply", "--dry-run=server", "-f", "-", input=ours)
+
+        for command in commands("docs/adoption.md", OTHER_VERSIONS):
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", command],
+                env=cluster.environment(), capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+        cluster.helm(
+            *("install", "copyrator", str(ROOT / "charts" / "copyrator"), "--take-ownership"),
+            *("--namespace", "copyrator", "--create-namespace"),
+            *("--set", "image.repository=registry.example.com/copyrator"),
+        )
+
+        there = cluster.api().get(
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/bundles.operator.werf.dev"
+        )
+        assert [version["name"] for version in there["spec"]["versions"]] == ["v1"]
+        assert there["status"]["storedVersions"] == ["v1"]
+        found = _bundle(cluster, "v1")
+        assert found["metadata"]["uid"] == uid
+        assert found["spec"]["repo"] == "team/hello"
+        assert found["status"] == {"ready": 1}
+
+
+def _created(cluster: Cluster, body: dict) -> bool:
+    """False while the API server doesn't serve a kind that it has just been told of."""
+    try:
+        cluster.kubectl("create", "-f", "-", input=yaml.safe_dump(body))
+    except CommandFailedError:
+        return False
+    return True
+
+
+def _bundle(cluster: Cluster, version: str) -> dict:
+    path = f"/apis/operator.werf.dev/{version}/namespaces/default/bundles/hello"
+    return cluster.api().get(path)

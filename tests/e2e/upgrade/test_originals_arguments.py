@@ -124,9 +124,7 @@ def test_outside_a_cluster_they_are_answered_with_the_command(kubeconfig, tmp_pa
 
 
 @pytest.mark.parametrize("way", ["flag", "variable"])
-def test_a_rule_name_leaves_every_other_rule_alone(
-    rules, kubeconfig, home, tmp_path, way
-):
+def test_a_rule_name_leaves_every_other_rule_alone(rules, kubeconfig, home, tmp_path, way):
     for name in ("before", "main-rule"):
         rules.add(name)
     command = (*PROGRAM, "run", *(("--rule-name", "main-rule") if way == "flag" else ()))
