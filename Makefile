@@ -33,7 +33,7 @@ test: check ## Everything: check, then all tests, on a real control plane (built
 	@$(RUN) python -m localcluster build
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
-test-node: ## Image and chart on a real kubelet: needs root and Debian, says so elsewhere.
+test-node: ## Image and chart on a real kubelet: needs root and Debian, skips elsewhere (in CI: fails).
 	@$(RUN) pytest -p no:cacheprovider tests/node
 
 test-long: ## All tests at full size, hours: more objects, more kills, more examples.

@@ -1,7 +1,7 @@
 """A cluster with a real node, and the images that are built for it, once for the run.
 
-Without root or Debian all tests are skipped, and the summary says why. COPYRATOR_NODE_KEEP=1 leaves
-everything running, to look at it; the next run takes it away.
+Without root or Debian all tests are skipped, the summary says why, and in CI (CI=true) that is a
+failure. COPYRATOR_NODE_KEEP=1 leaves everything running, to look at it; the next run takes it away.
 """
 
 import json
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.node.skipping import fail_ci_that_ran_nothing, say_what_was_skipped
 
 from images import machine, product
 from images.machine import UnsuitableMachineError
@@ -46,7 +47,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     product.werf(store)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    fail_ci_that_ran_nothing(session)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    say_what_was_skipped(terminalreporter)
     for figure in FIGURES:
         terminalreporter.write_line(figure)
 
