@@ -30,7 +30,7 @@ def run(ci: str | None) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(("ci", "code"), [(None, 0), ("", 0), ("false", 0), ("true", 1), ("1", 1)])
+@pytest.mark.parametrize(("ci", "code"), [(None, 0), ("false", 0), ("true", 1)])
 def test_a_run_that_skips_everything_is_red_in_ci_and_says_so_everywhere(ci, code):
     done = run(ci)
     assert done.returncode == code, done.stdout + done.stderr

@@ -15,7 +15,7 @@ from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
 from copyrator.cli.objects import RESOURCES, SINGULAR, What, complete_names, one
-from copyrator.cli.output import prose
+from copyrator.cli.output import Format, object_option, prose, show
 from copyrator.kube.client import KubeClient
 
 LOOK = 0.25
@@ -38,9 +38,10 @@ _timeout = click.option(
 @_name
 @cluster_options()
 @_timeout
-def suspend(target: Target, what: str, name: str, timeout: float) -> None:
+@object_option
+def suspend(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
     """Pause a rule or Bundle: what stands stays as it is, nothing is written or deployed."""
-    run(_set_suspend(target, what, name, value=True, timeout=timeout))
+    _say(*run(_set_suspend(target, what, name, value=True, timeout=timeout)), shape)
 
 
 @click.command()
@@ -48,9 +49,10 @@ def suspend(target: Target, what: str, name: str, timeout: float) -> None:
 @_name
 @cluster_options()
 @_timeout
-def resume(target: Target, what: str, name: str, timeout: float) -> None:
+@object_option
+def resume(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
     """Let a suspended rule or Bundle go on."""
-    run(_set_suspend(target, what, name, value=False, timeout=timeout))
+    _say(*run(_set_suspend(target, what, name, value=False, timeout=timeout)), shape)
 
 
 @click.command()
@@ -59,13 +61,30 @@ def resume(target: Target, what: str, name: str, timeout: float) -> None:
 @cluster_options()
 @click.option("--force", is_flag=True, help="By an annotation of its own, forceAt.")
 @_timeout
-def reconcile(target: Target, what: str, name: str, force: bool, timeout: float) -> None:
+@object_option
+def reconcile(
+    *,
+    target: Target,
+    what: str,
+    name: str,
+    force: bool,
+    timeout: float,
+    shape: Format | None,
+) -> None:
     """Have a rule or Bundle looked at now, and wait until that is done.
 
     A Bundle's registry is asked, and what it has is deployed, even if it is deployed already or
     failed too often. Of a rule, what failed is tried again at once.
     """
-    run(_reconcile(target, what, name, force=force, timeout=timeout))
+    _say(*run(_reconcile(target, what, name, force=force, timeout=timeout)), shape)
+
+
+def _say(body: Mapping[str, Any], sentence: str, shape: Format | None) -> None:
+    """What came of it, or the object as it stands then."""
+    if shape is None:
+        prose([sentence])
+    else:
+        show(body, shape)
 
 
 @click.command()
@@ -108,7 +127,7 @@ async def _set_suspend(
     *,
     value: bool,
     timeout: float,  # noqa: ASYNC109 - the user's
-) -> None:
+) -> tuple[dict[str, Any], str]:
     async with target.connect() as client:
         namespace, name = split_name(name, "" if "/" in name else target.namespace)
         body = await one(client, what, namespace, name)
@@ -119,13 +138,12 @@ async def _set_suspend(
                 "(docs/rules.md), or stop the operator"
             )
         if bool(body["spec"].get("suspend")) is value:
-            click.echo(f"{shown} is {'suspended' if value else 'not suspended'} already.")
-            return
+            return body, f"{shown} is {'suspended' if value else 'not suspended'} already."
         patch = {"spec": {"suspend": value or None}}
         body = await client.patch(RESOURCES[what], namespace, name, patch)
         generation = body["metadata"]["generation"]
         body = await _wait(client, what, body, timeout, lambda seen: _observed(seen) >= generation)
-        prose([f"{shown} {'suspended' if value else 'resumed'}{_how(body, timeout)}"])
+        return body, f"{shown} {'suspended' if value else 'resumed'}{_how(body, timeout)}"
 
 
 async def _reconcile(
@@ -135,7 +153,7 @@ async def _reconcile(
     *,
     force: bool,
     timeout: float,  # noqa: ASYNC109 - the user's
-) -> None:
+) -> tuple[dict[str, Any], str]:
     async with target.connect() as client:
         namespace, name = split_name(name, "" if "/" in name else target.namespace)
         body = await one(client, what, namespace, name)
@@ -152,7 +170,7 @@ async def _reconcile(
         body = await _wait(
             client, what, body, timeout, lambda seen: (seen.get("status") or {}).get(echo) == token
         )
-        prose([f"{shown} {'reconciled' if timeout else 'asked'}{_how(body, timeout)}"])
+        return body, f"{shown} {'reconciled' if timeout else 'asked'}{_how(body, timeout)}"
 
 
 def _observed(body: Mapping[str, Any]) -> int:

@@ -19,7 +19,7 @@ from copyrator.cli.installation import (
     Installation,
     find_installation,
     holder_of,
-    operator_namespace_option,
+    own_namespace_option,
 )
 from copyrator.cli.objects import listed
 from copyrator.cli.output import Format, count, dump, output_option, prose
@@ -53,7 +53,7 @@ class Check:
 
 @click.command()
 @cluster_options(namespace=False)
-@operator_namespace_option
+@own_namespace_option
 @output_option
 def doctor(target: Target, home: str | None, shape: Format) -> None:
     """Check the installation: API server, CRDs, Lease, rights, hash key, registries, objects.

@@ -16,14 +16,13 @@ from copyrator.cli.faults import Fault
 from copyrator.cli.objects import (
     MANAGED,
     RESOURCES,
-    SINGULAR,
     What,
     complete_names,
     copies,
     listed,
     one,
 )
-from copyrator.cli.output import Column, Format, Table, dump, items, output_option, plain
+from copyrator.cli.output import Column, Format, Table, dump, items, output_option, plain, reference
 from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import Resource
@@ -124,7 +123,6 @@ class _Printer:
         if target.everywhere:
             columns.insert(0, rows.NAMESPACE)
         self.shape = shape
-        self._what = what
         self._everywhere = target.everywhere
         self._table = Table(columns, wide=shape is Format.WIDE)
 
@@ -134,8 +132,7 @@ class _Printer:
                 dump(plain(found[0]) if single else items(found), self.shape)
             case Format.NAME:
                 for body in found:
-                    word = SINGULAR[self._what] if self._what != "copies" else body["kind"].lower()
-                    click.echo(f"{word}/{body['metadata']['name']}")
+                    click.echo(reference(body))
             case _:
                 self._table.print(found)
 

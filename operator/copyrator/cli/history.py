@@ -34,7 +34,7 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
             dump(entries, shape)
         case Format.NAME:
             for entry in entries:
-                click.echo(f"job/{entry.get('job')}")
+                click.echo(f"job.batch/{entry.get('job')}")
         case _ if not entries:
             click.echo(f"bundle {namespace}/{name} hasn't been deployed yet.", err=True)
         case _:

@@ -54,6 +54,17 @@ operator_namespace_option = click.option(
     help="Where the operator is installed; default: where its Deployment is found.",
 )
 
+own_namespace_option = click.option(
+    "-n",
+    "--namespace",
+    "--operator-namespace",
+    "home",
+    envvar="COPYRATOR_OPERATOR_NAMESPACE",
+    metavar="NAME",
+    help="Where the operator is installed; default: where its Deployment is found.",
+)
+"""The same for commands that are about the installation and no other namespace."""
+
 
 async def find_installation(client: KubeClient, home: str | None = None) -> Installation:
     """Look for the chart's Deployment, else for the operator's Lease, in `home` or anywhere.

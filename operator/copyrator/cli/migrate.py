@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import click
 import yaml
 
 from copyrator.cli.cluster import Target, cluster_options, run
-from copyrator.cli.installation import find_installation, operator_namespace_option
+from copyrator.cli.installation import find_installation, own_namespace_option
 from copyrator.cli.migrate_merge import Migration, migrations
 from copyrator.cli.migrate_tools import DATA_KINDS, Wish, cluster_secret, wishes
 from copyrator.cli.objects import listed
-from copyrator.cli.output import count
+from copyrator.cli.output import Format, count, dump, items, object_option, reference
 from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import (
@@ -35,8 +36,9 @@ COPIED = (CONFIGMAPS, SECRETS, SERVICEACCOUNTS, ROLES, ROLEBINDINGS)
 
 @click.command()
 @cluster_options(namespace=False)
-@operator_namespace_option
-def migrate(target: Target, home: str | None) -> None:
+@own_namespace_option
+@object_option
+def migrate(target: Target, home: str | None, shape: Format | None) -> None:
     """Print rules that do what other copying tools were told to do.
 
     Read are annotations of kubernetes-replicator, reflector and config-syncer, with the metadata
@@ -47,6 +49,21 @@ def migrate(target: Target, home: str | None) -> None:
     if not found:
         click.echo("Nothing in this cluster is copied by one of these tools.", err=True)
         return
+    if shape is None:
+        _print_with_remarks(found, where)
+    elif shape is Format.NAME:
+        click.echo("\n".join(reference(one.rule(where)) for one in found))
+    else:
+        dump(items([one.rule(where) for one in found]), shape)
+    tools = ", ".join(sorted({tool for one in found for tool in one.wish.tool.split(", ")}))
+    click.echo(
+        f"{count(len(found), 'rule')} for what {tools} did. Stop the old tool first, then apply "
+        "them: docs/adoption.md",
+        err=True,
+    )
+
+
+def _print_with_remarks(found: Sequence[Migration], where: str) -> None:
     for one in found:
         wish = one.wish
         click.echo("---")
@@ -54,12 +71,6 @@ def migrate(target: Target, home: str | None) -> None:
         for remark in wish.remarks:
             click.echo(f"# NOTE: {remark}")
         click.echo(yaml.safe_dump(one.rule(where), sort_keys=False).rstrip())
-    tools = ", ".join(sorted({tool for one in found for tool in one.wish.tool.split(", ")}))
-    click.echo(
-        f"{count(len(found), 'rule')} for what {tools} did. Stop the old tool first, then apply "
-        "them: docs/adoption.md",
-        err=True,
-    )
 
 
 async def _find(target: Target, home: str | None) -> tuple[list[Migration], str]:

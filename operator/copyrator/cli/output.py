@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import yaml
@@ -23,6 +23,9 @@ NARROWEST = 24
 _STYLES = {"True": "green", "False": "bold red", "Unknown": "yellow"}
 
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
 class Format(enum.StrEnum):
     """How a list is printed."""
 
@@ -33,15 +36,21 @@ class Format(enum.StrEnum):
     NAME = "name"
 
 
-output_option = click.option(
-    "-o",
-    "--output",
-    "shape",
-    type=click.Choice(Format, case_sensitive=False),
-    default=Format.TABLE,
-    help="table, wide, json, yaml or name.",
-    metavar="FORMAT",
-)
+def _output(
+    allowed: Sequence[Format], default: Format | None, text: str
+) -> Callable[[Command], Command]:
+    choice = click.Choice(allowed, case_sensitive=False)
+    return click.option(
+        "-o", "--output", "shape", type=choice, default=default, help=text, metavar="FORMAT"
+    )
+
+
+output_option = _output(list(Format), Format.TABLE, "table, wide, json, yaml or name.")
+MACHINE = (Format.JSON, Format.YAML, Format.NAME)
+object_option = _output(MACHINE, None, "The object as json or yaml, or its name.")
+"""For commands that say a sentence about one object; without it ``shape`` is None."""
+answer_option = _output(MACHINE[:2], None, "json or yaml.")
+"""For commands that answer in sentences; without it ``shape`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +143,21 @@ def dump(value: Any, shape: Format) -> None:
         click.echo(json.dumps(value, indent=2, ensure_ascii=False))
     else:
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True).rstrip())
+
+
+def reference(body: Mapping[str, Any]) -> str:
+    """What ``kubectl -o name`` prints, and takes: ``secret/a``, ``bundle.operator.werf.dev/b``."""
+    group, slash, _ = str(body["apiVersion"]).rpartition("/")
+    word = str(body["kind"]).lower() + (f".{group}" if slash else "")
+    return f"{word}/{body['metadata']['name']}"
+
+
+def show(body: Mapping[str, Any], shape: Format) -> None:
+    """Print one object."""
+    if shape is Format.NAME:
+        click.echo(reference(body))
+    else:
+        dump(plain(body), shape)
 
 
 def items(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

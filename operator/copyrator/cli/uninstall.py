@@ -13,7 +13,7 @@ from copyrator.api import names
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
-from copyrator.cli.installation import find_installation, holder_of, operator_namespace_option
+from copyrator.cli.installation import find_installation, holder_of, own_namespace_option
 from copyrator.cli.objects import MANAGED, copy_kinds, listed
 from copyrator.cli.output import count
 from copyrator.cli.stopping import stop
@@ -26,7 +26,7 @@ OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
 
 @click.command()
 @cluster_options(namespace=False)
-@operator_namespace_option
+@own_namespace_option
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option(
     "--stop",

@@ -6,7 +6,7 @@ import click
 
 from copyrator import __version__
 from copyrator.cli.cluster import Target, cluster_options, run
-from copyrator.cli.installation import find_installation
+from copyrator.cli.installation import find_installation, own_namespace_option
 from copyrator.cli.output import Format, dump, output_option
 from copyrator.kube.connection import KubeconfigError
 from copyrator.kube.errors import ApiError
@@ -14,14 +14,15 @@ from copyrator.kube.errors import ApiError
 
 @click.command()
 @cluster_options(namespace=False)
+@own_namespace_option
 @click.option("--client", "client_only", is_flag=True, help="Don't ask the cluster.")
 @output_option
-def version(target: Target, client_only: bool, shape: Format) -> None:
+def version(target: Target, home: str | None, client_only: bool, shape: Format) -> None:
     """This program's version, and the operator's image where one is installed."""
     found = {"client": __version__}
     if not client_only:
         try:
-            found["operator"] = run(_operator(target))
+            found["operator"] = run(_operator(target, home))
         except (ApiError, KubeconfigError) as error:
             click.echo(f"The cluster can't be asked: {error}", err=True)
     if shape in (Format.JSON, Format.YAML):
@@ -31,6 +32,6 @@ def version(target: Target, client_only: bool, shape: Format) -> None:
         click.echo(f"{part + ':':<10}{text}")
 
 
-async def _operator(target: Target) -> str:
+async def _operator(target: Target, home: str | None) -> str:
     async with target.connect() as client:
-        return (await find_installation(client)).image or "no Deployment found"
+        return (await find_installation(client, home)).image or "no Deployment found"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,10 +13,10 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, operator_namespace_option
 from copyrator.cli.objects import RESOURCES, listed
-from copyrator.cli.output import prose
+from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.cli.rehearsal import DryRunClient, owner_of, rehearsing
 from copyrator.cli.why_bundle import explain_bundle
-from copyrator.cli.why_rules import Question, explain, verdict_of
+from copyrator.cli.why_rules import Question, answers, explain, verdict_of
 from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
@@ -29,7 +30,10 @@ _GUESSES = ("Secret", "ConfigMap")
 @click.option("--kind", metavar="KIND", help="Of the object; default: Bundle, Secret, ConfigMap.")
 @cluster_options()
 @operator_namespace_option
-def why(target: Target, name: str, kind: str | None, home: str | None) -> None:
+@answer_option
+def why(
+    *, target: Target, name: str, kind: str | None, home: str | None, shape: Format | None
+) -> None:
     """Why an object is there, or isn't: each rule's answer. Of a Bundle: why this version.
 
     The object needn't exist. Nothing is written: where a rule would write, that is tried by a dry
@@ -37,30 +41,58 @@ def why(target: Target, name: str, kind: str | None, home: str | None) -> None:
     """
     before, slash, rest = name.partition("/")
     namespace, name = (before, rest) if slash else (target.namespace, name)
-    run(_why(target, namespace, name, kind, home))
+    answer = run(_why(target, namespace, name, kind, home))
+    if shape is not None:
+        dump(answer.document, shape)
+    else:
+        prose(answer.lines)
+    if answer.remark:
+        prose([answer.remark], err=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """In sentences, and as a document for programs."""
+
+    lines: Sequence[str]
+    document: Mapping[str, Any]
+    remark: str = ""
 
 
 async def _why(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> None:
+) -> _Answer:
     async with target.connect(DryRunClient) as client:
         assert isinstance(client, DryRunClient)
         installation = await find_installation(client, home)
         if kind is None or kind.lower() in ("bundle", "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
-                prose(explain_bundle(bundle, installation, datetime.now(UTC)))
-                return
+                lines = list(explain_bundle(bundle, installation, datetime.now(UTC)))
+                return _Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         resource, body = await _object(client, namespace, name, kind)
         async with rehearsing(client, installation) as rehearsal:
             await rehearsal.serve_all(resource.kind)
             asked = Question(rehearsal, resource, namespace, name)
-            head = (_head(resource, namespace, name, body), await verdict_of(asked))
-            prose((*head, *(f"  {line}" for line in explain(asked, owner_of(body or _NOBODY)))))
-            if home is None and not installation.found:
-                prose([_UNSEEN.format(installation.settings.namespace)], err=True)
+            verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
+            said = answers(asked)
+    head = (_head(resource, namespace, name, body), verdict)
+    document = {
+        **_subject(resource, namespace, name),
+        "exists": body is not None,
+        "madeBy": owner,
+        "verdict": verdict,
+        "rules": [{"rule": rule, "answer": answer} for rule, answer in said.items()],
+    }
+    seen = home is not None or installation.found
+    remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
+    return _Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+
+
+def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:
+    return {"kind": resource.kind, "namespace": namespace, "name": name}
 
 
 _UNSEEN = (

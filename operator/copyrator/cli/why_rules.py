@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from copyrator.api import names
@@ -87,14 +87,18 @@ def _sentence(why: Why, winner: str) -> str:
     return _SENTENCES.get(why, why.value).format(winner=winner or "?")
 
 
-def explain(asked: Question, owner: str | None) -> Iterator[str]:
-    """A line for each rule: that it put the object there, or why it doesn't."""
+def answers(asked: Question) -> dict[str, str]:
+    """Each rule's answer, by its namespace/name: what it wants there, or why it wants nothing."""
     rules = sorted(asked.rehearsal.world.rules, key=lambda rule: rule.owner)
-    if not rules:
+    return {rule.owner: _of_rule(asked, rule) for rule in rules}
+
+
+def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
+    """A line for each rule's answer."""
+    if not said:
         yield "There are no rules; make one (docs/rules.md)."
-    for rule in rules:
-        mine = " (made it)" if rule.owner == owner else ""
-        yield f"rule {rule.owner}{mine}: {_of_rule(asked, rule)}"
+    for rule, answer in said.items():
+        yield f"rule {rule}{' (made it)' if rule == owner else ''}: {answer}"
 
 
 def _of_rule(asked: Question, rule: Rule) -> str:

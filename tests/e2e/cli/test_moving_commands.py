@@ -1,5 +1,7 @@
 """Commands for coming and going: migrate, install, uninstall, version."""
 
+import json
+
 import yaml
 from tests.e2e.cli.conftest import RULES, SENTINEL, rule, secret
 from tests.e2e.operator_process import until
@@ -71,6 +73,10 @@ def test_the_rules_that_migrate_prints_make_every_copy_that_the_tools_made(stage
     assert SENTINEL not in result.output
     documents = [one for one in yaml.safe_load_all(result.stdout) if one]
     mine = [one for one in documents if one["spec"]["source"]["name"] == word]
+    names = [f"copyratorrule.flant.com/{one['metadata']['name']}" for one in mine]
+    assert set(names) <= set(stage.result("migrate -o name").stdout.split())
+    assert [one for one in json.loads(stage.result("migrate -o json").stdout)["items"]
+            if one in mine] == mine  # fmt: skip
     stage.apply(*mine)
 
     copies = {("Secret", place) for place in (listed, red, blue)}

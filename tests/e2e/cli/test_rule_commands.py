@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from tests.e2e.cli.conftest import RULES, in_environment, plainly, rule, secret
 from tests.e2e.operator_process import until
 
@@ -38,10 +39,51 @@ def test_get_shows_rules_and_copies_in_every_shape(stage, word, copied):
         + "".join(f"{one} Secret {word} AGE {home}/{word}\n" for one in copied)
     )
     assert "SOURCE" in stage.types(f"get copies -A --rule {word} -o wide")
-    assert stage.types(f"get rules -n {home} {word} -o name") == f"rule/{word}\n"
+    assert stage.types(f"get rules -n {home} {word} -o name") == f"copyratorrule.flant.com/{word}\n"
     assert json.loads(stage.types(f"get rules -n {home} {word} -o json"))["kind"] == "CopyratorRule"
     assert "kind: CopyratorRule" in stage.types(f"get rule -n {home} {word} -o yaml")
     assert "SOURCES" in stage.types(f"get rules -n {home} {word} -o wide")
+
+
+def test_the_names_that_get_prints_are_kubectls(stage, word, copied):
+    kubectl = stage.cluster.kubectl
+    for what, there in (("rules", stage.home), ("copies", copied[0])):
+        printed = stage.types(f"get {what} -n {there} {word} -o name").strip()
+        assert kubectl("get", printed, "-n", there, "-o", "name").strip() == printed
+
+
+def test_what_people_do_is_answered_in_the_shapes_that_kubectl_has(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    name = f"copyratorrule.flant.com/{word}\n"
+    assert stage.types(f"suspend {shown} -o name") == name
+    suspended = json.loads(stage.types(f"suspend {shown} -o json"))
+    assert (suspended["kind"], suspended["spec"]["suspend"]) == ("CopyratorRule", True)
+    resumed = yaml.safe_load(stage.types(f"resume {shown} -o yaml"))
+    assert resumed["status"]["observedGeneration"] == resumed["metadata"]["generation"]
+    assert stage.types(f"reconcile {shown} -o name") == name
+
+
+def test_why_is_answered_for_programs_too(stage, word, copied):
+    said = json.loads(stage.types(f"why {copied[0]}/{word} --kind secret -o json"))
+    owner = f"{stage.home}/{word}"
+    (answer,) = (one["answer"] for one in said.pop("rules") if one["rule"] == owner)
+    assert answer.startswith("wants it, from ")
+    assert said == {
+        "kind": "Secret",
+        "namespace": copied[0],
+        "name": word,
+        "exists": True,
+        "madeBy": owner,
+        "verdict": f"It is as the rule {owner} wants it.",
+    }
+    absent = yaml.safe_load(stage.types(f"why default/{word} --kind secret -o yaml"))
+    assert (absent["exists"], absent["madeBy"]) == (False, None)
+
+
+def test_where_the_operator_is_can_be_said_as_everywhere(stage):
+    for command in ("doctor -n {}", "version -n {}", "uninstall --dry-run -n {}"):
+        stage.types(command.format(stage.home))
+    assert "no Deployment found" in stage.types("version -n default")
 
 
 def test_get_says_where_a_rule_is_that_isnt_here(stage, word, copied):

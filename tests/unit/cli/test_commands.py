@@ -30,6 +30,30 @@ def test_every_help_fits_80_columns_and_says_what_the_command_does(name):
         assert command.help
 
 
+def flags(name):
+    command = cli.get_command(click.Context(cli), name)
+    return {flag for option in command.params for flag in option.opts}
+
+
+@pytest.mark.parametrize("name", sorted(set(_COMMANDS) - {"completion", "resolve", "validate"}))
+def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
+    # `run` is the operator: its --namespace is a setting, as the original's was.
+    assert {"--namespace"} <= flags(name)
+    assert "-n" in flags(name) or name == "run"
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(set(_COMMANDS) - {"completion", "describe", "install", "logs", "run", "uninstall"}),
+)
+def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has_none(name):
+    assert {"-o", "--output"} <= flags(name)
+
+
+def test_lists_are_of_all_namespaces_and_watched_as_fluxs_are():
+    assert {"-A", "--all-namespaces", "-w", "--watch"} <= flags("get")
+
+
 def test_a_misspelt_command_is_answered_with_the_one_that_was_meant():
     result = invoke("plna")
     assert (result.exit_code, "Did you mean plan?" in result.output) == (2, True), result.output

@@ -4,7 +4,7 @@ import pytest
 from rich.text import Text
 
 from copyrator.cli.faults import Fault
-from copyrator.cli.output import Column, Table, prose
+from copyrator.cli.output import Column, Table, prose, reference
 
 MESSAGE = "exceeded quota: none, requested: secrets=1, used: secrets=0, limited: secrets=0"
 ROW = {"name": "registry-creds", "message": MESSAGE}
@@ -74,3 +74,16 @@ def test_a_fault_breaks_between_words_too(capsys):
     lines = Text.from_ansi(capsys.readouterr().err).plain.splitlines()
     assert max(map(len, lines)) <= 80
     assert " ".join(line.strip() for line in lines) == f"Error: {MESSAGE} {MESSAGE}"
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "name"),
+    [
+        ("v1", "Secret", "secret/a"),
+        ("rbac.authorization.k8s.io/v1", "Role", "role.rbac.authorization.k8s.io/a"),
+        ("operator.werf.dev/v1", "Bundle", "bundle.operator.werf.dev/a"),
+    ],
+)
+def test_a_name_is_what_kubectl_prints_and_takes(version, kind, name):
+    body = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}}
+    assert reference(body) == name
