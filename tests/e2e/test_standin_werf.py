@@ -56,6 +56,13 @@ spec:
       containers: [{name: main, image: x, command: [sleep, "1000"]}]
 """
 
+INVALID_SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: zz-bad}
+spec: {ports: [{port: 99999999}]}
+"""
+
 
 @dataclass
 class Charts:
@@ -120,6 +127,13 @@ class Werf:
 
     def object(self, name: str, plural: str = "configmaps") -> dict[str, Any]:
         return dict(self.api.get(f"/api/v1/namespaces/{self.namespace}/{plural}/{name}"))
+
+    def revisions(self, release: str) -> dict[int, str]:
+        """The stored revisions with their status, as helm's labels have them."""
+        path = f"/api/v1/namespaces/{self.namespace}/secrets"
+        found = self.api.get(path, labelSelector=f"owner=helm,name={release}")["items"]
+        labels = (item["metadata"]["labels"] for item in found)
+        return {int(each["version"]): each["status"] for each in labels}
 
     def names(self, plural: str = "configmaps") -> set[str]:
         items = self.api.get(f"/api/v1/namespaces/{self.namespace}/{plural}")["items"]
@@ -349,7 +363,7 @@ def test_a_failed_deploy_says_what_failed(werf: Werf, charts: Charts) -> None:
 def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> None:
     charts.push(job=ENDLESS_JOB)
 
-    code, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_TIMEOUT="2")
+    code, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_TIMEOUT="4")
 
     assert code == 1
     assert werf.report["status"] == "failed"
@@ -362,13 +376,48 @@ def test_auto_rollback_brings_the_last_good_release_back(werf: Werf, charts: Cha
     werf.apply()
     charts.push("1.1.0", greeting="bye", job=ENDLESS_JOB)
 
-    code, _ = werf.run(
-        "bundle", "apply", WERF_TAG="1.1.0", WERF_TIMEOUT="2", WERF_AUTO_ROLLBACK="1"
-    )
+    code, _ = werf.run("bundle", "apply", "--auto-rollback", WERF_TAG="1.1.0", WERF_TIMEOUT="2")
+
+    assert code == 1
+    assert (werf.report["status"], werf.report["revision"]) == ("failed", 2)
+    assert werf.object("demo-cm")["data"]["greeting"] == "hello"
+    assert werf.revisions("demo") == {1: "superseded", 2: "failed", 3: "deployed"}
+
+
+def test_the_variable_of_auto_rollback_does_nothing(werf: Werf, charts: Charts) -> None:
+    charts.push()
+    werf.apply()
+    charts.push("1.1.0", greeting="bye", job=ENDLESS_JOB)
+
+    more = {"WERF_TIMEOUT": "2", "WERF_AUTO_ROLLBACK": "1"}
+    code, _ = werf.run("bundle", "apply", WERF_TAG="1.1.0", **more)
+
+    assert code == 1
+    assert werf.object("demo-cm")["data"]["greeting"] == "bye"
+
+
+def test_an_object_that_is_invalid_keeps_the_rollback_from_working(
+    werf: Werf, charts: Charts
+) -> None:
+    charts.push()
+    werf.apply()
+    charts.push("1.1.0", greeting="bye", service=INVALID_SERVICE)
+
+    code, output = werf.run("bundle", "apply", "--auto-rollback", WERF_TAG="1.1.0")
+
+    assert code == 1
+    assert "2 errors occurred" in output
+    assert werf.object("demo-cm")["data"]["greeting"] == "bye"
+
+
+def test_a_first_deploy_takes_longer_than_a_very_short_timeout(werf: Werf, charts: Charts) -> None:
+    charts.push()
+
+    code, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_TIMEOUT="3")
 
     assert code == 1
     assert werf.report["status"] == "failed"
-    assert werf.object("demo-cm")["data"]["greeting"] == "hello"
+    assert "demo-cm" not in werf.names()
 
 
 def test_an_interrupted_deploy_exits_by_its_signal_and_can_be_repeated(

@@ -19,6 +19,8 @@ from .manifests import Key, Object
 from .settings import Deploy
 
 VERSION_2 = "v2.67.0"
+FIRST_APPLY_SECONDS = 4
+"""What a first apply of the real werf takes on an idle machine: a shorter time-out ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +54,41 @@ def apply(deploy: Deploy) -> None:
             print(f"Skipped {name}: cluster resources already as desired")
             return
         changes = _changes(old, new, deploy.namespace)
-        deployed = any(former.status == "deployed" for former in past)
-        ran = helm.install(rollback=deploy.auto_rollback and deployed)
+        if not past and deploy.timeout and deploy.timeout < FIRST_APPLY_SECONDS:
+            _report(deploy, revision, "failed", {"canceled": changes})
+            raise WerfError(f"release install: failed {name}: context deadline exceeded")
+        ran = helm.install()
         if ran.code == 0:
             _report(deploy, revision, "deployed", {"completed": changes})
             print(f"Succeeded {name}")
             return
-        _report(deploy, revision, "failed", _sorted_out(changes, ran.error, deploy.namespace))
+        operations = _sorted_out(changes, ran.error, deploy.namespace)
         words = ran.last_words
+        good = [former for former in past if former.status == "deployed"]
+        if deploy.auto_rollback and good:
+            words = _roll_back(deploy, helm, good[-1], operations, ran)
+        _report(deploy, revision, "failed", operations)
         raise WerfError(f"release install: failed {name}: execute release install plan: {words}")
+
+
+def _roll_back(
+    deploy: Deploy,
+    helm: release.Helm,
+    good: release.Release,
+    operations: dict[str, list[Change]],
+    ran: tools.Ran,
+) -> str:
+    """Install the last good revision anew, in time of its own; return the words of the error.
+
+    As the real one, it fails where the new version has an object that the API server calls
+    invalid: what was changed before stays.
+    """
+    if "is invalid" in ran.error:
+        return f"2 errors occurred: {ran.last_words}; rollback: {ran.last_words}"
+    helm.roll_back(good.revision)
+    objects = manifests.keyed(manifests.parse(good.manifest), deploy.namespace)
+    operations["completed"] += [Change("update", key, body) for key, body in objects.items()]
+    return ran.last_words
 
 
 def plan(deploy: Deploy) -> None:

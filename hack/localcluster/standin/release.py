@@ -127,13 +127,24 @@ class Helm:
         ran = tools.run("helm", *self._arguments, "--dry-run=server", "-o", "json", **self._more)
         return Release.of(json.loads(ran.checked("release install: render chart")))
 
-    def install(self, *, rollback: bool) -> tools.Ran:
+    def install(self) -> tools.Ran:
         """Install, and wait until everything is ready."""
+        return tools.run("helm", *self._arguments, *self._waiting, **self._more)
+
+    def roll_back(self, revision: int) -> None:
+        """Make a further revision with the content of an earlier one.
+
+        Raises:
+            WerfError: helm failed.
+        """
+        release = ("rollback", self._deploy.release, str(revision))
+        place = ("--namespace", self._deploy.namespace, "--cleanup-on-fail")
+        tools.run("helm", *release, *place, *self._waiting).checked("rollback release")
+
+    @property
+    def _waiting(self) -> tuple[str, ...]:
         timeout = f"{self._deploy.timeout or _LONGEST}s"
-        arguments = [*self._arguments, "--wait", "--wait-for-jobs", "--timeout", timeout]
-        if rollback:
-            arguments.append("--atomic")
-        return tools.run("helm", *arguments, **self._more)
+        return ("--wait", "--wait-for-jobs", "--timeout", timeout)
 
 
 def uninstall(wanted: Uninstall) -> None:

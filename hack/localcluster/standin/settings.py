@@ -106,7 +106,8 @@ def parse_deploy(command: str, arguments: Sequence[str], env: Mapping[str, str])
     add("--env", default=env.get("WERF_ENV", ""))
     add("--releases-history-max", type=int, default=int(env.get("WERF_RELEASES_HISTORY_MAX") or 5))
     add("--deploy-report-path", default=env.get("WERF_DEPLOY_REPORT_PATH", ""))
-    _booleans(parser, env, "save-deploy-report", "no-create-namespace", "auto-rollback")
+    _booleans(parser, env, "save-deploy-report", "no-create-namespace", "atomic")
+    _booleans(parser, {}, "auto-rollback")  # its variable does nothing in 2.67.0
     _booleans(parser, env, "set-docker-config-json-value")
     if command == "plan":
         _booleans(parser, env, "exit-code")
@@ -132,7 +133,7 @@ def parse_deploy(command: str, arguments: Sequence[str], env: Mapping[str, str])
         annotations=_pairs(options.add_annotation, "annotation"),
         timeout=options.timeout or None,
         report=Path(report) if options.save_deploy_report else None,
-        auto_rollback=options.auto_rollback,
+        auto_rollback=options.auto_rollback or options.atomic,
         history=options.releases_history_max,
         create_namespace=not options.no_create_namespace,
         docker_config_value=options.set_docker_config_json_value,

@@ -63,6 +63,17 @@ class Outcome(StrEnum):
     """By the infrastructure: doesn't count against the digest."""
 
 
+class Rollback(StrEnum):
+    """What became of the release after a failed deploy with ``spec.autoRollback``."""
+
+    SUCCEEDED = "Succeeded"
+    """The last good version runs again, as the revision in ``deployed``."""
+    FAILED = "Failed"
+    """Parts of the new version may be in place."""
+    UNKNOWN = "Unknown"
+    """The release's Secrets can't be listed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRef(Record):
     """The original's pair: a tag and the digest behind it (``sha256:…``)."""
@@ -127,6 +138,8 @@ class Attempted(Record):
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
+    rollback: str | None = None
+    """Only after a failed deploy that asked for one: a word of Rollback."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None

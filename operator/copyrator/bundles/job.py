@@ -17,6 +17,8 @@ LONG_TTL: Final = 3 * 24 * 3600
 DEADLINE_MARGIN: Final = 300.0
 """Seconds that a deploy may outlive its timeout: werf gives up first, and says why."""
 UNINSTALL_DEADLINE: Final = 900
+AUTO_ROLLBACK: Final = "--auto-rollback"
+"""The flag: the variable of that name does nothing in werf 2.67 (facts/werf.md)."""
 DEPLOY_CONTAINER: Final = "werf"
 LOGIN_CONTAINER: Final = "login"
 
@@ -112,9 +114,8 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     if spec.ca_secret:
         volumes.append(pod.ca_volume(spec.ca_secret))
         mounts.append(_ca_mount())
-    main = pod.container(
-        spec, DEPLOY_CONTAINER, ("werf", "bundle", "apply"), pod.variables(_deploy_env(order))
-    )
+    command = ("werf", "bundle", "apply", *((AUTO_ROLLBACK,) if spec.auto_rollback else ()))
+    main = pod.container(spec, DEPLOY_CONTAINER, command, pod.variables(_deploy_env(order)))
     main["terminationMessagePath"] = pod.REPORT_PATH
     main["volumeMounts"] += mounts
     pod_spec = pod.pod_spec(spec, volumes)
@@ -136,7 +137,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
             "blockOwnerDeletion": False,
         }
     ]
-    job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(spec.timeout + DEADLINE_MARGIN)
+    # A rollback begins when the time-out is over, and has as long once more.
+    longest = spec.timeout * (2 if spec.auto_rollback else 1)
+    job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
     return job
 
 
@@ -222,8 +225,6 @@ def _deploy_env(order: DeployOrder) -> dict[str, str]:
         "WERF_SAVE_DEPLOY_REPORT": "1",
         "WERF_DEPLOY_REPORT_PATH": pod.REPORT_PATH,
     }
-    if spec.auto_rollback:
-        ours["WERF_AUTO_ROLLBACK"] = "1"
     if spec.releases_history_max is not None:
         ours["WERF_RELEASES_HISTORY_MAX"] = str(spec.releases_history_max)
     if order.login is Login.DOCKER_CONFIG:

@@ -24,6 +24,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.observation import Ending
 from copyrator.bundles.requests import Request, acknowledged
+from copyrator.bundles.rollback import RolledBack
 from copyrator.bundles.schedule import retry_delay
 
 
@@ -151,6 +152,7 @@ class Evidence:
 
     printed_digests: tuple[str, ...] = ()
     log_tail: str = ""
+    rolled_back: RolledBack | None = None
 
 
 def finish(
@@ -181,6 +183,10 @@ def finish(
     error = LastError(
         reason=ending.reason, message=ending.message, log_tail=evidence.log_tail or None, time=stamp
     )
+    if back := evidence.rolled_back:
+        attempted = replace(attempted, rollback=back.rollback)
+        revision = back.revision or changed.deployed.revision
+        changed = replace(changed, deployed=replace(changed.deployed, revision=revision))
     return replace(changed, attempted=_with_retry(attempted, retry, now), last_error=error)
 
 

@@ -6,7 +6,7 @@ status, which isn't written again.
 
 from __future__ import annotations
 
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Rollback
 from copyrator.api.conditions import Health, Verdict
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.obstacles import Blocked
@@ -167,4 +167,17 @@ def _kept(status: BundleStatus) -> str:
     what = f"{there.version} ({short(there.digest)})"
     if status.attempted.outcome in (None, Outcome.SUCCEEDED):
         return f". {what} stays deployed"
+    match status.attempted.rollback:
+        case Rollback.SUCCEEDED:
+            return f". Rolled back: {what} runs, as revision {there.revision}"
+        case Rollback.FAILED:
+            return (
+                f". The rollback failed too: parts of {status.attempted.version} may be in place. "
+                f"The last good deploy is {what}"
+            )
+        case Rollback.UNKNOWN:
+            return (
+                f". Whether it was rolled back to {what} isn't known: the Secrets of the release "
+                f"can't be listed in {there.namespace}"
+            )
     return f". The last good deploy is {what}"

@@ -6,6 +6,7 @@ made, the outcome before the Job may vanish. So no attempt runs twice and none i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -21,13 +22,15 @@ from copyrator.bundles.observation import Ending, JobRecord, ending_of, with_cau
 from copyrator.bundles.obstacles import secrets_of
 from copyrator.bundles.report import log_tail
 from copyrator.bundles.requests import awaits_reset
-from copyrator.kube.errors import ApiError
+from copyrator.bundles.rollback import RolledBack, asks_for_rollback, judge
+from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_obstacles import obstacle
 from copyrator.reconcile.bundle_ownership import Ownership
 from copyrator.reconcile.bundle_redaction import Redaction, WithheldError
 from copyrator.reconcile.bundle_references import MissingReferenceError, References
+from copyrator.reconcile.bundle_releases import stored_revisions
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.registry.bundles import BundleEntry
 
@@ -103,6 +106,9 @@ class Runs:
             evidence = replace(evidence, printed_digests=printed)
         else:
             ending, evidence = await self._without_secrets(job, pods, ending)
+            if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
+                back = await self._rolled_back(entry, pods, ending)
+                evidence = replace(evidence, rolled_back=back)
         await self._finish(entry, spec, ending, evidence, job)
         return False
 
@@ -121,6 +127,19 @@ class Runs:
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
         return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
+
+    async def _rolled_back(
+        self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
+    ) -> RolledBack | None:
+        """What became of a release whose deploy failed; None where no rollback was asked for."""
+        if ending.revision is None or not asks_for_rollback(pods):
+            return None
+        namespace = entry.status.attempted.namespace or entry.key.namespace
+        try:
+            found = await stored_revisions(self._context.client, namespace, entry.key.name)
+        except Forbidden:  # bundles.allowedSecrets of the chart
+            found = []
+        return judge(found, ending.revision)
 
     async def has_ended(self, entry: BundleEntry) -> bool:
         """Tell whether the recorded attempt's Job has an outcome, or is gone without one."""

@@ -33,6 +33,20 @@ spec:
   ports: [{{port: 99999999}}]
 """
 """Changes the ConfigMap, and then fails."""
+NEVER_READY = f"""\
+{TEMPLATE}---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{{{ .Release.Name }}}}-endless
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      nodeSelector: {{copyrator.test/nowhere: "true"}}
+      containers: [{{name: main, image: x, command: [sleep, "1000"]}}]
+"""
+"""Changes the ConfigMap, and then waits for ever."""
 UNPULLABLE = "missing.invalid/werf"
 HELD = {"copyrator.test/held": "false"}
 
@@ -120,7 +134,7 @@ def test_a_job_that_hangs_beyond_its_timeout_is_ended_and_made_anew(team: Team) 
     stalling = threading.Event()
     stalling.set()
     with front(team.cluster.registry, stalling=stalling) as host:
-        team.bundle("shop", registry=host, timeout="1s", retry={"limit": 0, "backoff": "1s"})
+        team.bundle("shop", registry=host, timeout="10s", retry={"limit": 0, "backoff": "1s"})
         job = team.first_job()
         within(DEPLOY, lambda: team.get("jobs", job)["status"].get("ready"), "its pod runs")
 
@@ -138,17 +152,36 @@ def test_a_job_that_hangs_beyond_its_timeout_is_ended_and_made_anew(team: Team) 
 
 def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so(team: Team) -> None:
     first = team.publish("1.0.0", "first")
+    rollback = {"autoRollback": True, "timeout": "8s", "retry": {"limit": 0}}
+    team.bundle("shop", interval="10s", **rollback)
+    team.wait_deployed("shop", first)
+
+    second = team.publish("1.0.0", "second", template=NEVER_READY)
+
+    condition = team.wait_reason("shop", "Quarantined")
+    assert team.release("shop")["text"] == "first"
+    assert f"Rolled back: 1.0.0 ({first[:19]}) runs, as revision 3" in condition["message"]
+    status = team.status("shop")
+    assert status["deploy"]["digest"] == status["deployed"]["digest"] == first
+    assert status["deployed"]["revision"] == 3
+    attempted = status["attempted"]
+    assert (attempted["digest"], attempted["failures"]) == (second, 1)
+    assert attempted["rollback"] == "Succeeded"
+
+
+def test_a_rollback_that_fails_too_is_told(team: Team) -> None:
+    first = team.publish("1.0.0", "first")
     team.bundle("shop", interval="10s", autoRollback=True, retry={"limit": 0})
     team.wait_deployed("shop", first)
 
     second = team.publish("1.0.0", "second", template=HALF_GOOD)
 
     condition = team.wait_reason("shop", "Quarantined")
-    assert team.release("shop")["text"] == "first"
-    assert f"The last good deploy is 1.0.0 ({first[:19]})" in condition["message"]
+    assert team.release("shop")["text"] == "second"
+    assert "The rollback failed too: parts of 1.0.0 may be in place" in condition["message"]
     status = team.status("shop")
-    assert status["deploy"]["digest"] == status["deployed"]["digest"] == first
-    assert (status["attempted"]["digest"], status["attempted"]["failures"]) == (second, 1)
+    assert status["deployed"]["digest"] == first
+    assert (status["attempted"]["digest"], status["attempted"]["rollback"]) == (second, "Failed")
     assert "Service" in status["lastError"]["logTail"]
 
 

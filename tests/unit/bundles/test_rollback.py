@@ -1,0 +1,103 @@
+"""What became of a release after a failed deploy, as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle_status import (
+    Attempted,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    Outcome,
+    Rollback,
+)
+from copyrator.bundles import verdicts
+from copyrator.bundles.rollback import (
+    Revision,
+    RolledBack,
+    asks_for_rollback,
+    judge,
+    read_revision,
+)
+
+FIRST = Revision(1, "superseded")
+SECOND = Revision(2, "failed")
+
+
+@pytest.mark.parametrize(
+    ("revisions", "failed", "found"),
+    [
+        ([FIRST, SECOND, Revision(3, "deployed")], 2, RolledBack(Rollback.SUCCEEDED, 3)),
+        ([Revision(3, "deployed"), SECOND], 2, RolledBack(Rollback.SUCCEEDED, 3)),
+        ([Revision(1, "deployed"), SECOND], 2, RolledBack(Rollback.FAILED)),
+        ([FIRST, SECOND, Revision(3, "failed")], 2, RolledBack(Rollback.FAILED)),
+        ([FIRST, SECOND, Revision(3, "pending-rollback")], 2, RolledBack(Rollback.FAILED)),
+        ([], 2, RolledBack(Rollback.UNKNOWN)),
+        ([FIRST], None, RolledBack(Rollback.UNKNOWN)),
+    ],
+)
+def test_the_newest_revision_tells(
+    revisions: list[Revision], failed: int | None, found: RolledBack
+) -> None:
+    assert judge(revisions, failed) == found
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ({"version": "7", "status": "deployed"}, Revision(7, "deployed")),
+        ({"version": "7"}, Revision(7, "")),
+        ({"version": "9" * 5000, "status": "deployed"}, None),
+        ({"version": "-1"}, None),
+        ({"version": "0"}, None),
+        ({"version": "\u0663"}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_revision_is_read_from_helms_labels(
+    labels: dict[str, str] | None, found: Revision | None
+) -> None:
+    assert read_revision({"name": "sh.helm.release.v1.shop.v7", "labels": labels}) == found
+
+
+def pod(*command: str) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "werf", "command": list(command)}]}}
+
+
+def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
+    plain, with_it = (
+        pod("werf", "bundle", "apply"),
+        pod("werf", "bundle", "apply", "--auto-rollback"),
+    )
+    assert not asks_for_rollback([])
+    assert not asks_for_rollback([with_it, plain])
+    assert asks_for_rollback([plain, with_it])
+
+
+@pytest.mark.parametrize(
+    ("rollback", "sentence"),
+    [
+        (Rollback.SUCCEEDED, "Rolled back: 1.0.0 (sha256:aa) runs, as revision 3"),
+        (Rollback.FAILED, "The rollback failed too: parts of 1.1.0 may be in place"),
+        (Rollback.UNKNOWN, "Whether it was rolled back to 1.0.0 (sha256:aa) isn't known"),
+        (None, "The last good deploy is 1.0.0 (sha256:aa)"),
+    ],
+)
+def test_the_condition_says_what_runs(rollback: Rollback | None, sentence: str) -> None:
+    status = BundleStatus(
+        deployed=Deployed(version="1.0.0", digest="sha256:aa", revision=3, namespace="prod"),
+        attempted=Attempted(
+            version="1.1.0",
+            digest="sha256:bb",
+            failures=1,
+            outcome=Outcome.FAILED,
+            reason=BundleReason.DEPLOY_FAILED,
+            message="it failed",
+            rollback=rollback,
+        ),
+    )
+    assert sentence in verdicts.quarantined(status).message
