@@ -23,7 +23,7 @@ from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.reflector import Timing
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watchpool import WatchPool, WatchSpec
+from copyrator.kube.watchpool import Subscription, WatchPool, WatchSpec
 from copyrator.metrics import Metrics
 from copyrator.reconcile.bundle import BundleController
 from copyrator.registry.bundles import BundleRegistry
@@ -61,10 +61,12 @@ class Operator:
 
     async def start(self) -> None:
         await self.controller.start()
-        bundles = self.pool.acquire(WatchSpec(resource=BUNDLES), self._bundle_changed)
-        await bundles.wait_synced()
+        await self._watch_bundles().wait_synced()
         self._scheduling = asyncio.create_task(self.scheduler.run())
         self.workers.start()
+
+    def _watch_bundles(self) -> Subscription:
+        return self.pool.acquire(WatchSpec(resource=BUNDLES), self._bundle_changed)
 
     def _bundle_changed(self, _name: Any, old: Any, new: Any) -> None:
         self.controller.bundle_event(new or old, deleted=new is None)

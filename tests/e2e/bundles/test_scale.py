@@ -31,8 +31,6 @@ LATE = 2.0
 """Seconds that a poll may be late, but for one in a hundred."""
 BUNDLE = 10_000
 """Bytes of memory that a Bundle more may take."""
-BURST = 0 if LONG else 4_000_000
-"""Bytes by which two looks at the same process differ: few Bundles don't show in them."""
 POLL = 0.004
 """Seconds of CPU that one of a thousand polls a minute may take; the aim is 0.002."""
 SHARED = "shared/app"
@@ -200,6 +198,7 @@ def test_a_token_is_fetched_once_in_its_life(fleet: Fleet) -> None:
         assert registry.tokens_of(f"team-{number}/app") <= 1 + (moments[-1] - moments[0]) // 290
 
 
+@pytest.mark.skipif(not LONG, reason="few don't show in a process's pages; allocations are counted")
 def test_a_bundle_more_takes_little_memory(fleet: Fleet) -> None:
     before, count = fleet.resident(), fleet.count
 
@@ -209,4 +208,4 @@ def test_a_bundle_more_takes_little_memory(fleet: Fleet) -> None:
     more, added = fleet.resident() - before, fleet.count - count
     figures = f"{before / 1e6:.1f} MB, and {more / added / 1000:.1f} KB a Bundle more"
     log.info(figures)
-    assert more <= added * BUNDLE + BURST, figures
+    assert more <= added * BUNDLE, figures

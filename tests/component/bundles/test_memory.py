@@ -1,0 +1,73 @@
+"""What a Bundle more keeps in the operator's memory, counted by allocation and not by pages."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+from tests.component.bundles.conftest import Operator, eventually
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.histories import status
+
+from copyrator.kube.resources import BUNDLES
+from copyrator.kube.watchpool import Subscription, WatchSpec
+
+FEW, MORE = 40, 200
+BUNDLE = 8_000
+"""Bytes that our own code may keep of a Bundle with all of its history. What the process grows by,
+10 KB at most, is measured with a thousand more (tests/e2e/bundles/test_scale.py, long form)."""
+OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator/*")
+
+
+class Forgetful(Operator):
+    """Passes each Bundle on as kopf does: the body itself is kept by nobody."""
+
+    def _watch_bundles(self) -> Subscription:
+        spec = WatchSpec(resource=BUNDLES, decode=self._pass_on)
+        return self.pool.acquire(spec, lambda *_: None)
+
+    def _pass_on(self, body: dict[str, Any]) -> str:
+        self.controller.bundle_event(body, deleted=False)
+        return str(body["metadata"]["resourceVersion"])
+
+
+async def test_a_bundle_more_keeps_at_most_eight_kilobytes(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    bundle: Callable[..., dict[str, Any]],
+) -> None:
+    operator = Forgetful(cluster)
+    await operator.start()
+
+    async def grow(numbers: range) -> int:
+        """Bytes held by code of the operator when it has nothing to do any more."""
+        for number in numbers:
+            registry.put(f"team-{number}/app", "1.0.0", "app")
+            name = f"app-{number}"
+            bundle(name, repo=f"team-{number}/app", suspend=True)
+            history = status(number)
+            for field in ("nextPollAt", "lastHandledRequest", "observedGeneration", "conditions"):
+                del history[field]
+            history["deployed"]["namespace"] = TEAM
+            cluster.change("bundles", name, status=history)
+        await eventually(lambda: all(map(polled, numbers)), "all are polled", 60)
+        await eventually(lambda: not operator.queue.working and not len(operator.queue), "", 60)
+        gc.collect()
+        found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")
+        return sum(each.size for each in found)
+
+    def polled(number: int) -> bool:
+        found = cluster.status(f"app-{number}")
+        return bool(found.get("nextPollAt") and found.get("conditions"))
+
+    tracemalloc.start()
+    try:
+        before = await grow(range(FEW))
+        each = (await grow(range(FEW, FEW + MORE)) - before) / MORE
+    finally:
+        tracemalloc.stop()
+        await operator.stop()
+    assert 1_000 < each <= BUNDLE, f"{each:.0f} bytes"
