@@ -1,26 +1,35 @@
-"""Every example is applied, and the operator takes it for what its comment says."""
+"""Every example of a rule is applied, and makes the copies that its comment promises.
+
+Those of Bundles are deployed in tests/e2e/bundles/test_examples.py.
+"""
 
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import BUNDLES, RULES, staged
+from tests.e2e.cli.conftest import RULES, staged
 from tests.e2e.operator_process import until
 
 from demo.chart import ROOT
 
 EXAMPLES = sorted(
     path
-    for folder in ("rules", "bundles", "migration")
+    for folder in ("rules", "migration")
     for path in (ROOT / "examples" / folder).glob("*.yaml")
+    if "kind: CopyratorRule" in path.read_text()
 )
 KINDS = "ConfigMap,Secret,ServiceAccount,ResourceQuota,RoleBinding.rbac.authorization.k8s.io,"
 SETTINGS = {
     "COPYRATOR_TENANT_RULES": "true",
     "COPYRATOR_KINDS": f"{KINDS}NetworkPolicy.networking.k8s.io",
 }
-WITHOUT_SOURCE = ("old-form.yaml", "from-copy-operator.yaml")
-"""Rules whose sources the example doesn't bring: their users have them."""
+THEIR_SOURCES = {
+    "old-form.yaml": ("ConfigMap", {"copyrator": "true"}),
+    "from-copy-operator.yaml": ("Secret", {"app": "shared"}),
+}
+"""Sources that the example doesn't bring, because its users have them: kind and labels."""
+TARGET_LABELS = {"team": "shop", "app": "shop", "pull-secrets": "default"}
+"""What the examples' selectors ask for."""
 
 
 @pytest.fixture(scope="module")
@@ -31,56 +40,54 @@ def stage(cluster, tmp_path_factory):
         yield found
 
 
+@pytest.fixture(scope="module")
+def targets(stage):
+    """Namespaces that the examples mean."""
+    for name in ("team-a", "team-b"):
+        metadata = {"name": name, "labels": TARGET_LABELS}
+        stage.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    yield
+    stage.cluster.kubectl("delete", "namespace", "team-a", "team-b", "--wait=false")
+
+
+@pytest.mark.usefixtures("targets")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_an_example_is_applied_and_understood(stage, word, path: Path):
+def test_an_example_makes_the_copies_that_it_promises(stage, path: Path):
     documents = [one for one in yaml.safe_load_all(path.read_text()) if one]
-    homes = {"copyrator": stage.home, "default": "default"}
     for document in documents:
-        metadata = document["metadata"]
-        if document["kind"] == "Namespace":
-            continue
-        if metadata["namespace"] in homes:
-            metadata["namespace"] = homes[metadata["namespace"]]
-        elif not any(one["kind"] == "Namespace" for one in documents):
-            _make(stage, metadata["namespace"])
+        if document["metadata"].get("namespace") == "copyrator":
+            document["metadata"]["namespace"] = stage.home
+        if document.get("namespace") in ("copyrator", ["copyrator"]):
+            document["namespace"] = stage.home
+    if path.name in THEIR_SOURCES:
+        kind, labels = THEIR_SOURCES[path.name]
+        metadata = {"name": "theirs", "namespace": stage.home, "labels": labels}
+        documents.insert(0, {"apiVersion": "v1", "kind": kind, "metadata": metadata})
+    rules = [one for one in documents if one["kind"] == "CopyratorRule"]
     try:
         stage.apply(*documents)
-        for document in documents:
-            name, namespace = document["metadata"]["name"], document["metadata"].get("namespace")
-            if document["kind"] == "CopyratorRule":
-                _wait(stage, RULES.format(namespace), name, _expected(path, document))
-            elif document["kind"] == "Bundle":
-                _wait(stage, BUNDLES.format(namespace), name, set())
+        for rule in rules:
+            _does_as_promised(stage, rule)
     finally:
-        ours = ("CopyratorRule", "Bundle", "Secret", "ConfigMap")
-        mine = [one for one in documents if one["kind"] in ours]
-        for document in mine:
-            if document["kind"] == "Bundle":
-                document["metadata"].setdefault("annotations", {})[
-                    "operator.werf.dev/force-delete"
-                ] = "true"
-        stage.apply(*mine)
+        mine = [one for one in documents if one["kind"] != "Namespace"]
         stage.cluster.kubectl("delete", "--timeout=60s", "-f", "-", input=yaml.safe_dump_all(mine))
 
 
-def _expected(path, rule):
-    """Reasons of a rule that is understood and does what it can here."""
-    if (rule.get("spec") or {}).get("suspend"):
-        return {"Suspended"}
-    return {"SourceNotFound"} if path.name in WITHOUT_SOURCE else {"Synced"}
+def _does_as_promised(stage, rule):
+    """One that is suspended makes nothing; any other one makes all its copies, at least one."""
+    path = RULES.format(rule["metadata"]["namespace"])
+    name = rule["metadata"]["name"]
+    suspended = (rule.get("spec") or {}).get("suspend")
+    stage.wait_reason(path, name, "Suspended" if suspended else "Synced", 60)
 
+    def copies():
+        return (stage.api.get(f"{path}/{name}").get("status") or {}).get("copies") or {}
 
-def _wait(stage, path, name, reasons):
-    """Without reasons: whatever a registry that doesn't exist brings about, the spec is good."""
-
-    def seen():
-        reason = stage.ready(path, name).get("reason")
-        return reason in reasons if reasons else reason and reason != "Polling"
-
-    until(seen, lambda: f"{name} says {reasons}; {stage.ready(path, name)}", 60)
-    assert stage.ready(path, name)["reason"] not in ("InvalidSpec", "NotTrusted")
-
-
-def _make(stage, namespace):
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    stage.apply(manifest)
+    if suspended:
+        assert copies().get("ready", 0) == 0
+    else:
+        until(
+            lambda: copies().get("ready", 0) == copies().get("desired") > 0,
+            lambda: f"{name} makes its copies: {copies()}",
+            60,
+        )
