@@ -28,7 +28,7 @@ def test_deploys_an_exact_tag_and_says_so(team: Team) -> None:
 def test_makes_the_job_that_the_contract_describes(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
 
-    bundle = team.bundle("shop", env={"DEBUG": True})
+    bundle = team.bundle("shop", env={"DEBUG": True, "my-var": "x", "a.b": 1})
     team.wait_deployed("shop", digest)
 
     (job,) = team.jobs("shop")
@@ -41,7 +41,7 @@ def test_makes_the_job_that_the_contract_describes(team: Team) -> None:
     assert env["WERF_REPO"] == f"{team.cluster.registry}/{team.repo}"
     assert env["WERF_TAG"] == f"1.0.0@{digest}"
     assert (env["WERF_NAMESPACE"], env["WERF_RELEASE"]) == (team.namespace, "shop")
-    assert env["DEBUG"] == "true"
+    assert (env["DEBUG"], env["my-var"], env["a.b"]) == ("true", "x", "1")
     within(DEPLOY, lambda: team.jobs("shop")[0]["spec"]["ttlSecondsAfterFinished"] == 600)
 
 

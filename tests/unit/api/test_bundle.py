@@ -135,6 +135,11 @@ def test_numbers_and_booleans_in_env_become_strings(value: Any, text: str) -> No
     assert parsed(bundle(env={"X": value})).env == {"X": text}
 
 
+@pytest.mark.parametrize("name", ["my-var", "a.b", "_", "-x", ".hidden", "A1"])
+def test_env_takes_every_name_that_kubernetes_takes(name: str) -> None:
+    assert parsed(bundle(env={name: "x"})).env == {name: "x"}
+
+
 @pytest.mark.parametrize(
     "name", ["WERF_REPO", "WERF_TAG", "WERF_RELEASE", "WERF_NAMESPACE", "WERF_VALUES_OPERATOR_000"]
 )
@@ -205,7 +210,9 @@ INVALID: list[tuple[Any, str, str]] = [
     (bundle(values="a/b"), "spec.values", "is no object's name"),
     (bundle(project_namespace="a.b"), "spec.project_namespace", "is no namespace's name"),
     (bundle(env={"1A": "x"}), "spec.env", "can't name an environment variable"),
-    (bundle(env={"A-B": "x"}), "spec.env", "can't name an environment variable"),
+    (bundle(env={"A B": "x"}), "spec.env", "can't name an environment variable"),
+    (bundle(env={".": "x"}), "spec.env", "can't name an environment variable"),
+    (bundle(env={"..a": "x"}), "spec.env", "can't name an environment variable"),
     (bundle(env={"A": []}), "spec.env[A]", "must be a string, number or boolean"),
     (bundle(env={"A": 10**5000}), "spec.env[A]", "write it in quotes"),
     (bundle(version=10**5000), "spec.version", "must be a string"),
