@@ -48,7 +48,6 @@ class FailureReason(StrEnum):
     IMMUTABLE = "Immutable"
     TEMPLATE_ERROR = "TemplateError"
     TOO_LARGE = "TooLarge"
-    NAMESPACE_TERMINATING = "NamespaceTerminating"
     NOT_ACCEPTED = "NotAccepted"
     ERROR = "Error"
     """Anything else, such as an API server that is out of reach."""
