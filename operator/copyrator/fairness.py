@@ -31,10 +31,11 @@ def working_for(namespace: str | None) -> Iterator[None]:
 
 
 class FairLimit:
-    """Bounds what tenants have in flight: each of them, and all together. For one event loop.
+    """Bounds what tenants, or hosts or peers, have in flight: each of them, and all together.
 
-    Tenants that wait are served in turn, so one with a thousand waiting delays another by one
-    place. Who is no tenant (None) has no limit and isn't counted.
+    Those that wait are served in turn, so one with a thousand waiting delays another by one place.
+    Who is no tenant (None) has no limit and isn't counted. Nothing is remembered of those that
+    neither have nor await a place. For one event loop.
     """
 
     def __init__(self, *, each: int, together: int) -> None:
@@ -44,11 +45,14 @@ class FairLimit:
         self._total = 0
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         self._turns: dict[str, None] = {}
-        """The tenants that wait and are below their limit, the next one first."""
+        """Those that wait and are below their limit, the next one first."""
+
+    def __len__(self) -> int:
+        return len(self._held.keys() | self._waiting.keys())
 
     @property
     def in_flight(self) -> int:
-        """Places that tenants hold."""
+        """Places that are held."""
         return self._total
 
     def try_acquire(self, namespace: str | None) -> bool:

@@ -29,7 +29,7 @@ from copyrator.api.limits import (
     WEBHOOK_SIGNED_CALLS_PER_PEER,
     WEBHOOK_SIGNED_SECONDS,
 )
-from copyrator.fairslots import FairSlots
+from copyrator.fairness import FairLimit
 from copyrator.listener import CALLERS_FAULTS, Listener
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
@@ -82,7 +82,7 @@ class WebhookServer:
         self._metrics = metrics
         self._secret_file = secret_file
         self._bearers = 0
-        self._signed = FairSlots(WEBHOOK_SIGNED_CALLS, WEBHOOK_SIGNED_CALLS_PER_PEER)
+        self._signed = FairLimit(each=WEBHOOK_SIGNED_CALLS_PER_PEER, together=WEBHOOK_SIGNED_CALLS)
 
     @property
     def port(self) -> int:
@@ -147,7 +147,7 @@ class WebhookServer:
             raise _unknown()
         peer = self._peers.caller(request.remote, request.headers.getall("X-Forwarded-For", ()))
         try:
-            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.turn(peer):
+            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.place(peer):
                 body = await _body(request)
         except TimeoutError:
             raise _too_slow(WEBHOOK_SIGNED_SECONDS) from None

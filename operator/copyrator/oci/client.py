@@ -16,7 +16,7 @@ from yarl import URL
 
 from copyrator.api.json_text import read_json
 from copyrator.api.limits import MANIFEST_BYTES, TAG_LISTS_AT_ONCE, TAG_PAGE_BYTES
-from copyrator.fairslots import FairSlots
+from copyrator.fairness import FairLimit
 from copyrator.oci.addresses import Network
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
@@ -59,7 +59,7 @@ class RegistryClient:
         self, *, metrics: Metrics, timeout: float = 30.0, allowed: Sequence[Network] = ()
     ) -> None:
         self._transport = Transport(metrics=metrics, timeout=timeout, allowed=allowed)
-        self._decoding = FairSlots(TAG_LISTS_AT_ONCE, TAG_LISTS_AT_ONCE)
+        self._decoding = FairLimit(each=TAG_LISTS_AT_ONCE, together=TAG_LISTS_AT_ONCE)
         self._tokens = Tokens(self._transport)
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from copyrator.api.limits import (
     TAG_LIST_TAGS,
     TAG_LIST_VALUES,
 )
-from copyrator.fairslots import FairSlots
+from copyrator.fairness import FairLimit
 from copyrator.oci.errors import InvalidResponse, Unreachable
 from copyrator.oci.exchange import Answer, Sink
 from copyrator.oci.reference import Repository
@@ -46,7 +46,7 @@ async def read_tags(
     ask: Callable[[str, Sink], Awaitable[Answer]],
     repository: Repository,
     take: Take,
-    turns: FairSlots,
+    turns: FairLimit,
 ) -> None:
     """Give all tags to `take`; `ask` lets a page go into a sink, and raises if it can't.
 
@@ -89,7 +89,7 @@ class _Page:
     """One page, as its pieces come in."""
 
     def __init__(
-        self, repository: Repository, take: Take, turns: FairSlots, *, room: int, values: int
+        self, repository: Repository, take: Take, turns: FairLimit, *, room: int, values: int
     ) -> None:
         self.count = 0
         self.size = 0
@@ -109,7 +109,7 @@ class _Page:
         """Decode a piece and give away its tags, with pauses."""
         self.size += len(piece)
         self._hash.update(piece)
-        async with self._turns.turn(self._repository.host):
+        async with self._turns.place(self._repository.host):
             time_slice = TimeSlice()
             try:
                 for tags in self.scanner.feed(piece):

@@ -26,7 +26,7 @@ from copyrator.api.limits import (
     REGISTRY_REQUESTS_PER_HOST,
     REGISTRY_SMALL_ANSWER,
 )
-from copyrator.fairslots import FairSlots
+from copyrator.fairness import FairLimit
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
@@ -71,8 +71,8 @@ class Transport:
         self._hosts = Hosts()
         self._labels = Labels(metrics)
         self._kept = {True: KeptAlive(KEPT_ALIVE), False: KeptAlive(KEPT_ALIVE_OTHERS)}
-        self._requests = FairSlots(REGISTRY_REQUESTS, REGISTRY_REQUESTS_PER_HOST)
-        self._large = FairSlots(REGISTRY_LARGE_ANSWERS, 1)
+        self._requests = FairLimit(each=REGISTRY_REQUESTS_PER_HOST, together=REGISTRY_REQUESTS)
+        self._large = FairLimit(each=1, together=REGISTRY_LARGE_ANSWERS)
         self._proxies = Proxies(os.environ)
         self._rules = AddressRules(allowed)
         self._contexts = Contexts()
@@ -116,7 +116,7 @@ class Transport:
                 left = host.blocked_until - time.monotonic()
                 if left > 0:
                     raise left_alone(name, host.blocked_by, left)
-                async with self._requests.turn(name):
+                async with self._requests.place(name):
                     answer = await self._counted(request, url)
             if answer.status == 429 or (answer.status == 503 and "Retry-After" in answer.headers):
                 wait = retry_after(answer.headers)
@@ -230,7 +230,7 @@ class Transport:
                     raise _too_long(where, limit)
                 if not is_large and len(body) + len(piece) > REGISTRY_SMALL_ANSWER:
                     is_large = True
-                    await stack.enter_async_context(self._large.turn(where))
+                    await stack.enter_async_context(self._large.place(where))
                 body += piece
         return bytes(body)
 
