@@ -185,7 +185,11 @@ BUNDLE_VALUES_FILES: Final = 2_000
 below the 1.5 MB that etcd takes."""
 
 BUNDLE_VALUES_READERS: Final = 4
-"""Bundles whose values or Secrets are read at the same time; each holds one of them, some 5 MB."""
+"""Namespaces whose Bundles' values are read at the same time, one source of each: some 5 MB."""
+
+BUNDLE_REDACTIONS: Final = 2
+"""Namespaces whose Bundles' Secrets are held at the same time to be looked for in a log, one of
+each. Large ones wait for the child process, so these have places of their own."""
 
 BUNDLE_SECRETS: Final = 80
 """Secrets of a Job that are looked through for what its log may quote of them: 64 of

@@ -94,7 +94,7 @@ class BundleController:
         self._references = References(context)
         self._writer = StatusWriter(context)
         self._polls = Polls(oci, self._answered, monotonic, metrics)
-        self._redaction = Redaction(client, context.readers)
+        self._redaction = Redaction(client)
         self._runs = Runs(context, self._jobs, self._references, self._writer, self._redaction)
         self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)

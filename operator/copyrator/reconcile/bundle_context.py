@@ -24,6 +24,7 @@ from copyrator.bundles.policy import refusal
 from copyrator.bundles.resolution import Wish
 from copyrator.bundles.schedule import interval_of, question_of
 from copyrator.bundles.slots import Slot, Slots
+from copyrator.fairness import FairLimit
 from copyrator.kube.events import ObjectRef
 from copyrator.registry.bundles import BundleEntry, BundleRegistry
 
@@ -97,10 +98,10 @@ class Context:
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
-    readers: asyncio.Semaphore = field(
-        default_factory=lambda: asyncio.Semaphore(limits.BUNDLE_VALUES_READERS)
+    readers: FairLimit = field(
+        default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
     )
-    """Places for reading what may be large; who has one holds one object."""
+    """Places for reading values; who has one holds one object."""
     slots: Slots = field(default_factory=lambda: Slots(random.random()))  # noqa: S311 - no secret
 
     @property

@@ -15,6 +15,7 @@ from typing import Any
 
 from copyrator.api import limits
 from copyrator.bundles.hiding import hidden, quoted
+from copyrator.fairness import FairLimit
 from copyrator.isolated import Isolated, IsolatedError
 from copyrator.kube.client import KubeClient
 from copyrator.kube.errors import ApiError
@@ -30,15 +31,12 @@ class Redaction:
 
     Args:
         client: reads the Secrets.
-        readers: how many Secrets may be held at a time.
         isolated: the child process.
     """
 
-    def __init__(
-        self, client: KubeClient, readers: asyncio.Semaphore, isolated: Isolated | None = None
-    ) -> None:
+    def __init__(self, client: KubeClient, isolated: Isolated | None = None) -> None:
         self._client = client
-        self._readers = readers
+        self._places = FairLimit(each=1, together=limits.BUNDLE_REDACTIONS)
         self._isolated = isolated or Isolated()
 
     async def close(self) -> None:
@@ -58,7 +56,7 @@ class Redaction:
         quotes: set[str] = set()
         size = 0
         for name in secrets:
-            async with self._readers:
+            async with self._places.place(namespace):
                 contents = await self._contents(namespace, name)
                 size += sum(map(len, contents))
                 if size > limits.BUNDLE_REDACTION_BYTES:

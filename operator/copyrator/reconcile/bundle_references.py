@@ -151,7 +151,8 @@ class References:
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
         for source in spec.values_from:
-            async with self._context.readers:  # nothing of one source is kept for the next
+            # Nothing of one source is kept for the next.
+            async with self._context.readers.place(entry.key.namespace):
                 body = await self._read_optional(_values_ref(spec, source))
                 versions.append(_version(body))
                 if body is not None:

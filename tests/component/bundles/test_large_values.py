@@ -21,6 +21,7 @@ from copyrator.api import limits
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
+from copyrator.fairness import FairLimit
 from copyrator.isolated import Isolated
 from copyrator.kube.errors import NotFound
 from copyrator.reconcile.bundle_redaction import Redaction, WithheldError
@@ -59,7 +60,9 @@ class Api:
 
 def references(api: Api) -> References:
     context = SimpleNamespace(
-        client=api, readers=asyncio.Semaphore(1), hasher=lambda: hashlib.blake2b(key=b"key")
+        client=api,
+        readers=FairLimit(each=1, together=1),
+        hasher=lambda: hashlib.blake2b(key=b"key"),
     )
     return References(cast("Any", context))
 
@@ -85,7 +88,7 @@ async def isolated() -> AsyncIterator[Isolated]:
 
 
 def redaction(api: Api, isolated: Isolated) -> Redaction:
-    return Redaction(cast("Any", api), asyncio.Semaphore(1), isolated)
+    return Redaction(cast("Any", api), isolated)
 
 
 async def test_values_of_eight_megabytes_are_hashed_with_one_source_in_memory() -> None:
