@@ -60,3 +60,22 @@ def test_the_operator_starts_among_bad_rules_and_serves_the_others(
     for name in BOMBS:
         user.delete("copyrators", stopped.namespace, f"{word}-{name}")
         user.wait_gone("copyrators", stopped.namespace, f"{word}-{name}")
+
+
+def test_a_rule_beyond_a_limit_can_still_be_edited_and_goes_with_its_copies(
+    operator, user, namespace, word
+):
+    """The limits are the operator's, not the CRD's: no stored object is refused as a whole."""
+    target = namespace(f"{word}-t")
+    user.rule(operator.namespace, word, template(word, "value"))
+    user.wait_data("configmaps", target, f"{word}-made", {"key": "value"})
+
+    too_much = {f"key-{i}": "x" * 60_000 for i in range(5)}
+    user.patch("copyrators", operator.namespace, word, spec={"template": {"data": too_much}})
+    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
+    assert "262144 characters" in condition["message"], condition
+    user.patch("copyrators", operator.namespace, word, metadata={"labels": {"edited": "yes"}})
+    user.delete("copyrators", operator.namespace, word)
+
+    user.wait_gone("copyrators", operator.namespace, word)
+    user.wait_gone("configmaps", target, f"{word}-made")
