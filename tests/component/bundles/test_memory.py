@@ -15,7 +15,7 @@ from tests.histories import status
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watchpool import Subscription, WatchSpec
 
-FEW, MORE = 40, 200
+FEW, MORE = 20, 100
 BUNDLE = 8_000
 """Bytes that our own code may keep of a Bundle with all of its history. What the process grows by,
 10 KB at most, is measured with a thousand more (tests/e2e/bundles/test_scale.py, long form)."""
