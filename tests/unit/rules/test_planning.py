@@ -253,6 +253,48 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
         assert first.act is Act.ASK_OWNER
 
 
+def holder(now: Situation) -> Claim | None:
+    """The claim that the target goes to by docs/rules.md, written down without the planner."""
+    standing = now.standing
+    named = (standing.owner or standing.marks) if standing else ""
+    keeper = next((claim for claim in now.claims if claim.owner == named), None)
+    if keeper is not None:
+        return None if standing.deleting else keeper
+    if standing and standing.owner and (standing.deleting or now.hold is Hold.KEEPS):
+        return None
+    heir = next((claim for claim in now.claims if not claim.paused), None)
+    if heir is None or now.foreign is None or (standing and standing.owner):
+        return heir
+    return heir if heir.on_conflict is ConflictPolicy.OVERWRITE or heir.adopting else None
+
+
+@settings(max_examples=1000)
+@given(
+    st.builds(replace, situations, open=st.just(True), is_source=st.just(False)).filter(consistent)
+)
+def test_a_target_that_a_rule_may_have_holds_what_that_rule_wants(now):
+    winner = holder(now)
+    after = carried_out(now, plan_copy(now))
+    if winner is None or winner.paused or winner.broken:
+        assert after == now or now.hold is Hold.CONDEMNED
+    else:
+        assert (after.standing.owner, after.standing.content) == (winner.owner, winner.content)
+
+
+@given(
+    standing=st.builds(Copy, owner=st.just("gone"), content=st.sampled_from(["right", "drifted"])),
+    claims=st.lists(st.builds(replace, claims, paused=st.just(True)), max_size=3),
+    deletion=st.sampled_from(DeletionPolicy),
+)
+def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
+    standing, claims, deletion
+):
+    now = Situation(claims, standing, open=True, hold=Hold.CONDEMNED, deletion=deletion)
+    after = carried_out(now, plan_copy(now))
+    assert after.standing is None
+    assert (after.foreign is None) == (deletion is DeletionPolicy.DELETE)
+
+
 @settings(max_examples=1000)
 @given(situations.filter(consistent))
 def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
