@@ -120,6 +120,7 @@ class Reader:
             self._start_operator(dict(re.findall(r"--set (rules\S+)=(\S+)", command)))
 
     def _start_operator(self, values: dict[str, str]) -> None:
+        values["bundles.allowRegistryAddresses[0]"] = "127.0.0.0/8"  # of the local registry
         chart: Rendered = render(self.cluster.helm, namespace="copyrator", values=values)
         kubeconfig = self.cluster.kubeconfig_for_service_account("copyrator", chart.service_account)
         self.operator = OperatorProcess(chart, "copyrator", kubeconfig, self.cluster.state_dir)

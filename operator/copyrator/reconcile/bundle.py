@@ -158,6 +158,8 @@ class BundleController:
         if not self._jobs.synced:
             if forbidden := self._jobs.forbidden:
                 await self._say_forbidden(key, forbidden)
+                # What the status said before is said again as soon as the watch is there.
+                self._context.memory(key).wish = None
             return Again(1.0, Lane.RESYNC)
         try:
             if entry.deleting:
