@@ -23,6 +23,8 @@ from copyrator.reconcile.bundle_context import Context
 log = logging.getLogger(__name__)
 
 _LOG_TIMEOUT: Final = 10.0
+HEALTH_SECONDS: Final = 2.0
+"""How often the watch is looked at."""
 _PODS_AT_ONCE: Final = 2
 """A pod may have a megabyte and a half."""
 _TAIL_LINES: Final = (80, 8, 1)
@@ -36,6 +38,7 @@ class Jobs:
         self._context = context
         self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
         self._subscription: Subscription | None = None
+        self._health: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -43,11 +46,15 @@ class Jobs:
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
         self._subscription = self._context.watch_pool.acquire(
-            spec, self._changed, on_synced=self._synced
+            spec, self._changed, on_synced=self._visit_all
         )
+        self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
         """Watch no more."""
+        if self._health is not None:
+            self._health.cancel()
+            self._health = None
         if self._subscription is not None:
             self._subscription.release()
             self._subscription = None
@@ -176,7 +183,19 @@ class Jobs:
             jobs[new.name] = new
         self._context.queue.add(key, Lane.URGENT)
 
-    def _synced(self) -> None:
+    async def _keep_looking(self) -> None:
+        """Have all Bundles visited once a right is missing: they say so, and wait for nothing else.
+
+        The watch itself calls when it works again.
+        """
+        missing = False
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS)
+            before, missing = missing, not self.synced and self.forbidden is not None
+            if missing and not before:
+                self._visit_all()
+
+    def _visit_all(self) -> None:
         for entry in self._context.bundles:
             self._context.queue.add(entry.key, Lane.RESYNC)
 
