@@ -170,7 +170,9 @@ def test_events_that_change_nothing_for_copies_cost_no_write(fleet):
     user.patch("configmaps", f"{word}-000", "source-002", metadata=theirs)
     served = fleet.fence()
     assert fleet.writes(since) == {"create": served}
-    assert fleet.reads(since) == []
+    # A version of a copy that isn't ours is read, whatever its metadata say.
+    read = [(event.verb, event.namespace, event.name) for event in fleet.reads(since)]
+    assert read == [("get", f"{word}-000", "source-002")]
 
 
 def test_an_edited_copy_costs_one_write(fleet):
