@@ -10,6 +10,8 @@ import yaml
 from tests.e2e.conftest import skip_before_1_30
 
 from localcluster import Api, ApiStatusError, Cluster
+from localcluster.errors import CommandFailedError
+from localcluster.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 CRDS = ROOT / "crds"
@@ -27,7 +29,22 @@ def apply_crds(cluster: Cluster) -> None:
     cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
     for name in (RULES, BUNDLES):
         for condition in ("NamesAccepted", "Established"):
-            cluster.kubectl("wait", f"--for=condition={condition}", f"crd/{name}", "--timeout=30s")
+            wait_for(cluster, name, condition)
+
+
+def wait_for(cluster: Cluster, crd: str, condition: str) -> None:
+    """Wait until a CRD says so; kubectl 1.34 fails on one that has no conditions yet."""
+
+    def said() -> bool:
+        try:
+            cluster.kubectl("wait", f"--for=condition={condition}", f"crd/{crd}", "--timeout=30s")
+        except CommandFailedError as error:
+            if "accessor error" in str(error):
+                return False
+            raise
+        return True
+
+    eventually(said, f"{crd} says {condition}")
 
 
 @pytest.fixture(scope="module")
@@ -604,9 +621,9 @@ def test_a_crd_of_another_plural_keeps_ours_from_being_established(alone: Cluste
     api = alone.api()
     alone.kubectl("delete", f"crd/{RULES}", "--ignore-not-found")
     api.create(CRD_API, permissive("copyrator.flant.com", "CopyratorRule"))
-    alone.kubectl("wait", "--for=condition=Established", "crd/copyrator.flant.com", "--timeout=30s")
+    wait_for(alone, "copyrator.flant.com", "Established")
     alone.kubectl("apply", "--server-side", "-f", str(CRDS / f"{RULES}.yaml"))
-    alone.kubectl("wait", "--for=condition=NamesAccepted=false", f"crd/{RULES}", "--timeout=30s")
+    wait_for(alone, RULES, "NamesAccepted=false")
     conditions = api.get(f"{CRD_API}/{RULES}")["status"]["conditions"]
     said = {item["type"]: item for item in conditions}
     assert said["Established"]["status"] == "False"

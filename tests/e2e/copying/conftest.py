@@ -21,6 +21,7 @@ from tests.e2e.operator_process import until
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
+from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 15.0
@@ -193,6 +194,7 @@ class Operator:
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
         environment.pop("KUBECONFIG", None)
         environment["POD_NAME"] = self.pod
+        environment[ALLOW_REGISTRY] = REGISTRY_ADDRESSES
         with self.log.open("ab") as output:
             start = output.tell()
             self.process = subprocess.Popen(
