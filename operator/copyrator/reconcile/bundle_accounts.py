@@ -12,6 +12,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey
+from copyrator.kube.errors import Forbidden
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_obstacles import missing_account
 from copyrator.registry.bundles import BundleEntry
@@ -44,7 +45,7 @@ class Accounts:
         self._lacks: dict[tuple[str, str], _Lack] = {}
 
     def has_come(self, spec: BundleSpec) -> bool:
-        """Whether an account that was missing was seen since, by another Bundle's look."""
+        """Whether another Bundle's look found an account that was missing, or may not look."""
         return (spec.namespace, spec.service_account) not in self._lacks
 
     async def missing(
@@ -64,10 +65,14 @@ class Accounts:
         is_due = lack is None or now >= lack.next_look
         if lack and is_due:
             lack.next_look = now + lack.wait  # nobody else looks meanwhile
-        text = await missing_account(self._context.client, spec)
+        try:
+            text = await missing_account(self._context.client, spec)
+        except Forbidden:
+            self._visit_waiting(entry.key, account)  # nobody knows any more: each says so itself
+            raise
         lack = self._lacks.get(account)
         if text is None:
-            self._has_come(entry.key, account)
+            self._visit_waiting(entry.key, account)
             return None
         if lack is None:
             lack = self._lacks[account] = _Lack(text, now, now, FIRST_LOOK / 2)
@@ -80,7 +85,7 @@ class Accounts:
         lack.waiting.add(entry.key)
         return text
 
-    def _has_come(self, finder: BundleKey, account: tuple[str, str]) -> None:
+    def _visit_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
         lack = self._lacks.pop(account, None)
         if lack is not None:
             for key in lack.waiting - {finder}:

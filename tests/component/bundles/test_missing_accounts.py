@@ -8,8 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.reconcile import bundle_accounts
@@ -115,3 +117,28 @@ async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edit
     before = len(looks())
     cluster.change("bundles", "shop", spec={"version": "1.0.*"})
     await eventually(lambda: len(looks()) > before, seconds=0.9)
+
+
+async def test_where_accounts_may_not_be_read_any_more_each_bundle_says_so(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", 0.5)
+    cluster.drop(path_of("serviceaccounts", "werf"))
+    names = [f"app{number}" for number in range(5)]
+    for name in names:
+        bundle(name)
+    await run(timer_interval=600.0)
+    await eventually(lambda: all(cluster.reason(n) == "ServiceAccountMissing" for n in names))
+
+    async def refuse_accounts(request: web.Request) -> web.StreamResponse:
+        if "/serviceaccounts/" in request.path:
+            return await error(403, "Forbidden")(request)
+        return await cluster.serve(request)
+
+    cluster.always("get", refuse_accounts)
+
+    await eventually(lambda: all(cluster.reason(n) == "Forbidden" for n in names), seconds=30)
