@@ -99,7 +99,7 @@ def secret(namespace: str, name: str, *keys: str, **labels: str) -> dict[str, An
 
 def plainly(output: str) -> str:
     """Output with ages and digests made equal, for comparing with what is written in a test."""
-    text = re.sub(r"\b\d+[smhd]\b", "AGE", output)
+    text = re.sub(r"(?<![\w-])\d+[smhd]\b", "AGE", output)
     text = re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", text)
     return re.sub(r" +", " ", text)
 

@@ -1,6 +1,5 @@
-import time
-
 import pytest
+from tests.steps import least_cpu_seconds
 
 from copyrator.api import names
 from copyrator.api.limits import MAX_CONSENT_TEXT, MAX_GLOBS
@@ -116,14 +115,6 @@ HOSTILE = {
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_whatever_an_annotation_says_it_is_read_in_one_step_and_only_once(text):
     found = source({names.ANN_ALLOW_TO: text})
-
-    def least_cpu_seconds(work, times):
-        spent = []
-        for _ in range(times):
-            began = time.thread_time()
-            work()
-            spent.append(time.thread_time() - began)
-        return min(spent)
 
     assert least_cpu_seconds(lambda: read_consent(found.annotations, names.ANN_ALLOW_TO), 5) < 0.05
     found.allows("team")
