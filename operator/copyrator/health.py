@@ -30,10 +30,6 @@ class Checks:
         """Add a check, or replace the one of that name."""
         self._checks[name] = check
 
-    def remove(self, name: str) -> None:
-        """Forget a check; one that isn't there is no error."""
-        self._checks.pop(name, None)
-
     def failures(self) -> list[str]:
         """Return `name: sentence` of each failing check; a check that raises has failed."""
         failures = []

@@ -65,12 +65,14 @@ async def test_an_object_is_created_read_replaced_patched_and_deleted(
     ns = namespace()
     made = await client.create(SECRETS, ns, named("s", stringData={"a": "1"}))
     assert [entry["manager"] for entry in made["metadata"]["managedFields"]] == ["copyrator"]
-    replaced = await client.replace(
-        SECRETS, ns, "s", {"metadata": made["metadata"], "data": {"b": "Mg=="}}
+    replaced = await client.request(
+        "PUT", SECRETS.path(ns, "s"), body={"metadata": made["metadata"], "data": {"b": "Mg=="}}
     )
     assert replaced["data"] == {"b": "Mg=="}  # exactly ours: a is gone
     with pytest.raises(errors.ConflictError):  # the version is a precondition
-        await client.replace(SECRETS, ns, "s", {"metadata": made["metadata"], "data": {}})
+        await client.request(
+            "PUT", SECRETS.path(ns, "s"), body={"metadata": made["metadata"], "data": {}}
+        )
     patched = await client.patch(SECRETS, ns, "s", {"metadata": {"labels": {"x": "y"}}})
     assert patched["metadata"]["labels"] == {"x": "y"}
     with pytest.raises(errors.ConflictError):
@@ -182,7 +184,7 @@ async def test_immutable_fields_are_recognised(
         name = before["metadata"]["name"]
         await client.create(res, ns, before)
         with pytest.raises(errors.Invalid) as caught:
-            await client.replace(res, ns, name, after)
+            await client.request("PUT", res.path(ns, name), body=after)
         assert caught.value.immutable, caught.value
 
     await refusal(

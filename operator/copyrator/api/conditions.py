@@ -122,11 +122,6 @@ def foreign_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, A
     return [item for item in conditions if item.get("type") not in tuple(ConditionType)]
 
 
-def is_true(conditions: Any, kind: ConditionType) -> bool:
-    """Tell whether a condition stands there with status True."""
-    return conditions_by_type(conditions).get(kind, {}).get("status") == _TRUE
-
-
 def ready_reason(conditions: Any) -> str | None:
     """The reason of the Ready condition, or None."""
     reason = conditions_by_type(conditions).get(ConditionType.READY, {}).get("reason")

@@ -52,55 +52,30 @@ class DryRunClient(KubeClient):
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, on_dry_run=self._answered, **kwargs)
         self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
         """Method and body by path, in order, of those that were answered well."""
         self.verdicts: dict[RuleKey, Mapping[str, Any]] = {}
         """The Ready conditions that would have been written."""
-
-    async def request(self, method: str, path: str, **options: Any) -> Any:
-        """Anything but reviews and reads is a dry run."""
-        if method not in calls.VERBS or path.startswith(calls.REVIEWS):
-            return await super().request(method, path, **options)
-        options["params"] = {**(options.get("params") or {}), "dryRun": "All"}
-        answer = await super().request(method, path, **options)
-        self._keep(method, path, options.get("body"))
-        answer["metadata"].setdefault("resourceVersion", "0")  # what isn't stored has none
-        return answer
 
     async def patch(
         self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
     ) -> dict[str, Any]:
         """Of a rule: nothing is sent."""
         if res is not RULES:
-            options["kind"] = options.get("kind", "application/merge-patch+json")
-            return dict(
-                await self.request(
-                    "PATCH", res.path(namespace, name), body=body, content_type=options["kind"]
-                )
-            )
+            return await super().patch(res, namespace, name, body, **options)
         if "status" in body:
             conditions = body["status"]["conditions"]
             ready = next(one for one in conditions if one["type"] == "Ready")
             self.verdicts[RuleKey(str(namespace), name)] = ready
         return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
 
-    async def delete(
-        self, res: Resource, namespace: str | None, name: str, **options: Any
-    ) -> dict[str, Any]:
-        """As the operator deletes, with the same preconditions."""
-        wanted = {"uid": options.get("uid"), "resourceVersion": options.get("resource_version")}
-        body = {
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "preconditions": {key: value for key, value in wanted.items() if value},
-        }
-        answer = await self.request("DELETE", res.path(namespace, name), body=body)
-        answer.get("metadata", {}).pop("deletionTimestamp", None)  # nobody's finalizer waits
-        return dict(answer)
-
-    def _keep(self, method: str, path: str, body: Any) -> None:
-        self.writes.setdefault(path, []).append((method, body))
+    def _answered(self, call: calls.Call, answer: Any) -> None:
+        self.writes.setdefault(call.path, []).append((call.method, call.body))
+        if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
+            answer["metadata"].setdefault("resourceVersion", "0")  # what isn't stored has none
+            if call.method == "DELETE":
+                answer["metadata"].pop("deletionTimestamp", None)  # nobody's finalizer waits
 
 
 class _AnySealer(Sealer):

@@ -82,11 +82,6 @@ class WorkQueue(Generic[K]):
         return len(self._ready)
 
     @property
-    def delayed(self) -> int:
-        """Keys that are not due yet."""
-        return len(self._due)
-
-    @property
     def working(self) -> int:
         """Keys that workers hold."""
         return len(self._working)
@@ -95,14 +90,6 @@ class WorkQueue(Generic[K]):
     def closed(self) -> bool:
         """Whether `shutdown` was called."""
         return self._closed
-
-    def depth(self, lane: Lane) -> int:
-        """Ready keys of a lane."""
-        return sum(1 for entry in self._ready.values() if entry[1] is lane)
-
-    def failures(self, key: K) -> int:
-        """How many times in a row the key has failed."""
-        return self._failures.get(key, 0)
 
     def oldest_age(self, now: float | None = None) -> float:
         """Seconds that the longest waiting of the next keys has been due; 0 for an empty queue."""

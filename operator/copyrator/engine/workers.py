@@ -72,10 +72,6 @@ class Workers(Generic[K]):
         """Workers that run."""
         return sum(not task.done() for task in self._tasks)
 
-    def stuck(self) -> tuple[K, float] | None:
-        """The key that is in work longest and for how many seconds (the caller judges these)."""
-        return self._queue.longest_working()
-
     def start(self) -> None:
         """Start the workers, inside the running loop."""
         self._queue.serve()

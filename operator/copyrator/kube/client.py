@@ -23,7 +23,14 @@ from copyrator.kube.errors import ApiError, BrokenAnswer
 from copyrator.kube.pages import Page, WatchEvent
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
-from copyrator.kube.transport import WATCH_CONNECTIONS, Fence, OnRefused, Transport, WriteLimit
+from copyrator.kube.transport import (
+    WATCH_CONNECTIONS,
+    Fence,
+    OnDryRun,
+    OnRefused,
+    Transport,
+    WriteLimit,
+)
 from copyrator.metrics import Metrics
 
 __all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]
@@ -45,7 +52,8 @@ class KubeClient:
 
     Every method raises subclasses of ApiError. All writes carry our field manager.
     `fence` is asked before each write is sent; False makes it fail with NotLeading. `alone` is for
-    requests with a deadline of their own: no outage that others met holds them up.
+    requests with a deadline of their own: no outage that others met holds them up. With
+    `on_dry_run` every write is a dry run, whatever method makes it.
     """
 
     def __init__(
@@ -57,6 +65,7 @@ class KubeClient:
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
         on_refused: OnRefused | None = None,
+        on_dry_run: OnDryRun | None = None,
         alone: bool = False,
     ) -> None:
         self.connection = connection
@@ -68,6 +77,7 @@ class KubeClient:
             metrics=metrics,
             watch_connections=watch_connections,
             on_refused=on_refused,
+            on_dry_run=on_dry_run,
             alone=alone,
         )
 
@@ -105,19 +115,6 @@ class KubeClient:
     ) -> dict[str, Any]:
         """Create; raises AlreadyExists rather than touch what is there."""
         return await self._object(calls.write("POST", res, res.path(namespace), body))
-
-    async def replace(
-        self,
-        res: Resource,
-        namespace: str | None,
-        name: str,
-        body: Mapping[str, Any],
-        *,
-        subresource: str | None = None,
-    ) -> dict[str, Any]:
-        """Make the object exactly `body`; uid and resourceVersion in it are preconditions."""
-        path = res.path(namespace, name, subresource)
-        return await self._object(calls.write("PUT", res, path, body))
 
     async def patch(
         self,

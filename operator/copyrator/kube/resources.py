@@ -163,11 +163,6 @@ class Discovery:
         self._by_kind = by_kind
         self._asked_at = self._clock()
 
-    def forget(self) -> None:
-        """Make the next `resolve` of a kind that isn't well known ask again."""
-        self._by_kind = {}
-        self._asked_at = None
-
     def _lookup(self, kind: str, api_version: str | None) -> list[Resource]:
         found = self._by_kind.get(kind, [])
         return [res for res in found if api_version in (None, res.api_version)]

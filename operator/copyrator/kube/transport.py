@@ -17,6 +17,7 @@ from contextlib import (
     asynccontextmanager,
     nullcontext,
 )
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -69,6 +70,9 @@ class WriteLimit(Protocol):
         ...
 
 
+OnDryRun = Callable[[Call, Any], None]
+"""Is told of each write that was answered well with ``dryRun=All``, and of the decoded answer."""
+
 OnRefused = Callable[[Refusal], None]
 """Is told of each request that was refused for want of a right."""
 
@@ -99,9 +103,11 @@ class Transport:
         metrics: Metrics | None = None,
         watch_connections: int = WATCH_CONNECTIONS,
         on_refused: OnRefused | None = None,
+        on_dry_run: OnDryRun | None = None,
         alone: bool = False,
     ) -> None:
         self.connection = connection
+        self._on_dry_run = on_dry_run
         self._on_refused = on_refused
         self._limit: WriteLimit = limit or NoLimit()
         self._fence = fence
@@ -138,9 +144,13 @@ class Transport:
     async def fetch(self, call: Call, decode: Callable[[bytes], T]) -> T:
         """Send, read the whole answer, and decode it.
 
+        With `on_dry_run` no write is kept by the server: each is sent with ``dryRun=All``.
+
         Raises:
             ApiError: anything but success.
         """
+        if call.writes and self._on_dry_run:
+            call = replace(call, params={**call.params, "dryRun": "All"})
         await self._limit.pause()
         slot = self._limit.slot() if call.writes else self._read_slot()
         gate = nullcontext() if self._alone else self.connection.requests.attempt()
@@ -150,7 +160,10 @@ class Transport:
             try:
                 async with self._answer(call) as response:
                     code = response.status
-                    return decode(await response.read())
+                    answer = decode(await response.read())
+                if call.writes and self._on_dry_run:
+                    self._on_dry_run(call, answer)
+                return answer
             except ApiError as error:
                 code = error.status
                 raise

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from copyrator.api import names
@@ -27,15 +26,6 @@ log = logging.getLogger(__name__)
 
 MASS_LEAST = 20
 """So many deletions at once are never suspicious."""
-
-
-class State(Enum):
-    """Where one copy is."""
-
-    READY = "ready"
-    PENDING = "pending"
-    FAILED = "failed"
-    CONFLICT = "conflict"
 
 
 @dataclass(slots=True)

@@ -143,8 +143,8 @@ async def test_a_failure_is_retried_until_it_succeeds(
     workers.start()
     queue.add("a")
     await until(lambda: not outcomes and not queue.working, "six tries")
-    assert queue.failures("a") == 0
-    assert queue.delayed == 0
+    assert queue._failures.get("a", 0) == 0
+    assert not queue._due
     told = [r.getMessage().splitlines()[0] for r in caplog.records if r.name.startswith("copyr")]
     assert [text.split(";")[0] for text in told] == [
         "a: no luck",
@@ -160,12 +160,14 @@ async def test_a_message_that_might_quote_data_is_not_logged(
     queue: WorkQueue[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async def handler(key: str) -> Outcome:
-        return Done() if queue.failures(key) else Failed(ValueError(f"bad value: {'sentinel'}"))
+        return (
+            Done() if queue._failures.get(key) else Failed(ValueError(f"bad value: {'sentinel'}"))
+        )
 
     workers = Workers(queue, handler, count=1)
     workers.start()
     queue.add("a")
-    await until(lambda: caplog.records and not queue.delayed, "the failure and the success")
+    await until(lambda: caplog.records and not queue._due, "the failure and the success")
     assert "ValueError" in caplog.text
     assert "sentinel" not in caplog.text
     await workers.drain(1)
@@ -183,7 +185,7 @@ async def test_again_looks_again_without_counting_a_failure(queue: WorkQueue[str
     queue.add("a")
     await until(lambda: len(calls) == 3 and not queue.working, "three looks")
     assert all(later - earlier >= 0.029 for earlier, later in itertools.pairwise(calls))
-    assert queue.failures("a") == 0
+    assert queue._failures.get("a", 0) == 0
     await workers.drain(1)
 
 
@@ -197,12 +199,12 @@ async def test_what_hangs_is_known_with_its_age(queue: WorkQueue[str]) -> None:
 
     workers = Workers(queue, handler, count=2)
     workers.start()
-    assert workers.stuck() is None
+    assert queue.longest_working() is None
     queue.add("hangs")
     for number in range(20):
         queue.add(f"k{number}")
     await until(lambda: len(queue) == 0 and queue.working == 1, "only the hanging key")
-    stuck = workers.stuck()
+    stuck = queue.longest_working()
     assert stuck is not None
     assert stuck[0] == "hangs"
     assert stuck[1] > 0
@@ -250,7 +252,7 @@ async def test_a_dead_worker_is_replaced_and_its_key_is_not_lost(
     done: list[str] = []
 
     async def handler(key: str) -> Outcome:
-        if key == "a" and not queue.failures(key):
+        if key == "a" and not queue._failures.get(key):
             return None  # type: ignore[return-value] # a mistake that no outcome covers
         done.append(key)
         return Done()

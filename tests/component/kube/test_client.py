@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import generate_latest
 from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
 
-from copyrator.kube import errors
+from copyrator.kube import calls, errors
 from copyrator.kube import transport as transport_module
 from copyrator.kube.client import KubeClient, PatchType
 from copyrator.kube.connection import Connection, Endpoint
@@ -24,7 +24,7 @@ BODY: dict[str, Any] = {"metadata": {"name": "a", "namespace": "ns"}, "data": {"
 
 async def test_every_write_carries_our_field_manager(client: KubeClient, api: FakeApi) -> None:
     await client.create(CONFIGMAPS, "ns", BODY)
-    await client.replace(CONFIGMAPS, "ns", "a", BODY)
+    await client.request("PUT", CONFIGMAPS.path("ns", "a"), body=BODY)
     await client.patch(CONFIGMAPS, "ns", "a", {"data": {"k": "w"}})
     await client.request("POST", REVIEWS, body=BODY)
     writes = [seen for seen in api.seen if seen.verb in {"create", "update", "patch"}]
@@ -53,6 +53,29 @@ async def test_a_patch_says_its_media_type(
     assert seen.params.get("force") == ("true" if kind is PatchType.APPLY else None)
 
 
+async def test_with_dry_run_no_write_is_kept_whatever_method_makes_it(api: FakeApi) -> None:
+    api.put("a")
+    told: list[str] = []
+    path = CONFIGMAPS.path("ns", "a")
+    connection = Connection(Endpoint(host=api.url))
+    async with KubeClient(connection, on_dry_run=lambda call, _: told.append(call.verb)) as client:
+        await client.create(CONFIGMAPS, "ns", {"metadata": {"name": "b"}})
+        for kind in PatchType:
+            await client.patch(CONFIGMAPS, "ns", "a", {}, kind=kind)
+        for method in calls.VERBS:
+            where = CONFIGMAPS.path("ns") if method == "POST" else path
+            body = {"metadata": {"name": "c"}} if method == "POST" else BODY
+            await client.request(method, where, body=body)
+        await client.delete(CONFIGMAPS, "ns", "b")
+        await client.request("POST", REVIEWS, body=BODY)
+        await client.get(CONFIGMAPS, "ns", "c")
+    dry = [seen.verb for seen in api.seen if seen.params.get("dryRun") == "All"]
+    assert told == dry
+    assert set(dry) == calls.WRITES
+    rest = [(seen.verb, seen.path) for seen in api.seen if "dryRun" not in seen.params]
+    assert rest == [("create", REVIEWS), ("get", CONFIGMAPS.path("ns", "c"))]
+
+
 async def test_behind_a_shut_fence_reads_go_on_and_no_write_is_sent(
     api: FakeApi, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -61,7 +84,7 @@ async def test_behind_a_shut_fence_reads_go_on_and_no_write_is_sent(
     async with KubeClient(Connection(Endpoint(host=api.url)), fence=lambda: not shut) as client:
         writes = (
             lambda: client.create(CONFIGMAPS, "ns", {"metadata": {"name": "b"}}),
-            lambda: client.replace(CONFIGMAPS, "ns", "a", BODY),
+            lambda: client.request("PUT", CONFIGMAPS.path("ns", "a"), body=BODY),
             lambda: client.patch(CONFIGMAPS, "ns", "a", {}),
             lambda: client.request("POST", "/api/v1/namespaces/ns/configmaps", body=BODY),
             lambda: client.delete(CONFIGMAPS, "ns", "a"),
@@ -287,7 +310,7 @@ async def test_only_writes_take_a_place_of_the_limit_but_all_wait_for_its_pause(
     async with KubeClient(Connection(Endpoint(host=api.url)), limit=limit) as client:
         await client.create(CONFIGMAPS, "ns", BODY)
         await client.get(CONFIGMAPS, "ns", "a")
-        await client.replace(CONFIGMAPS, "ns", "a", BODY)
+        await client.request("PUT", CONFIGMAPS.path("ns", "a"), body=BODY)
         await client.delete(CONFIGMAPS, "ns", "a")
         assert [page async for page in client.list_pages(CONFIGMAPS)]
     assert limit.slots == 3

@@ -74,10 +74,6 @@ async def test_a_missing_kind_is_asked_for_again_only_after_a_while(
     served.groups = [group("x.io", "Thing")]
     now[0] = 11
     assert (await discovery.resolve("Thing")).group == "x.io"
-    discovery.forget()
-    served.groups = []
-    with pytest.raises(errors.KindUnavailable):
-        await discovery.resolve("Thing")
 
 
 async def test_a_kind_of_two_groups_needs_an_api_version_unless_it_is_well_known(

@@ -17,7 +17,6 @@ from copyrator.api.conditions import (
     build_conditions,
     conditions_by_type,
     foreign_conditions,
-    is_true,
     ready_reason,
 )
 
@@ -77,8 +76,9 @@ def test_a_long_message_is_cut() -> None:
 
 def test_conditions_are_found_by_type() -> None:
     found = build(None, Health.READY)
-    assert is_true(found, ConditionType.READY)
-    assert not is_true(found, ConditionType.STALLED)
+    by_type = conditions_by_type(found)
+    assert by_type[ConditionType.READY]["status"] == "True"
+    assert by_type[ConditionType.STALLED]["status"] == "False"
     assert ready_reason(found) == "Because"
     assert ready_reason([]) is None
 

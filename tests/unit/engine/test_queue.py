@@ -67,7 +67,7 @@ def test_the_more_urgent_lane_counts_and_the_key_still_comes_once(queue: WorkQue
     queue.add("a", Lane.RESYNC)
     queue.add("a", Lane.URGENT)
     queue.add("a", Lane.NORMAL)
-    assert queue.depth(Lane.URGENT) == 1
+    assert [entry[1] for entry in queue._ready.values()].count(Lane.URGENT) == 1
     assert drain(queue) == ["a", "slow"]
 
 
@@ -109,7 +109,7 @@ def test_delays_are_spread_so_that_failures_do_not_march_in_step(clock: Clock) -
 
 def test_success_makes_the_next_failure_the_first_again(queue: WorkQueue[str]) -> None:
     assert [queue.retry("a") for _ in range(3)] == [1, 2, 4]
-    assert queue.failures("a") == 3
+    assert queue._failures["a"] == 3
     queue.forget("a")
     assert queue.retry("a") == 1
 
@@ -128,7 +128,7 @@ def test_a_failing_key_does_not_delay_the_others(queue: WorkQueue[str], clock: C
 def test_a_relevant_change_makes_a_key_in_back_off_due_at_once(queue: WorkQueue[str]) -> None:
     queue.retry("a")
     queue.add("a")
-    assert queue.delayed == 0
+    assert len(queue._due) == 0
     assert drain(queue) == ["a"]
     assert queue.retry("a") == 2  # but it is still known to fail
 
@@ -151,7 +151,7 @@ def test_a_change_during_failing_work_is_looked_at_at_once(queue: WorkQueue[str]
     queue.retry("a")
     queue.done("a")
     assert drain(queue) == ["a"]
-    assert queue.delayed == 0
+    assert len(queue._due) == 0
 
 
 def test_who_failed_with_everybody_need_not_wait_any_longer_when_that_is_over(
@@ -168,7 +168,7 @@ def test_who_failed_with_everybody_need_not_wait_any_longer_when_that_is_over(
     queue.hurry()
     assert queue.poll() == "failing"
     assert queue.poll() is None
-    assert queue.failures("failing") == 8
+    assert queue._failures["failing"] == 8
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_key_that_becomes_due_while_in_work_waits_for_done(
     clock.now += 2
     assert queue.poll() is None
     queue.done("a")
-    assert queue.depth(Lane.URGENT) == 1
+    assert [entry[1] for entry in queue._ready.values()].count(Lane.URGENT) == 1
     assert drain(queue) == ["a"]
 
 
@@ -336,4 +336,4 @@ def test_whatever_happens_no_key_is_lost_and_none_is_worked_on_twice(steps: list
         queue.done(mine)
     clock.now += 1000
     assert set(drain(queue)) == owed
-    assert (len(queue), queue.delayed, queue.working) == (0, 0, 0)
+    assert (len(queue), len(queue._due), queue.working) == (0, 0, 0)
