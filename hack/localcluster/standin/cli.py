@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from types import FrameType
 
 from . import deploy, manifests, registry, release, settings
-from .errors import ChangesPlanned, WerfError
+from .errors import WerfError
 
 VERSION_3 = "v3.2.0"
 
@@ -17,71 +19,64 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command.
 
     Returns:
-        0 done or skipped; 1 any error; 2 changes planned. A signal n exits with 128 + n.
+        0 done or skipped; 1 any error. A signal n exits with 128 + n.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
     try:
-        return _run(list(arguments))
+        read(arguments, settings.process_environment())()
     except WerfError as error:
-        return _failed(str(error), 1)
-    except ChangesPlanned as result:
-        return _failed(str(result), 2)
-
-
-def _run(arguments: list[str]) -> int:
-    env = settings.process_environment()
-    newest = env.get("STANDIN_WERF_MAJOR") == "3"
-    match arguments:
-        case [manifests.POST_RENDER]:
-            return manifests.add_metadata()
-        case ["version", *_]:
-            print(VERSION_3 if newest else deploy.VERSION_2)
-        case ["cr", "login", *rest]:
-            login = settings.parse_login(rest, env)
-            _check_buildah(env.get("WERF_BUILDAH_MODE"))
-            registry.log_in(login)
-            print("Successful login")
-        case ["bundle", "apply" | "plan" as command, *rest]:
-            wanted = settings.parse_deploy(command, rest, env)
-            _check_buildah(env.get("WERF_BUILDAH_MODE"))
-            (deploy.apply if command == "apply" else deploy.plan)(wanted)
-        case ["helm", "uninstall", *rest] if not newest:
-            unwanted = settings.parse_uninstall(rest, env)
-            _check_buildah(env.get("WERF_BUILDAH_MODE"))
-            _uninstall(unwanted)
-        case ["dismiss", *rest] if newest:
-            _uninstall(settings.parse_dismiss(rest, env))
-        case ["dismiss", *_]:
-            # werf 2 has one, but it is for projects: it wants a git work tree and werf.yaml.
-            raise WerfError("unable to find project: werf.yaml not found")
-        case ["helm", command, *_]:
-            raise WerfError(f'unknown command "{command}" for "werf helm"')
-        case [command, *_]:
-            raise WerfError(f'unknown command "{command}" for "werf"')
-        case _:
-            print("werf: cr login | bundle apply | bundle plan | helm uninstall | version")
+        sys.stdout.flush()
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
-def _uninstall(unwanted: settings.Uninstall) -> None:
-    with release.locked(unwanted.release, unwanted.namespace):
-        release.uninstall(unwanted)
+def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], object]:
+    """Read a command line with its variables; what is returned carries it out.
+
+    Raises:
+        WerfError: something of it is wrong, or unknown.
+    """
+    settings.check_variables(env)
+    newest = env.get("STANDIN_WERF_MAJOR") == "3"
+    match arguments:
+        case [manifests.POST_RENDER]:
+            return manifests.add_metadata
+        case ["version"]:
+            return partial(print, VERSION_3 if newest else deploy.VERSION_2)
+        case ["cr", "login", *rest]:
+            act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
+        case ["bundle", "apply", *rest]:
+            act = partial(deploy.apply, settings.parse_deploy(rest, env))
+        case ["helm", "uninstall", *rest] if not newest:
+            act = partial(release.uninstall, settings.parse_uninstall(rest))
+        case ["dismiss", *rest] if newest:
+            act = partial(release.uninstall, settings.parse_dismiss(rest))
+        case ["dismiss", *_]:
+            # werf 2 has one, but it is for projects: it wants a git work tree and werf.yaml.
+            raise WerfError("unable to find project: werf.yaml not found")
+        case [("bundle" | "cr" | "helm") as group, name, *_] if not (newest and group == "helm"):
+            raise WerfError(f'unknown command "{name}" for "werf {group}"')
+        case _:
+            raise WerfError(f'unknown command "{" ".join(arguments[:1])}" for "werf"')
+    return partial(_in_its_place, env, act)
 
 
-def _check_buildah(mode: str | None) -> None:
-    """Fail where werf does in a restricted pod, only at once and not after a minute."""
-    if mode != "docker":
+def _in_its_place(env: Mapping[str, str], act: Callable[[], object]) -> None:
+    """Do what werf does before each command, and fail where it does in a restricted pod."""
+    if env.get("WERF_BUILDAH_MODE") != "docker":
+        # The real one says it after a minute.
         raise WerfError(
             "component init error: unable to initialize buildah: parsing PID: this is what werf "
             "says in a restricted pod with WERF_BUILDAH_MODE=auto; set WERF_BUILDAH_MODE=docker"
         )
-
-
-def _failed(message: str, code: int) -> int:
-    sys.stdout.flush()
-    print(f"Error: {message}", file=sys.stderr)
-    return code
+    for directory in (Path(env.get("HOME", "/")) / ".werf", Path(env.get("TMPDIR", "/tmp"))):  # noqa: S108
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise WerfError(f"initialization error: mkdir {directory}: {error.strerror}") from None
+    act()
 
 
 def _interrupted(number: int, _: FrameType | None) -> None:

@@ -1,12 +1,9 @@
-"""`bundle apply` and `bundle plan`."""
+"""`bundle apply`."""
 
 from __future__ import annotations
 
-import base64
 import json
-import os
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import manifests, registry, release, tools
-from .errors import ChangesPlanned, WerfError
+from .errors import WerfError
 from .manifests import Key, Object
 from .settings import Deploy
 
@@ -43,7 +40,6 @@ def apply(deploy: Deploy) -> None:
     """
     name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
     with _pulled(deploy) as helm, release.locked(deploy.release, deploy.namespace):
-        time.sleep(float(os.environ.get("STANDIN_WERF_DELAY") or 0))
         release.make_namespace(deploy)
         past = release.history(deploy.release, deploy.namespace)
         past = release.forget_interrupted(deploy.release, deploy.namespace, past)
@@ -91,38 +87,6 @@ def _roll_back(
     return ran.last_words
 
 
-def plan(deploy: Deploy) -> None:
-    """Pull a bundle and say what a deploy would change.
-
-    Raises:
-        ChangesPlanned: something, and the exit code is to tell.
-        WerfError: something failed.
-    """
-    name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
-    with _pulled(deploy) as helm:
-        past = release.history(deploy.release, deploy.namespace)
-        old, new = past[-1] if past else None, helm.render()
-        current = old is not None and old.same_as(new)
-        difference = release.drift(new.manifest, deploy.namespace) if old else new.manifest
-    if current and not difference:
-        print(f"No changes planned for {name}")
-        return
-    changes = _changes(old, new, deploy.namespace)
-    if changes or difference:
-        for change in changes:
-            print(f"{change.verb.capitalize()} {manifests.human(change.key)}")
-        print(difference)
-        print(f"Planned changes summary for {name}:")
-        for verb in ("create", "update", "delete"):
-            count = sum(change.verb == verb for change in changes)
-            if count:
-                print(f"- {verb}: {count} resources")
-    else:
-        print(f"No resource changes planned, but still must install {name}")
-    if deploy.exit_code:
-        raise ChangesPlanned("resource changes planned")
-
-
 @contextmanager
 def _pulled(deploy: Deploy) -> Iterator[release.Helm]:
     """Pull the bundle for as long as it is needed, and say so in werf's words."""
@@ -143,9 +107,6 @@ def _service_values(deploy: Deploy) -> dict[str, Any]:
     values: dict[str, Any] = {"werf": werf, "global": {"werf": werf}}
     if deploy.environment:
         werf["env"] = values["global"]["env"] = deploy.environment
-    config = deploy.access.docker_config / "config.json"
-    if deploy.docker_config_value and config.is_file():
-        values["dockerconfigjson"] = base64.b64encode(config.read_bytes()).decode()
     return values
 
 

@@ -5,7 +5,3 @@ from __future__ import annotations
 
 class WerfError(Exception):
     """Ends a command: the message is printed as ``Error: <message>``, the exit code is 1."""
-
-
-class ChangesPlanned(Exception):  # noqa: N818 - a result, not a fault
-    """`bundle plan --exit-code` has found changes: exit code 2."""

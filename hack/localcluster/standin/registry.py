@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import ipaddress
 import json
 import re
+import socket
 import ssl
 import tarfile
 import urllib.error
@@ -70,7 +72,8 @@ def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, 
     """
     ref = parse(repo, tag)
     name = f"{repo}:{tag}"
-    client = _Client(ref.host, access)
+    stored = _stored(access.docker_config / "config.json", ref.host)
+    client = _Client(ref.host, access, stored, ("http",) if is_loopback(ref.host) else ())
     manifest = client.read(f"/v2/{ref.path}/manifests/{ref.version}", name, _MANIFESTS)
     digest = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
     if ref.digest not in (None, digest):
@@ -90,6 +93,19 @@ def pull(repo: str, tag: str, access: RegistryAccess, into: Path) -> tuple[str, 
     if not charts:
         raise WerfError(f"pull bundle: {name}: Chart.yaml file is missing")
     return digest, charts[0].parent
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether werf speaks plain HTTP to `host[:port]`, whatever it is told.
+
+    As containerd's MatchLocalhost, which Docker's and Helm's clients share: `localhost` and the
+    addresses of loopback; no name that leads there.
+    """
+    name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+    try:
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def _unpack(archive: tarfile.TarFile, into: Path) -> None:
@@ -123,29 +139,38 @@ def log_in(login: Login) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     path.write_text(json.dumps(config, indent=2))
+    print("Successful login")
 
 
 class _Client:
-    """One registry, with credentials from config.json unless they are given."""
+    """One registry. Its schemes are tried in turn; without any given, the access says which."""
 
     def __init__(
-        self, host: str, access: RegistryAccess, credentials: tuple[str, str] | None = None
+        self,
+        host: str,
+        access: RegistryAccess,
+        credentials: tuple[str, str] | None,
+        schemes: tuple[str, ...] = (),
     ) -> None:
         self._host = host
-        self._schemes = ("https", "http") if access.insecure else ("https",)
-        self._credentials = credentials or _stored(access.docker_config / "config.json", host)
+        self._schemes = schemes or (("https", "http") if access.insecure else ("https",))
+        self._credentials = credentials
         tls = ssl.create_default_context()
         if access.insecure or access.skip_tls_verify:
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
-        local = host.startswith(("127.", "localhost", "[::1]"))
-        proxies: dict[str, str] | None = {} if local else None
+        proxies: dict[str, str] | None = {} if is_loopback(host) else None
         self._open = urllib.request.build_opener(
             urllib.request.HTTPSHandler(context=tls), urllib.request.ProxyHandler(proxies)
         ).open
 
     def read(self, path: str, name: str, accept: str = "*/*") -> bytes:
-        """Read a manifest or a blob; over HTTPS first, then over HTTP if that is allowed."""
+        """Read a manifest or a blob.
+
+        Raises:
+            WerfError: the registry refuses, or can't be reached.
+        """
+        words = ""
         for scheme in self._schemes:
             url = f"{scheme}://{self._host}{path}"
             try:
@@ -154,15 +179,10 @@ class _Client:
                 with error:
                     raise _refused(error, url, name) from None
             except urllib.error.URLError as error:
-                cause = error.reason
+                words = _in_words_of_go(error.reason, self._host)
             except OSError as error:
-                cause = error
-            if scheme == self._schemes[-1]:
-                words = str(cause)
-                if "WRONG_VERSION_NUMBER" in words or "record layer" in words.lower():
-                    words = "http: server gave HTTP response to HTTPS client"
-                raise WerfError(f'pull bundle: failed to do request: Head "{url}": {words}')
-        raise AssertionError
+                words = _in_words_of_go(error, self._host)
+        raise WerfError(f'pull bundle: failed to do request: Head "{url}": {words}')
 
     def _read(self, url: str, accept: str) -> bytes:
         headers = {"Accept": accept}
@@ -202,6 +222,23 @@ class _Client:
             request.add_unredirected_header(key, value)
         with self._open(request, timeout=_TIMEOUT) as answer:
             return bytes(answer.read())
+
+
+def _in_words_of_go(cause: object, host: str) -> str:
+    """What Go's net/http says of it, which is what the operator looks for."""
+    match cause:
+        case ConnectionRefusedError():
+            return f"dial tcp {host}: connect: connection refused"
+        case socket.gaierror():
+            return f"dial tcp: lookup {host.partition(':')[0]}: no such host"
+        case TimeoutError():
+            return f"dial tcp {host}: i/o timeout"
+        case ssl.SSLCertVerificationError():
+            return f"tls: failed to verify certificate: x509: {cause.verify_message}"
+        case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "RECORD_LAYER_FAILURE"):
+            return "http: server gave HTTP response to HTTPS client"
+        case _:
+            return str(cause)
 
 
 def _refused(error: urllib.error.HTTPError, url: str, name: str) -> WerfError:

@@ -106,8 +106,8 @@ class Helm:
         ]
         for file in [*map(str, values), *deploy.values]:
             self._arguments += ["--values", file]
-        for flag, value in deploy.sets:
-            self._arguments += [flag, value]
+        for value in deploy.sets:
+            self._arguments += ["--set", value]
         extra = {
             "labels": {**_bundled(chart, "extra_labels.json"), **deploy.labels},
             "annotations": {**_bundled(chart, "extra_annotations.json"), **deploy.annotations},
@@ -148,7 +148,7 @@ class Helm:
 
 
 def uninstall(wanted: Uninstall) -> None:
-    """Uninstall a release with helm.
+    """Uninstall a release with helm; its words are werf's.
 
     Raises:
         WerfError: helm failed.
@@ -157,11 +157,14 @@ def uninstall(wanted: Uninstall) -> None:
     arguments += ["--timeout", wanted.timeout]
     if wanted.wait:
         arguments.append("--wait")
-    if wanted.ignore_not_found:
-        arguments.append("--ignore-not-found")
-    ran = tools.run("helm", *arguments)
+    with locked(wanted.release, wanted.namespace):
+        ran = tools.run("helm", *arguments)
     sys.stdout.write(ran.output)
-    ran.checked("uninstall release")
+    # Not helm's own --ignore-not-found: that one takes a lack of rights for "not found".
+    if wanted.ignore_not_found and ran.last_words.endswith("release: not found"):
+        return
+    if ran.code != 0:
+        raise WerfError(ran.last_words)
 
 
 def drift(manifest: str, namespace: str) -> str:

@@ -1,30 +1,53 @@
-"""What a command is to do, from flags and WERF_* variables, as werf reads them."""
+"""What a command is to do, from its arguments and WERF_* variables, as werf 2.67 reads them.
+
+What docs/facts/werf.md doesn't say is refused. werf itself passes over a variable that it doesn't
+know; here a Job with such a one must not look right.
+"""
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
 from .errors import WerfError
 
-_SETS = {"--set": "WERF_SET_", "--set-string": "WERF_SET_STRING_", "--set-file": "WERF_SET_FILE_"}
-# werf takes every other WERF_SET_*, such as WERF_SET_JSON_1, for one of --set.
-_NOT_SET = ("WERF_SET_STRING_", "WERF_SET_FILE_", "WERF_SET_DOCKER_CONFIG_JSON_VALUE")
-
-
-class Parser(argparse.ArgumentParser):
-    """Flags with a message and an exit code like werf's."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog=prog, allow_abbrev=False, add_help=False)
-
-    def error(self, message: str) -> NoReturn:
-        """Refuse a command line."""
-        raise WerfError(message)
+ADD_LABEL = "WERF_ADD_LABEL_"
+ADD_ANNOTATION = "WERF_ADD_ANNOTATION_"
+SET = "WERF_SET_"
+VALUES = "WERF_VALUES_"
+FAMILIES = (ADD_ANNOTATION, ADD_LABEL, SET, VALUES)
+VARIABLES = frozenset(
+    {
+        "WERF_ATOMIC",
+        "WERF_AUTO_ROLLBACK",
+        "WERF_BUILDAH_MODE",
+        "WERF_CONTAINERIZED",
+        "WERF_DEPLOY_REPORT_PATH",
+        "WERF_DISABLE_AUTO_HOST_CLEANUP",
+        "WERF_DOCKER_CONFIG",
+        "WERF_ENV",
+        "WERF_INSECURE_REGISTRY",
+        "WERF_KUBE_CONFIG",
+        "WERF_LOG_COLOR_MODE",
+        "WERF_LOG_PRETTY",
+        "WERF_NAMESPACE",
+        "WERF_NO_CREATE_NAMESPACE",
+        "WERF_PASSWORD",
+        "WERF_RELEASE",
+        "WERF_RELEASES_HISTORY_MAX",
+        "WERF_REPO",
+        "WERF_SAVE_DEPLOY_REPORT",
+        "WERF_SKIP_TLS_VERIFY_REGISTRY",
+        "WERF_TAG",
+        "WERF_TELEMETRY",
+        "WERF_TIMEOUT",
+        "WERF_USERNAME",
+    }
+)
+# Families and variables of werf's that the stand-in hasn't got, though they begin like its own.
+_MISSING = ("WERF_SET_STRING_", "WERF_SET_FILE_", "WERF_SET_DOCKER_CONFIG_JSON_VALUE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +67,7 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """A `bundle apply` or `bundle plan`.
+    """A `bundle apply`.
 
     Attributes:
         repo: registry and repository.
@@ -53,7 +76,7 @@ class Deploy:
         namespace: where it goes.
         access: how to reach the registry.
         values: values files, the last one wins.
-        sets: pairs of a helm flag (--set…) and its value.
+        sets: as of helm's `--set`.
         labels: for all objects of the release.
         annotations: likewise.
         timeout: seconds, None for as long as it takes.
@@ -61,9 +84,7 @@ class Deploy:
         auto_rollback: go back to the last good release on failure.
         history: how many releases to keep.
         create_namespace: make the namespace if it isn't there.
-        docker_config_value: hand config.json to the chart as a value.
         environment: the name of the environment, for the chart.
-        exit_code: `plan` only: exit code 2 when there are changes.
     """
 
     repo: str
@@ -72,7 +93,7 @@ class Deploy:
     namespace: str
     access: RegistryAccess
     values: Sequence[str]
-    sets: Sequence[tuple[str, str]]
+    sets: Sequence[str]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     timeout: int | None
@@ -80,66 +101,7 @@ class Deploy:
     auto_rollback: bool
     history: int
     create_namespace: bool
-    docker_config_value: bool
     environment: str
-    exit_code: bool
-
-
-def parse_deploy(command: str, arguments: Sequence[str], env: Mapping[str, str]) -> Deploy:
-    """Read the flags of `bundle apply` or `bundle plan`; a flag beats its variable.
-
-    Raises:
-        WerfError: an unknown flag, or one that is needed is missing.
-    """
-    parser = Parser(f"werf bundle {command}")
-    add = parser.add_argument
-    for name in ("repo", "release", "namespace"):
-        add(f"--{name}", default=env.get(f"WERF_{name.upper()}", ""))
-    add("--tag", default=env.get("WERF_TAG") or "latest")
-    add("--timeout", "-t", type=int, default=int(env.get("WERF_TIMEOUT") or 0))
-    add("--values", action="append", default=family(env, "WERF_VALUES_"))
-    for flag, prefix in _SETS.items():
-        skip = _NOT_SET if prefix == "WERF_SET_" else ()
-        add(flag, action="append", default=family(env, prefix, skip))
-    add("--add-label", action="append", default=family(env, "WERF_ADD_LABEL_"))
-    add("--add-annotation", action="append", default=family(env, "WERF_ADD_ANNOTATION_"))
-    add("--env", default=env.get("WERF_ENV", ""))
-    add("--releases-history-max", type=int, default=int(env.get("WERF_RELEASES_HISTORY_MAX") or 5))
-    add("--deploy-report-path", default=env.get("WERF_DEPLOY_REPORT_PATH", ""))
-    _booleans(parser, env, "save-deploy-report", "no-create-namespace", "atomic")
-    _booleans(parser, {}, "auto-rollback")  # its variable does nothing in 2.67.0
-    _booleans(parser, env, "set-docker-config-json-value")
-    if command == "plan":
-        _booleans(parser, env, "exit-code")
-    _access_flags(parser, env)
-    _ignored(parser)
-    options = parser.parse_args(list(arguments))
-    if not options.repo:
-        raise WerfError("get repo address: --repo=ADDRESS param required")
-    if not options.release:
-        raise WerfError("get release name: --release=RELEASE param required")
-    report = options.deploy_report_path or ".werf-deploy-report.json"
-    if not report.endswith(".json"):
-        raise WerfError(f"invalid --deploy-report-path {report!r}: must have the extension .json")
-    return Deploy(
-        repo=options.repo,
-        tag=options.tag,
-        release=options.release,
-        namespace=options.namespace or "default",
-        access=_access(options),
-        values=options.values,
-        sets=[(f, v) for f in _SETS for v in getattr(options, f.strip("-").replace("-", "_"))],
-        labels=_pairs(options.add_label, "label"),
-        annotations=_pairs(options.add_annotation, "annotation"),
-        timeout=options.timeout or None,
-        report=Path(report) if options.save_deploy_report else None,
-        auto_rollback=options.auto_rollback or options.atomic,
-        history=options.releases_history_max,
-        create_namespace=not options.no_create_namespace,
-        docker_config_value=options.set_docker_config_json_value,
-        environment=options.env,
-        exit_code=getattr(options, "exit_code", False),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,26 +112,6 @@ class Login:
     username: str
     password: str
     access: RegistryAccess
-
-
-def parse_login(arguments: Sequence[str], env: Mapping[str, str]) -> Login:
-    """Read the flags of `cr login`.
-
-    Raises:
-        WerfError: an unknown flag, or no user name or password.
-    """
-    parser = Parser("werf cr login")
-    parser.add_argument("host")
-    parser.add_argument("--username", "-u", default=env.get("WERF_USERNAME", ""))
-    parser.add_argument("--password", "-p", default=env.get("WERF_PASSWORD", ""))
-    _access_flags(parser, env)
-    _ignored(parser)
-    options = parser.parse_args(list(arguments))
-    if not options.username:
-        raise WerfError("provide --username")
-    if not options.password:
-        raise WerfError("provide --password or --password-stdin")
-    return Login(options.host, options.username, options.password, _access(options))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,91 +125,164 @@ class Uninstall:
     ignore_not_found: bool
 
 
-def parse_uninstall(arguments: Sequence[str], env: Mapping[str, str]) -> Uninstall:
-    """Read the arguments of `helm uninstall RELEASE`."""
-    parser = Parser("werf helm uninstall")
-    parser.add_argument("release")
-    parser.add_argument("--namespace", "-n", default=env.get("WERF_NAMESPACE") or "default")
-    parser.add_argument("--wait", action="store_true")
-    parser.add_argument("--timeout", default="5m")
-    parser.add_argument("--ignore-not-found", action="store_true")
-    _ignored(parser)
-    options = parser.parse_args(list(arguments))
-    return Uninstall(
-        options.release, options.namespace, options.wait, options.timeout, options.ignore_not_found
+def check_variables(env: Mapping[str, str]) -> None:
+    """Refuse what the stand-in doesn't know.
+
+    Raises:
+        WerfError: it names the first such variable.
+    """
+    for name in sorted(env):
+        known = name in VARIABLES or (name.startswith(FAMILIES) and not name.startswith(_MISSING))
+        if name.startswith("WERF_") and not known:
+            raise WerfError(f"unknown variable: {name}: docs/facts/werf.md says nothing of it")
+
+
+def parse_deploy(arguments: Sequence[str], env: Mapping[str, str]) -> Deploy:
+    """Read what `bundle apply` is told.
+
+    Raises:
+        WerfError: an unknown flag, a value of a wrong form, or one that is needed is missing.
+    """
+    _, flags = _read(arguments, ("--auto-rollback",), (), 0)
+    repo, release = env.get("WERF_REPO", ""), env.get("WERF_RELEASE", "")
+    if not repo:
+        raise WerfError("get repo address: --repo=ADDRESS param required")
+    if not release:
+        raise WerfError("get release name: --release=RELEASE param required")
+    report = env.get("WERF_DEPLOY_REPORT_PATH") or ".werf-deploy-report.json"
+    if not report.endswith(".json"):
+        raise WerfError(f"invalid --deploy-report-path {report!r}: must have the extension .json")
+    return Deploy(
+        repo=repo,
+        tag=env.get("WERF_TAG") or "latest",
+        release=release,
+        namespace=env.get("WERF_NAMESPACE") or "default",
+        access=_access(env),
+        values=_family(env, VALUES),
+        sets=_family(env, SET),
+        labels=_pairs(env, ADD_LABEL),
+        annotations=_pairs(env, ADD_ANNOTATION),
+        timeout=_number(env, "WERF_TIMEOUT", 0) or None,
+        report=Path(report) if _truth(env, "WERF_SAVE_DEPLOY_REPORT") else None,
+        # WERF_AUTO_ROLLBACK does nothing in 2.67.0.
+        auto_rollback="--auto-rollback" in flags or _truth(env, "WERF_ATOMIC"),
+        history=_number(env, "WERF_RELEASES_HISTORY_MAX", 5),
+        create_namespace=not _truth(env, "WERF_NO_CREATE_NAMESPACE"),
+        environment=env.get("WERF_ENV", ""),
     )
 
 
-def parse_dismiss(arguments: Sequence[str], env: Mapping[str, str]) -> Uninstall:
+def parse_login(arguments: Sequence[str], env: Mapping[str, str]) -> Login:
+    """Read what `cr login HOST` is told.
+
+    Raises:
+        WerfError: an unknown flag, or no user name or password.
+    """
+    (host,), _ = _read(arguments, (), (), 1)
+    username, password = env.get("WERF_USERNAME", ""), env.get("WERF_PASSWORD", "")
+    if not username:
+        raise WerfError("provide --username")
+    if not password:
+        raise WerfError("provide --password or --password-stdin")
+    return Login(host, username, password, _access(env))
+
+
+def parse_uninstall(arguments: Sequence[str]) -> Uninstall:
+    """Read the arguments of `helm uninstall RELEASE`.
+
+    Raises:
+        WerfError: an unknown flag, or another number of releases.
+    """
+    switches = ("--wait", "--ignore-not-found")
+    (release,), flags = _read(arguments, switches, ("--namespace", "--timeout"), 1)
+    return Uninstall(
+        release=release,
+        namespace=flags.get("--namespace", "default"),
+        wait="--wait" in flags,
+        timeout=flags.get("--timeout", "5m"),
+        ignore_not_found="--ignore-not-found" in flags,
+    )
+
+
+def parse_dismiss(arguments: Sequence[str]) -> Uninstall:
     """Read the flags of werf 3's `dismiss`.
 
     Raises:
-        WerfError: no release is named.
+        WerfError: an unknown flag, or no release is named.
     """
-    parser = Parser("werf dismiss")
-    parser.add_argument("--release", default=env.get("WERF_RELEASE", ""))
-    parser.add_argument("--namespace", default=env.get("WERF_NAMESPACE") or "default")
-    _ignored(parser)
-    options = parser.parse_args(list(arguments))
-    if not options.release:
+    _, flags = _read(arguments, (), ("--namespace", "--release"), 0)
+    if "--release" not in flags:
         raise WerfError("get release name: --release=RELEASE param required")
-    return Uninstall(options.release, options.namespace, True, "5m", ignore_not_found=True)
-
-
-def family(env: Mapping[str, str], prefix: str, without: Sequence[str] = ()) -> list[str]:
-    """The values of all variables of a prefix, ordered by a plain sort of their names."""
-    names = (name for name in sorted(env) if name.startswith(prefix))
-    return [env[name] for name in names if not name.startswith(tuple(without))]
-
-
-def truth(text: str | None) -> bool:
-    """A boolean variable: 1, true and yes are true."""
-    return (text or "").lower() in ("1", "true", "yes")
-
-
-def _booleans(parser: Parser, env: Mapping[str, str], *names: str) -> None:
-    for name in names:
-        variable = f"WERF_{name.upper().replace('-', '_')}"
-        parser.add_argument(
-            f"--{name}", nargs="?", const=True, type=truth, default=truth(env.get(variable))
-        )
-
-
-def _access_flags(parser: Parser, env: Mapping[str, str]) -> None:
-    home = Path(env.get("HOME", "/"))
-    config = env.get("WERF_DOCKER_CONFIG") or env.get("DOCKER_CONFIG") or str(home / ".docker")
-    parser.add_argument("--docker-config", default=config)
-    _booleans(parser, env, "insecure-registry", "skip-tls-verify-registry")
-
-
-def _access(options: argparse.Namespace) -> RegistryAccess:
-    return RegistryAccess(
-        Path(options.docker_config), options.insecure_registry, options.skip_tls_verify_registry
-    )
-
-
-def _ignored(parser: Parser) -> None:
-    """Flags of werf that change only how it prints."""
-    for flag in ("--log-color-mode", "--log-pretty", "--log-terminal-width", "--kube-config"):
-        parser.add_argument(flag)
-
-
-def _pairs(texts: Sequence[str], what: str) -> dict[str, str]:
-    result = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise WerfError(f"bad --add-{what} value {text}: expected name=value")
-        result[key] = value
-    return result
+    namespace = flags.get("--namespace", "default")
+    return Uninstall(flags["--release"], namespace, True, "5m", ignore_not_found=True)
 
 
 def kubeconfig(env: Mapping[str, str]) -> str:
     """The kubeconfig that werf would use; empty for the one of the pod."""
-    names = ("WERF_KUBE_CONFIG", "WERF_KUBECONFIG", "KUBECONFIG")
-    return next((env[name] for name in names if env.get(name)), "")
+    return env.get("WERF_KUBE_CONFIG") or env.get("KUBECONFIG") or ""
 
 
 def process_environment() -> Mapping[str, str]:
     """This process's variables."""
     return os.environ
+
+
+def _read(
+    arguments: Sequence[str], switches: Collection[str], valued: Collection[str], positional: int
+) -> tuple[list[str], dict[str, str]]:
+    """Tell arguments and flags apart; the words of an error are those of Go's cobra."""
+    found, flags, rest = [], {}, list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name, equals, value = word.partition("=")
+        if not word.startswith("-"):
+            found.append(word)
+        elif word in switches:
+            flags[word] = "true"
+        elif name not in valued:
+            raise WerfError(f"unknown flag: {name}")
+        elif not equals and not rest:
+            raise WerfError(f"flag needs an argument: {name}")
+        else:
+            flags[name] = value if equals else rest.pop(0)
+    if len(found) != positional:
+        raise WerfError(f"accepts {positional} arg(s), received {len(found)}")
+    return found, flags
+
+
+def _family(env: Mapping[str, str], prefix: str) -> list[str]:
+    """The values of all variables of a prefix, ordered by a plain sort of their names."""
+    return [env[name] for name in sorted(env) if name.startswith(prefix)]
+
+
+def _pairs(env: Mapping[str, str], prefix: str) -> dict[str, str]:
+    result = {}
+    for text in _family(env, prefix):
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise WerfError(f"bad value {text} of {prefix}*: expected name=value")
+        result[key] = value
+    return result
+
+
+def _truth(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "").lower()
+    if text not in ("", "0", "1", "false", "no", "true", "yes"):
+        raise WerfError(f"bad {name} value: {text!r} is no boolean")
+    return text in ("1", "true", "yes")
+
+
+def _number(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name) or str(default)
+    if not (text.isascii() and text.isdigit()):
+        raise WerfError(f"bad {name} value: {text!r} is no whole number")
+    return int(text)
+
+
+def _access(env: Mapping[str, str]) -> RegistryAccess:
+    home = Path(env.get("HOME", "/"))
+    return RegistryAccess(
+        Path(env.get("WERF_DOCKER_CONFIG") or env.get("DOCKER_CONFIG") or home / ".docker"),
+        _truth(env, "WERF_INSECURE_REGISTRY"),
+        _truth(env, "WERF_SKIP_TLS_VERIFY_REGISTRY"),
+    )

@@ -1,86 +1,121 @@
-"""The stand-in werf reads its variables and flags as werf does."""
+"""The stand-in werf takes what the operator sends, and nothing that docs/facts/werf.md hasn't."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from localcluster.standin import manifests, registry, settings
+from localcluster.standin import cli, manifests, registry, settings
 from localcluster.standin.errors import WerfError
 
+ROOT = Path(__file__).parents[3]
+FACTS = (ROOT / "docs" / "facts" / "werf.md").read_text()
+GOLDEN = ROOT / "tests" / "unit" / "bundles" / "golden"
+"""What the operator sends; test_job.py compares it with what it builds."""
 ENV = {"WERF_REPO": "host/app", "WERF_RELEASE": "demo", "HOME": "/h"}
 
 
-def deploy(*arguments: str, **env: str) -> settings.Deploy:
-    return settings.parse_deploy("apply", arguments, {**ENV, **env})
+def containers() -> Iterator[Any]:
+    for path in sorted(GOLDEN.glob("*.yaml")):
+        pod = yaml.safe_load(path.read_text())["spec"]["template"]["spec"]
+        for container in [*pod.get("initContainers", []), *pod["containers"]]:
+            yield pytest.param(container, id=f"{path.stem} {container['name']}")
 
 
-def test_the_defaults_are_werfs() -> None:
-    plain = deploy()
+@pytest.mark.parametrize("container", list(containers()))
+def test_it_knows_all_that_the_operator_sends(container: dict[str, Any]) -> None:
+    env = {one["name"]: one.get("value", "from a Secret") for one in container["env"]}
+    program, *arguments = container["command"]
 
-    assert (plain.tag, plain.namespace, plain.history) == ("latest", "default", 5)
-    assert plain.access == settings.RegistryAccess(Path("/h/.docker"), False, False)
-    assert plain.create_namespace
-    assert plain.report is None
-
-
-def test_a_flag_beats_its_variable() -> None:
-    both = deploy("--tag", "2.0.0", "--namespace=prod", WERF_TAG="1.0.0", WERF_NAMESPACE="dev")
-
-    assert (both.tag, both.namespace) == ("2.0.0", "prod")
+    if program == "werf":
+        cli.read(arguments, env)
+    else:  # the uninstall script, which e2e tests run
+        settings.check_variables(env)
 
 
-def test_families_are_sorted_as_text() -> None:
-    env = {"WERF_VALUES_2": "b", "WERF_VALUES_10": "a", "WERF_VALUES_OPERATOR_000": "c"}
-
-    assert deploy("--values", "d", **env).values == ["a", "b", "c", "d"]
-
-
-def test_every_other_family_of_set_is_taken_for_set() -> None:
-    sets = deploy(
-        WERF_SET_JSON_1='a={"b":1}',
-        WERF_SET_1="c=d",
-        WERF_SET_STRING_1="e=1",
-        WERF_SET_FILE_1="f=/x",
-        WERF_SET_DOCKER_CONFIG_JSON_VALUE="1",
-    ).sets
-
-    assert sets == [
-        ("--set", "c=d"),
-        ("--set", 'a={"b":1}'),
-        ("--set-string", "e=1"),
-        ("--set-file", "f=/x"),
-    ]
-
-
-def test_labels_are_split_at_the_first_equals_sign() -> None:
-    assert deploy(WERF_ADD_LABEL_0="a=b=c").labels == {"a": "b=c"}
+@pytest.mark.parametrize("name", sorted([*settings.VARIABLES, *settings.FAMILIES]))
+def test_it_knows_no_variable_that_was_not_written_down(name: str) -> None:
+    assert name in FACTS or f"{name}_" in FACTS
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("1", True), ("true", True), ("yes", True), ("0", False), ("", False), (None, False)],
-)
-def test_truth(text: str | None, value: bool) -> None:
-    assert settings.truth(text) is value
-
-
-@pytest.mark.parametrize(
-    ("env", "message"),
+    ("arguments", "env", "message"),
     [
-        ({"WERF_REPO": ""}, "--repo"),
-        ({"WERF_RELEASE": ""}, "--release"),
-        ({"WERF_DEPLOY_REPORT_PATH": "/tmp/x"}, ".json"),
-        ({"WERF_ADD_LABEL_0": "novalue"}, "novalue"),
+        ("bundle apply --atuo-rollback", {}, "unknown flag: --atuo-rollback"),
+        ("bundle apply --tag 1.0.0", {}, "unknown flag: --tag"),
+        ("bundle apply host/app", {}, "accepts 0 arg"),
+        ("bundle apply", {"WERF_TIMEOUTS": "1"}, "unknown variable: WERF_TIMEOUTS"),
+        ("bundle apply", {"WERF_SET_STRING_1": "a=1"}, "unknown variable: WERF_SET_STRING_1"),
+        ("bundle apply", {"WERF_TIMEOUT": "30m"}, "WERF_TIMEOUT"),
+        ("bundle apply", {"WERF_INSECURE_REGISTRY": "on"}, "WERF_INSECURE_REGISTRY"),
+        ("bundle apply", {"WERF_ADD_LABEL_0": "novalue"}, "novalue"),
+        ("bundle apply", {"WERF_DEPLOY_REPORT_PATH": "/tmp/x"}, ".json"),
+        ("bundle apply", {"WERF_REPO": ""}, "--repo"),
+        ("bundle apply", {"WERF_RELEASE": ""}, "--release"),
+        ("bundle plan", {}, 'unknown command "plan" for "werf bundle"'),
+        ("cr login", {}, "accepts 1 arg"),
+        ("cr login host", {}, "provide --username"),
+        ("cr login host", {"WERF_USERNAME": "a"}, "provide --password"),
+        ("helm uninstall --wait", {}, "accepts 1 arg"),
+        ("helm uninstall demo --namespace", {}, "flag needs an argument: --namespace"),
+        ("helm uninstall demo --release demo", {}, "unknown flag: --release"),
+        ("dismiss --release demo", {}, "werf.yaml not found"),
+        ("helm uninstall demo", {"STANDIN_WERF_MAJOR": "3"}, 'unknown command "helm"'),
+        ("dismiss --wait", {"STANDIN_WERF_MAJOR": "3"}, "unknown flag: --wait"),
     ],
 )
-def test_what_is_wrong_is_named(env: dict[str, str], message: str) -> None:
-    with pytest.raises(WerfError, match=message):
-        deploy(**env)
+def test_what_it_does_not_know_is_refused(
+    arguments: str, env: dict[str, str], message: str
+) -> None:
+    with pytest.raises(WerfError) as error:
+        cli.read(arguments.split(), {**ENV, **env})
+    assert message in str(error.value)
+
+
+def test_families_are_sorted_as_text_and_every_set_is_one() -> None:
+    env = {"WERF_VALUES_2": "b", "WERF_VALUES_10": "a", "WERF_VALUES_OPERATOR_000": "c"}
+    env |= {"WERF_SET_JSON_1": 'a={"b":1}', "WERF_SET_1": "c=d"}
+
+    found = settings.parse_deploy((), {**ENV, **env})
+
+    assert found.values == ["a", "b", "c"]
+    assert found.sets == ["c=d", 'a={"b":1}']
 
 
 @pytest.mark.parametrize(
-    "tag", ["1.0.0", "v1.2.3-rc.1", "latest", "1.0.0_build", "1.0.0@sha256:" + "0" * 64]
+    ("arguments", "env", "rolls_back"),
+    [
+        (["--auto-rollback"], {}, True),
+        ([], {"WERF_ATOMIC": "1"}, True),
+        ([], {"WERF_AUTO_ROLLBACK": "1"}, False),
+    ],
 )
+def test_what_makes_it_roll_back(
+    arguments: list[str], env: dict[str, str], rolls_back: bool
+) -> None:
+    assert settings.parse_deploy(arguments, {**ENV, **env}).auto_rollback is rolls_back
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("localhost:5000", True),
+        ("127.0.0.1:5000", True),
+        ("127.9.9.9", True),
+        ("[::1]:5000", True),
+        ("a.localhost:5000", False),
+        ("127.example.com", False),
+        ("10.0.0.1:5000", False),
+        ("registry.example.com", False),
+    ],
+)
+def test_loopback_is_what_containerd_takes_for_it(host: str, loopback: bool) -> None:
+    assert registry.is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize("tag", ["1.0.0", "latest", "1.0.0_build", "1.0.0@sha256:" + "0" * 64])
 def test_exact_tags_are_references(tag: str) -> None:
     ref = registry.parse("127.0.0.1:5000/team/app", tag)
 

@@ -1,0 +1,167 @@
+"""The stand-in `werf`, with charts in a registry and what the operator's Jobs hand to it.
+
+With WERF=/path/to/werf the tests of this folder run that one, except those of the stand-in's own
+ways.
+"""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from copyrator.bundles.job import DEPLOY_CONTAINER, JobKind
+from copyrator.bundles.observation import Ending, JobRecord, ending_of
+from localcluster import Api, Cluster
+from localcluster.bundle import push
+
+STAND_IN = Path(__file__).parents[3] / "hack" / "localcluster" / "standin" / "werf"
+PROGRAM = os.environ.get("WERF") or str(STAND_IN)
+only_stand_in = pytest.mark.skipif("WERF" in os.environ, reason="a way of the stand-in's own")
+MakeNamespace = Callable[..., str]
+FAILED = JobRecord(
+    namespace="team",
+    name="shop-deploy-1",
+    uid="job",
+    bundle="shop",
+    bundle_uid="uid",
+    kind=JobKind.DEPLOY,
+    attempt=1,
+    created=None,
+    finished=None,
+    failed="BackoffLimitExceeded",
+)
+
+CONFIG_MAP = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: {{ .Release.Name }}-cm}
+data:
+  greeting: {{ .Values.greeting | quote }}
+  version: {{ .Chart.Version }}
+"""
+
+
+@dataclass
+class Charts:
+    """Pushes charts to a repository of the test's own."""
+
+    registry: str
+    repo: str
+    directory: Path
+
+    def push(self, tag: str = "1.0.0", *, greeting: str = "hello", **templates: str) -> str:
+        chart = self.directory / "demo"
+        (chart / "templates").mkdir(parents=True, exist_ok=True)
+        for old in (chart / "templates").iterdir():
+            old.unlink()
+        (chart / "Chart.yaml").write_text("apiVersion: v2\nname: demo\nversion: 0.1.0\n")
+        (chart / "values.yaml").write_text(f"greeting: {greeting}\n")
+        for name, text in {"cm": CONFIG_MAP, **templates}.items():
+            (chart / "templates" / f"{name}.yaml").write_text(text)
+        return push(chart, self.registry, self.repo, tag)
+
+
+@dataclass
+class Werf:
+    """Runs werf for one release, with the variables that a Job of ours sets."""
+
+    api: Api
+    namespace: str
+    directory: Path
+    env: dict[str, str]
+    program: str = PROGRAM
+
+    def start(self, *arguments: str, **env: str | None) -> subprocess.Popen[str]:
+        every = {**self.env, **env}
+        return subprocess.Popen(
+            [self.program, *arguments],
+            env={key: value for key, value in every.items() if value is not None},
+            cwd=self.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, **env: str | None) -> tuple[int, str]:
+        self.report_file.unlink(missing_ok=True)
+        process = self.start(*arguments, **env)
+        output, _ = process.communicate(timeout=120)
+        return process.returncode, output
+
+    def apply(self, tag: str = "1.0.0", **env: str | None) -> str:
+        code, output = self.run("bundle", "apply", WERF_TAG=tag, **env)
+        assert code == 0, output
+        return output
+
+    @property
+    def report_file(self) -> Path:
+        return self.directory / "report.json"
+
+    @property
+    def report(self) -> dict[str, Any]:
+        return dict(json.loads(self.report_file.read_text()))
+
+    def object(self, name: str, plural: str = "configmaps") -> dict[str, Any]:
+        return dict(self.api.get(f"/api/v1/namespaces/{self.namespace}/{plural}/{name}"))
+
+    def revisions(self, release: str) -> dict[int, str]:
+        """The stored revisions with their status, as helm's labels have them."""
+        path = f"/api/v1/namespaces/{self.namespace}/secrets"
+        found = self.api.get(path, labelSelector=f"owner=helm,name={release}")["items"]
+        labels = (item["metadata"]["labels"] for item in found)
+        return {int(each["version"]): each["status"] for each in labels}
+
+    def names(self, plural: str = "configmaps") -> set[str]:
+        items = self.api.get(f"/api/v1/namespaces/{self.namespace}/{plural}")["items"]
+        return {item["metadata"]["name"] for item in items}
+
+
+@pytest.fixture
+def charts(cluster: Cluster, namespace: MakeNamespace, tmp_path: Path) -> Charts:
+    return Charts(cluster.registry, f"test/{namespace('repo')}", tmp_path)
+
+
+@pytest.fixture
+def werf(
+    cluster: Cluster, api: Api, charts: Charts, namespace: MakeNamespace, tmp_path: Path
+) -> Werf:
+    target = namespace("target")
+    home = tmp_path / "home"
+    home.mkdir()
+    path = [str(cluster.bin_dir), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return Werf(
+        api,
+        target,
+        tmp_path,
+        {
+            "PATH": os.pathsep.join(path),
+            "HOME": str(home),
+            "TMPDIR": str(tmp_path),
+            "WERF_KUBE_CONFIG": str(cluster.admin_kubeconfig),
+            "WERF_REPO": f"{charts.registry}/{charts.repo}",
+            "WERF_RELEASE": "demo",
+            "WERF_NAMESPACE": target,
+            "WERF_BUILDAH_MODE": "docker",
+            "WERF_TELEMETRY": "0",
+            "WERF_LOG_COLOR_MODE": "off",
+            "WERF_LOG_PRETTY": "0",
+            "WERF_SAVE_DEPLOY_REPORT": "1",
+            "WERF_DEPLOY_REPORT_PATH": str(tmp_path / "report.json"),
+        },
+    )
+
+
+def judged(code: int, message: str) -> Ending:
+    """What the operator makes of a pod whose container ended so."""
+    ended = {"exitCode": code, "message": message}
+    status = {"name": DEPLOY_CONTAINER, "state": {"terminated": ended}}
+    job = FAILED if code else dataclasses.replace(FAILED, failed=None, complete=True)
+    return ending_of(job, [{"status": {"containerStatuses": [status]}}])

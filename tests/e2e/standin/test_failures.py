@@ -1,0 +1,114 @@
+"""Deploys that fail, are rolled back, take too long or are interrupted."""
+
+import signal
+
+from tests.e2e.standin.conftest import Charts, Werf, judged
+
+from copyrator.api.bundle_status import BundleReason
+from localcluster.waiting import eventually
+
+BAD_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: bad}
+spec: {containers: []}
+"""
+ENDLESS_JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: endless}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: x, command: [sleep, "1000"]}]
+"""
+
+INVALID_SERVICE = """
+apiVersion: v1
+kind: Service
+metadata: {name: zz-bad}
+spec: {ports: [{port: 99999999}]}
+"""
+
+
+def test_a_failed_deploy_says_what_failed(werf: Werf, charts: Charts) -> None:
+    charts.push(pod=BAD_POD)
+
+    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
+
+    assert code == 1
+    assert "Error: " in output
+    assert werf.report["status"] == "failed"
+    assert werf.report["failedOperations"] == ["create: Pod/bad"]
+    ending = judged(code, werf.report_file.read_text())
+    assert (ending.reason, ending.revision) == (BundleReason.DEPLOY_FAILED, 1)
+    assert ending.message == "create: Pod/bad failed"
+    charts.push("1.0.1")
+    werf.apply("1.0.1")
+    assert werf.report["revision"] == 2
+
+
+def test_a_deploy_that_takes_too_long_has_failed(werf: Werf, charts: Charts) -> None:
+    charts.push(job=ENDLESS_JOB)
+
+    code, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_TIMEOUT="6")
+
+    assert code == 1
+    assert werf.report["status"] == "failed"
+    assert werf.report["completedOperations"] == ["create: ConfigMap/demo-cm"]
+    assert werf.report["failedOperations"] == ["create: Job/endless"]
+
+
+def test_auto_rollback_brings_the_last_good_release_back(werf: Werf, charts: Charts) -> None:
+    charts.push()
+    werf.apply()
+    charts.push("1.1.0", greeting="bye", job=ENDLESS_JOB)
+
+    code, _ = werf.run("bundle", "apply", "--auto-rollback", WERF_TAG="1.1.0", WERF_TIMEOUT="2")
+
+    assert code == 1
+    assert (werf.report["status"], werf.report["revision"]) == ("failed", 2)
+    assert werf.object("demo-cm")["data"]["greeting"] == "hello"
+    assert werf.revisions("demo") == {1: "superseded", 2: "failed", 3: "deployed"}
+
+
+def test_an_object_that_is_invalid_keeps_the_rollback_from_working(
+    werf: Werf, charts: Charts
+) -> None:
+    charts.push()
+    werf.apply()
+    charts.push("1.1.0", greeting="bye", service=INVALID_SERVICE)
+
+    code, output = werf.run("bundle", "apply", "--auto-rollback", WERF_TAG="1.1.0")
+
+    assert code == 1
+    assert "2 errors occurred" in output
+    assert werf.object("demo-cm")["data"]["greeting"] == "bye"
+
+
+def test_a_first_deploy_takes_longer_than_a_very_short_timeout(werf: Werf, charts: Charts) -> None:
+    charts.push()
+
+    code, _ = werf.run("bundle", "apply", WERF_TAG="1.0.0", WERF_TIMEOUT="3")
+
+    assert code == 1
+    assert werf.report["status"] == "failed"
+    assert "demo-cm" not in werf.names()
+
+
+def test_an_interrupted_deploy_exits_by_its_signal_and_can_be_repeated(
+    werf: Werf, charts: Charts
+) -> None:
+    charts.push(job=ENDLESS_JOB)
+    process = werf.start("bundle", "apply", WERF_TAG="1.0.0")
+    eventually(lambda: "demo-cm" in werf.names(), "the deploy being under way")
+
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+
+    assert process.returncode in (143, -signal.SIGTERM)
+    charts.push("1.0.1")
+    werf.apply("1.0.1")
+    assert werf.object("demo-cm")["data"]["version"] == "1.0.1"

@@ -1,0 +1,86 @@
+"""Uninstalling, by the script that the operator's Jobs run."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from tests.e2e.standin.conftest import STAND_IN, Charts, Werf, only_stand_in
+
+from copyrator.bundles.job import UNINSTALL_SCRIPT
+from localcluster import Api, Cluster
+
+
+@pytest.fixture
+def on_path(werf: Werf) -> Werf:
+    """`werf` as the script finds it."""
+    programs = werf.directory / "programs"
+    programs.mkdir()
+    (programs / "werf").symlink_to(werf.program)
+    werf.env["PATH"] = f"{programs}:{werf.env['PATH']}"
+    return werf
+
+
+def uninstall(werf: Werf) -> tuple[int, str]:
+    process = subprocess.run(
+        ["sh", "-c", UNINSTALL_SCRIPT],
+        env=werf.env,
+        cwd=werf.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return process.returncode, process.stdout
+
+
+def test_a_release_is_uninstalled_and_that_may_be_repeated(on_path: Werf, charts: Charts) -> None:
+    charts.push()
+    on_path.apply()
+
+    code, output = uninstall(on_path)
+
+    assert code == 0, output
+    assert "demo-cm" not in on_path.names()
+    assert "werf-synchronization" in on_path.names()
+    assert on_path.revisions("demo") == {}
+    words = "Error: uninstall: Release not loaded: demo: release: not found\n"
+    assert uninstall(on_path) == (0, words)
+
+
+def test_releases_that_may_not_be_read_are_not_taken_for_gone(
+    on_path: Werf, cluster: Cluster, api: Api
+) -> None:
+    account = f"/api/v1/namespaces/{on_path.namespace}/serviceaccounts"
+    api.create(account, {"metadata": {"name": "nobody"}})
+    nobody = cluster.kubeconfig_for_service_account(on_path.namespace, "nobody")
+    on_path.env["WERF_KUBE_CONFIG"] = str(nobody)
+
+    code, output = uninstall(on_path)
+
+    assert code == 1
+    query = "query: failed to query with labels: secrets is forbidden: "
+    assert f"Error: uninstall: Release not loaded: demo: {query}" in output
+
+
+@only_stand_in
+def test_werf_3_dismisses(on_path: Werf, charts: Charts) -> None:
+    charts.push()
+    on_path.env["STANDIN_WERF_MAJOR"] = "3"
+    on_path.apply()
+    assert on_path.run("helm", "uninstall", "demo")[0] == 1
+
+    code, output = uninstall(on_path)
+
+    assert code == 0, output
+    assert "demo-cm" not in on_path.names()
+
+
+@only_stand_in
+def test_the_stand_in_needs_nothing_but_pythons_own_library() -> None:
+    command = [sys.executable, "-I", "-S", str(STAND_IN), "version"]
+
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert re.fullmatch(r"v2\.\d+\.\d+\n", ran.stdout)
