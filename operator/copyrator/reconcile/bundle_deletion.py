@@ -13,19 +13,17 @@ from copyrator.bundles import verdicts
 from copyrator.bundles.job import JobKind
 from copyrator.kube.errors import Forbidden, NotFound
 from copyrator.kube.events import NORMAL, WARNING, ObjectRef
-from copyrator.kube.resources import NAMESPACES, SECRETS
+from copyrator.kube.resources import NAMESPACES
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_jobs import Jobs
 from copyrator.reconcile.bundle_ownership import Ownership
+from copyrator.reconcile.bundle_releases import is_stored
 from copyrator.reconcile.bundle_status import StatusWriter
 from copyrator.reconcile.bundle_uninstalls import Progress, Uninstalls
 from copyrator.registry.bundles import BundleEntry
 
 log = logging.getLogger(__name__)
 
-_RELEASE_TYPE: Final = "helm.sh/release.v1"
-_RELEASE_NAME: Final = "sh.helm.release.v1.{}.v"
-"""What the names of a release's Secrets begin with, one Secret for each revision."""
 _DRIVER: Final = "HELM_DRIVER"
 """Set in ``spec.env``: releases are kept somewhere else."""
 
@@ -112,19 +110,11 @@ class Deletions:
         spec = self._uninstallable(entry)
         if _DRIVER in spec.env:
             return False
-        prefix = _RELEASE_NAME.format(spec.release)
+        client = self._context.client
         try:
-            async for page in self._context.client.list_pages(
-                SECRETS,
-                spec.project_namespace,
-                field_selector=f"type={_RELEASE_TYPE}",
-                metadata_only=True,
-            ):
-                if any(body["metadata"]["name"].startswith(prefix) for body in page.items):
-                    return False
+            return not await is_stored(client, spec.project_namespace, spec.release)
         except Forbidden:  # bundles.allowedSecrets of the chart
             return False
-        return True
 
     def _orphan(self, entry: BundleEntry, cause: str) -> None:
         """Say where somebody may look that a release isn't uninstalled."""

@@ -10,6 +10,7 @@ import pytest
 from tests.component.bundles.conftest import Operator, eventually
 from tests.component.bundles.fake_cluster import (
     RUNNING,
+    TEAM,
     BundleCluster,
     fail,
     path_of,
@@ -20,7 +21,6 @@ Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
 PENDING = {"waiting": {"reason": "ImagePullBackOff"}}
-RELEASE = "helm.sh/release.v1"
 
 
 async def deployed(cluster: BundleCluster) -> None:
@@ -33,6 +33,14 @@ def delete(cluster: BundleCluster) -> None:
 
 def annotate(cluster: BundleCluster, **annotations: str) -> None:
     cluster.change("bundles", "shop", metadata={"annotations": annotations})
+
+
+def install(cluster: BundleCluster, release: str = "shop", namespace: str = TEAM) -> None:
+    """Let Helm know of a release, by what it goes by."""
+    name = f"sh.helm.release.v1.{release}.v1"
+    labels = {"owner": "helm", "name": release, "version": "1"}
+    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    cluster.write(path_of("secrets", name, namespace), {"metadata": metadata})
 
 
 async def gone(cluster: BundleCluster) -> None:
@@ -83,7 +91,7 @@ async def test_says_nothing_of_the_next_try_of_a_deploy_that_was_lost_meanwhile(
     await run()
     bundle()
     await eventually(lambda: cluster.runs)
-    cluster.put_object("secrets", "sh.helm.release.v1.shop.v1", type=RELEASE)
+    install(cluster)
     told: list[str] = []
     cluster.ends = succeed
 
@@ -207,8 +215,7 @@ async def test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall
     cluster: BundleCluster, run: Run, bundle: Make, installed: bool
 ) -> None:
     cluster.ends = fail
-    release = "sh.helm.release.v1.shop.v1" if installed else "sh.helm.release.v1.shop-two.v1"
-    cluster.put_object("secrets", release, type=RELEASE)
+    install(cluster, "shop" if installed else "shop-two")
     await run()
     bundle(retry={"limit": 0})
     await eventually(lambda: cluster.reason() == "Quarantined")
@@ -218,13 +225,14 @@ async def test_a_deploy_that_never_came_to_a_release_leaves_nothing_to_uninstall
 
     await gone(cluster)
     assert len(cluster.jobs("uninstall")) == installed
+    looks = [seen for seen in cluster.of("list") if seen.path.endswith("/secrets")]
+    assert installed or len(looks) == 1
 
 
 async def test_what_a_failed_deploy_left_is_uninstalled_where_it_is(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
-    release = {"name": "sh.helm.release.v1.shop.v1", "namespace": "first"}
-    cluster.write("/api/v1/namespaces/first/secrets/x", {"metadata": release, "type": RELEASE})
+    install(cluster, namespace="first")
     cluster.ends = fail
     await run()
     bundle(retry={"limit": 0}, project_namespace="first")
