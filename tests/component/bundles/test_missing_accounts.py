@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -18,9 +18,29 @@ from copyrator.reconcile import bundle_accounts
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
+Lacking = Callable[..., Awaitable[list[str]]]
 
 COUNT = 20
 INTERVAL = 1.5
+
+
+@pytest.fixture
+def lacking(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> Lacking:
+    """Makes Bundles that wait for their account; returns their names."""
+
+    async def make(count: int, first_look: float) -> list[str]:
+        monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", first_look)
+        cluster.drop(path_of("serviceaccounts", "werf"))
+        names = [f"shop{number}" for number in range(count)]
+        for name in names:
+            bundle(name)
+        await run(timer_interval=3600.0)
+        await eventually(lambda: all(cluster.reason(n) == "ServiceAccountMissing" for n in names))
+        return names
+
+    return make
 
 
 def asked_of(registry: FakeRegistry, prefix: str) -> int:
@@ -71,19 +91,9 @@ async def test_bundles_without_their_account_cost_no_more_than_deployed_ones(
 
 
 async def test_all_bundles_of_an_account_deploy_when_it_has_come(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: BundleCluster, registry: FakeRegistry, lacking: Lacking
 ) -> None:
-    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", 0.3)
-    cluster.drop(path_of("serviceaccounts", "werf"))
-    for number in range(COUNT):
-        bundle(f"shop{number}")
-    await run(timer_interval=3600.0)
-    names = [f"shop{number}" for number in range(COUNT)]
-    await eventually(lambda: all(cluster.reason(n) == "ServiceAccountMissing" for n in names))
+    names = await lacking(COUNT, first_look=0.3)
     await asyncio.sleep(0)
     asked = len(registry.asked)
 
@@ -94,17 +104,10 @@ async def test_all_bundles_of_an_account_deploy_when_it_has_come(
 
 
 async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edited(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: BundleCluster, lacking: Lacking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", 0.25)
     monkeypatch.setattr(bundle_accounts, "SHARING", 0.0)
-    cluster.drop(path_of("serviceaccounts", "werf"))
-    bundle()
-    await run(timer_interval=3600.0)
+    (name,) = await lacking(1, first_look=0.25)
 
     def looks() -> list[float]:
         return [seen.at for seen in cluster.of("get") if "/serviceaccounts/" in seen.path]
@@ -115,24 +118,14 @@ async def test_a_look_asks_ever_more_rarely_and_at_once_when_the_bundle_was_edit
     assert gaps[1] > gaps[0]
     assert gaps[2] > gaps[1]
     before = len(looks())
-    cluster.change("bundles", "shop", spec={"version": "1.0.*"})
+    cluster.change("bundles", name, spec={"version": "1.0.*"})
     await eventually(lambda: len(looks()) > before, seconds=0.9)
 
 
 async def test_where_accounts_may_not_be_read_any_more_each_bundle_says_so(
-    cluster: BundleCluster,
-    registry: FakeRegistry,
-    run: Run,
-    bundle: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    cluster: BundleCluster, lacking: Lacking
 ) -> None:
-    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", 0.5)
-    cluster.drop(path_of("serviceaccounts", "werf"))
-    names = [f"app{number}" for number in range(5)]
-    for name in names:
-        bundle(name)
-    await run(timer_interval=600.0)
-    await eventually(lambda: all(cluster.reason(n) == "ServiceAccountMissing" for n in names))
+    names = await lacking(5, first_look=0.5)
 
     async def refuse_accounts(request: web.Request) -> web.StreamResponse:
         if "/serviceaccounts/" in request.path:
