@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.marks_policy.test_copies import MARK
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
 from tests.e2e.rights.conftest import VALUES, install, settings
 from tests.e2e.rights.roles import Roles, rights_of_chart
 from tests.e2e.rights.stage import BUNDLES, SECONDS
-from tests.e2e.test_marks_policy import MARK
 from tests.long import LONG
 
 from demo.chart import Rendered, render

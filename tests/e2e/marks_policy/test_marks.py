@@ -1,0 +1,267 @@
+"""The policy on a real API server: who may set the marks of copies, and who else may do what."""
+
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tests.e2e.copying.conftest import User
+from tests.e2e.marks_policy.conftest import (
+    LABELS,
+    MARKS,
+    OURS,
+    SECONDS,
+    Guarded,
+    RefusedError,
+    config_map,
+    installed,
+    passes,
+    policies_of,
+)
+from tests.e2e.operator_process import until
+
+from copyrator.api import names
+from copyrator.cli import cli
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+
+@pytest.fixture(scope="module")
+def guarded(cluster: Cluster, api: Api) -> Iterator[Guarded]:
+    """Without an operator."""
+    with installed(cluster, api) as guarded:
+        yield guarded
+
+
+def raw(cluster: Cluster, token: str, path: str, body: dict[str, Any]) -> None:
+    """A POST of a client that says no field manager and calls itself copyrator."""
+    config = yaml.safe_load(Path(cluster.environment()["KUBECONFIG"]).read_text())
+    server = config["clusters"][0]["cluster"]
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "User-Agent": "copyrator/0.1",
+    }
+    url = server["server"] + path
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    context = ssl._create_unverified_context()
+    handlers = (urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+    try:
+        urllib.request.build_opener(*handlers).open(request, timeout=30).close()
+    except urllib.error.HTTPError as error:
+        raise RefusedError(json.loads(error.read())["message"]) from None
+
+
+def test_the_api_server_finds_no_fault_with_the_expressions(guarded: Guarded):
+    name = policies_of(guarded.rendered)[0]["metadata"]["name"]
+
+    def checked() -> dict[str, Any]:
+        status: dict[str, Any] = guarded.api.get(f"{POLICIES}/{name}").get("status") or {}
+        return status if "observedGeneration" in status else {}
+
+    status = until(checked, "the policy is checked", SECONDS)
+    assert status["typeChecking"] == {}, "the expressions have faults"
+
+
+# --- refused, with the cure -----------------------------------------------------------------------
+
+
+def test_a_write_by_a_client_that_is_only_called_like_the_operator_is_refused(guarded, place):
+    """Without a field manager the API server takes the name before the slash of the User-Agent."""
+    guarded.cluster.kubectl("create", "serviceaccount", "bot", "-n", place)
+    bot = f"system:serviceaccount:{place}:bot"
+    guarded.person(bot, place)
+    token = guarded.cluster.kubectl("create", "token", "bot", "-n", place).strip()
+    body = config_map(place, "called", a="1")
+    with pytest.raises(RefusedError, match="field manager copyrator"):
+        raw(guarded.cluster, token, f"/api/v1/namespaces/{place}/configmaps", body)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({}, {"labels": LABELS, "annotations": MARKS}, id="all at once"),
+        pytest.param({"labels": LABELS}, {"annotations": MARKS}, id="the label first"),
+        pytest.param({"annotations": MARKS}, {"labels": LABELS}, id="the annotations first"),
+        pytest.param(
+            {}, {"labels": LABELS, "annotations": {names.ANN_REFERENCES: "x"}}, id="only one"
+        ),
+    ],
+)
+def test_marks_cant_be_put_on_step_by_step(alice, place, before, after):
+    plain = config_map(place, "plain")
+    plain["metadata"] |= before
+    alice.create(plain)
+    with pytest.raises(RefusedError, match="would carry marks"):
+        alice.patch("configmap", f"{place}/plain", {"metadata": after})
+
+
+def test_the_operators_entry_in_managed_fields_cant_be_forged(guarded, alice, place):
+    """What she edited under her own name is to look like the operator's, which nobody heals."""
+    guarded.ours.create(config_map(place, "theirs", marked=True, a="1"), options=(OURS,))
+    alice.patch("configmap", f"{place}/theirs", {"data": {"a": "evil", "b": "evil"}})
+
+    def claimed(**change: Any) -> str:
+        show = ("get", "configmap", "theirs", "-n", place, "-o", "yaml", "--show-managed-fields")
+        live = yaml.safe_load(alice.kubectl(*show))
+        entries = live["metadata"]["managedFields"]
+        (ours,) = (one for one in entries if one["manager"] == names.FIELD_MANAGER)
+        live["metadata"]["managedFields"] = [ours | change]
+        return alice.kubectl("replace", "-f", "-", input=yaml.safe_dump(live))
+
+    fields = {"f:data": {"f:a": {}, "f:b": {}}}
+    with pytest.raises(RefusedError, match="in the name of the field manager"):
+        claimed(fieldsV1=fields)
+    with pytest.raises(RefusedError, match="in the name of the field manager"):
+        claimed(time="2031-01-01T00:00:00Z")
+    assert "replaced" in claimed(), "to take one's own entry away is no writing in its name"
+
+
+@pytest.mark.parametrize("keys", [1000, 10_000])
+def test_a_copy_of_many_keys_is_guarded_within_the_budget_of_the_expressions(
+    guarded, alice, place, keys
+):
+    """managedFields name every key, twice as many as an object of this size usually has."""
+    data = {f"key-{number}": "x" for number in range(keys)}
+    guarded.ours.create(config_map(place, "large", marked=True, **data), options=(OURS,))
+    alice.patch("configmap", f"{place}/large", {"data": {"key-1": "y", "key-2": None}})
+    with pytest.raises(RefusedError, match="choose another"):
+        alice.patch("configmap", f"{place}/large", {"data": {"key-3": "y"}}, OURS)
+    marks = {"annotations": {names.ANN_RULE: "other/rule"}}
+    with pytest.raises(RefusedError, match="would carry marks"):
+        alice.patch("configmap", f"{place}/large", {"metadata": marks})
+    show = ("get", "configmap", "large", "-n", place, "-o", "yaml", "--show-managed-fields")
+    live = yaml.load(alice.kubectl(*show), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    for entry in live["metadata"]["managedFields"]:
+        if entry["manager"] == names.FIELD_MANAGER:
+            entry["fieldsV1"]["f:data"]["f:key-1"] = {}
+    with pytest.raises(RefusedError, match="in the name of the field manager"):
+        alice.kubectl("replace", "-f", "-", input=json.dumps(live))
+
+
+# --- let pass -------------------------------------------------------------------------------------
+
+
+def test_what_isnt_marked_is_nobodys_business(alice, place):
+    alice.create(config_map(place, "plain", a="1"))
+    alice.patch("configmap", f"{place}/plain", {"data": {"a": "2"}})
+    helm = {"metadata": {"labels": {names.LABEL_MANAGED_BY: "Helm"}}}
+    alice.patch("configmap", f"{place}/plain", helm)
+    alice.kubectl("delete", "configmap", "plain", "-n", place)
+
+
+def test_dry_runs_pass(alice, place):
+    marked = config_map(place, "dry", marked=True)
+    assert "created" in alice.create(marked, options=("--dry-run=server", OURS))
+
+
+def test_an_editor_may_plan(guarded, alice, place, tmp_path):
+    user = User(guarded.api)
+    user.create("configmaps", guarded.home, place, data={"a": "1"})
+    cluster = guarded.cluster
+    view = f"view-{place}"
+    reads = ("--verb=get,list,watch", "--resource=*.*")
+    cluster.kubectl("create", "clusterrole", view, *reads)
+    cluster.kubectl("create", "clusterrolebinding", view, f"--clusterrole={view}", "--user=alice")
+    rule = {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": place, "namespace": guarded.home},
+        "spec": {
+            "source": {"kind": "ConfigMap", "name": place},
+            "targets": {"namespaces": [place]},
+        },
+    }
+    file = tmp_path / "rule.yaml"
+    file.write_text(yaml.safe_dump(rule))
+    environment = {
+        "KUBECONFIG": str(guarded.admin),
+        "COPYRATOR_OPERATOR_NAMESPACE": guarded.home,
+    }
+    try:
+        said = CliRunner().invoke(cli, ["plan", "-f", str(file), "--as", "alice"], env=environment)
+        assert "1 to create" in said.output, said.output
+    finally:
+        cluster.kubectl("delete", "clusterrolebinding,clusterrole", view)
+
+
+def test_a_second_installation_marks_its_own_copies(guarded, place):
+    theirs = config_map(place, "theirs", marked=True, a="1")
+    change = {"data": {"a": "2"}, "metadata": {"annotations": {names.ANN_HASH: "v1:f"}}}
+    with installed(guarded.cluster, guarded.api, alone=False) as second:
+        until(
+            lambda: passes(lambda: second.ours.create(theirs, options=(OURS,))),
+            "its rights are known",
+            SECONDS,
+        )
+        second.ours.patch("configmap", f"{place}/theirs", change, OURS)
+
+
+def test_the_garbage_collector_takes_owners_off_marked_objects(guarded, place):
+    path = f"/api/v1/namespaces/{place}/configmaps"
+    owner = guarded.api.create(path, config_map(place, "owner"))
+    theirs = config_map(place, "owned", marked=True)
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+    theirs["metadata"]["ownerReferences"] = [{**reference, "uid": owner["metadata"]["uid"]}]
+    guarded.api.create(path, theirs)
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
+    guarded.api.delete(f"{path}/owner", options)
+    until(
+        lambda: "ownerReferences" not in guarded.api.get(f"{path}/owned")["metadata"],
+        "the garbage collector has let it go",
+        SECONDS,
+    )
+
+
+def test_controllers_of_the_cluster_write_marked_objects(guarded, place):
+    """Of a quota its status, of a token's Secret its data, of the cluster's CA all."""
+    api, path = guarded.api, f"/api/v1/namespaces/{place}"
+    marks = {"labels": LABELS, "annotations": MARKS}
+    quota = {"metadata": {"name": "quota", **marks}, "spec": {"hard": {"configmaps": "9"}}}
+    api.create(f"{path}/resourcequotas", quota)
+    api.create(f"{path}/serviceaccounts", {"metadata": {"name": "bot"}})
+    token = {"metadata": {"name": "token", **marks}, "type": "kubernetes.io/service-account-token"}
+    account = {"kubernetes.io/service-account.name": "bot"}
+    token["metadata"]["annotations"] = MARKS | account  # type: ignore[index]
+    api.create(f"{path}/secrets", token)
+    authority = f"{path}/configmaps/kube-root-ca.crt"
+    until(lambda: passes_api(lambda: api.get(authority)), "the cluster's CA is there", SECONDS)
+    api.patch(authority, {"metadata": marks, "data": {"ca.crt": "gone"}})
+    until(
+        lambda: (
+            "used" in api.get(f"{path}/resourcequotas/quota").get("status", {})
+            and "token" in api.get(f"{path}/secrets/token").get("data", {})
+            and api.get(authority)["data"]["ca.crt"] != "gone"
+        ),
+        "the quota is counted, the token there and the cluster's CA right",
+        SECONDS,
+    )
+
+
+def passes_api(act: Callable[[], object]) -> bool:
+    try:
+        act()
+    except ApiStatusError:
+        return False
+    return True
+
+
+def test_the_doctor_names_the_policy_and_finds_no_fault_where_it_is_missing(guarded):
+    def said(home: str) -> str:
+        environment = {"KUBECONFIG": str(guarded.admin), "COPYRATOR_OPERATOR_NAMESPACE": home}
+        options = {"env": environment | {"COLUMNS": "200"}}
+        output = CliRunner().invoke(cli, ["doctor"], **options).output
+        (line,) = (one for one in output.splitlines() if "Admission policy" in one)
+        return line
+
+    name = policies_of(guarded.rendered)[0]["metadata"]["name"]
+    assert said(guarded.home) == f"ok  Admission policy: {name} guards the marks of copies"
+    assert said("kube-system").startswith("?   Admission policy: none of this installation")
