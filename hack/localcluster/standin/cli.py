@@ -71,7 +71,8 @@ def _in_its_place(env: Mapping[str, str], act: Callable[[], object]) -> None:
             "component init error: unable to initialize buildah: parsing PID: this is what werf "
             "says in a restricted pod with WERF_BUILDAH_MODE=auto; set WERF_BUILDAH_MODE=docker"
         )
-    for directory in (Path(env.get("HOME", "/")) / ".werf", Path(env.get("TMPDIR", "/tmp"))):  # noqa: S108
+    temporary = env.get("TMPDIR", "/tmp")  # noqa: S108 - where werf writes, too
+    for directory in (Path(env.get("HOME", "/")) / ".werf", Path(temporary)):
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:

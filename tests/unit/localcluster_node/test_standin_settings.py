@@ -11,7 +11,7 @@ from localcluster.standin import cli, manifests, registry, settings
 from localcluster.standin.errors import WerfError
 
 ROOT = Path(__file__).parents[3]
-FACTS = (ROOT / "docs" / "facts" / "werf.md").read_text()
+FACTS = (ROOT / "docs/facts/werf.md").read_text()
 GOLDEN = ROOT / "tests" / "unit" / "bundles" / "golden"
 """What the operator sends; test_job.py compares it with what it builds."""
 ENV = {"WERF_REPO": "host/app", "WERF_RELEASE": "demo", "HOME": "/h"}
