@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from copyrator.kube.auth import default_namespace, load_connection
 from copyrator.kube.client import KubeClient
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Client = TypeVar("Client", bound=KubeClient)
 T = TypeVar("T")
 
 
@@ -40,11 +41,13 @@ class Target:
         """The namespace of a list; None is the whole cluster."""
         return None if self.everywhere else self.namespace
 
-    @asynccontextmanager
-    async def connect(
-        self, make: Callable[..., KubeClient] = KubeClient
-    ) -> AsyncIterator[KubeClient]:
+    def connect(self) -> AbstractAsyncContextManager[KubeClient]:
         """A client for the cluster, closed at the end."""
+        return self.connect_with(KubeClient)
+
+    @asynccontextmanager
+    async def connect_with(self, make: Callable[..., Client]) -> AsyncIterator[Client]:
+        """The same, of a class of its own."""
         connection = await load_connection(self.kubeconfig, self.context)
         connection.impersonate = self.user
         async with make(connection) as client:

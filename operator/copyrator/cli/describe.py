@@ -60,8 +60,7 @@ async def _described(target: Target, what: str, namespace: str, name: str) -> li
 async def _copy(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
 ) -> list[str]:
-    async with target.connect(DryRunClient) as client:
-        assert isinstance(client, DryRunClient)
+    async with target.connect_with(DryRunClient) as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
         standing = await standing_of(client, resource, body, home)

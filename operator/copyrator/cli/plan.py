@@ -22,7 +22,6 @@ from copyrator.cli.output import Format, Table, console, dump, output_option, pr
 from copyrator.cli.plan_rows import COLUMNS, Action, Keys, Row, action_of, diff, summary
 from copyrator.cli.rehearsal import DryRunClient, Rehearsal, WholeSurvey, dry_object, rehearsing
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import RULES
 from copyrator.reconcile.survey import survey_rule
 from copyrator.registry.claims import Claim
@@ -99,22 +98,23 @@ async def _plan(
 ) -> bool:
     you = dataclasses.replace(target, user=None)
     results = []
-    async with you.connect() as mine:
+    async with you.connect_with(DryRunClient) as mine:
         installation = await find_installation(mine, home)
         for body in await _bodies(mine, target, name, manifests):
-            async with target.connect(DryRunClient) as client:
-                assert isinstance(client, DryRunClient)
-                async with rehearsing(client, installation) as rehearsal:
-                    rule = await _serve(rehearsal, body)
-                    await _add_sources(rehearsal, rule, mine, target, manifests)
-                    _check_means_something(rehearsal, rule)
-                    results.append(await _rows(rehearsal, rule))
+            async with (
+                target.connect_with(DryRunClient) as client,
+                rehearsing(client, installation) as rehearsal,
+            ):
+                rule = await _serve(rehearsal, body)
+                await _add_sources(rehearsal, rule, mine, target, manifests)
+                _check_means_something(rehearsal, rule)
+                results.append(await _rows(rehearsal, rule))
     _show(results, shape)
     return any(rows for _, rows, _ in results)
 
 
 async def _bodies(
-    client: KubeClient, target: Target, name: str | None, manifests: Sequence[Manifest]
+    client: DryRunClient, target: Target, name: str | None, manifests: Sequence[Manifest]
 ) -> list[dict[str, Any]]:
     """The rules that are asked about, as the API server would hold them."""
     if name:
@@ -167,7 +167,7 @@ def _check_means_something(rehearsal: Rehearsal, rule: Rule) -> None:
 async def _add_sources(
     rehearsal: Rehearsal,
     rule: Rule,
-    client: KubeClient,
+    client: DryRunClient,
     target: Target,
     manifests: Sequence[Manifest],
 ) -> None:

@@ -234,7 +234,7 @@ async def rehearsing(client: DryRunClient, installation: Installation) -> AsyncI
 
 
 async def dry_object(
-    client: KubeClient, resource: Resource, namespace: str, body: Mapping[str, Any]
+    client: DryRunClient, resource: Resource, namespace: str, body: Mapping[str, Any]
 ) -> dict[str, Any]:
     """An object as the API server would hold it after an apply, its checks and defaults done.
 
@@ -252,8 +252,7 @@ async def dry_object(
     else:
         path, method = resource.path(namespace, name), "PUT"
         wanted["metadata"] = {**live["metadata"], **_marks(live, body)}
-    answer = await client.request(method, path, body=wanted, params={"dryRun": "All"})
-    answer["metadata"].setdefault("resourceVersion", "0")
+    answer = await client.request(method, path, body=wanted)
     return {**answer, "apiVersion": resource.api_version, "kind": resource.kind}
 
 

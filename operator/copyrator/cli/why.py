@@ -62,8 +62,7 @@ class _Answer:
 async def _why(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
 ) -> _Answer:
-    async with target.connect(DryRunClient) as client:
-        assert isinstance(client, DryRunClient)
+    async with target.connect_with(DryRunClient) as client:
         installation = await find_installation(client, home)
         if kind is None or kind.lower() in ("bundle", "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)

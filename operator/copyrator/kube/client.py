@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -81,7 +81,7 @@ class KubeClient:
             alone=alone,
         )
 
-    async def __aenter__(self) -> KubeClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

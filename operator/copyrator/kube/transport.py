@@ -149,7 +149,8 @@ class Transport:
         Raises:
             ApiError: anything but success.
         """
-        if call.writes and self._on_dry_run:
+        on_dry_run = self._on_dry_run if call.writes else None
+        if on_dry_run:
             call = replace(call, params={**call.params, "dryRun": "All"})
         await self._limit.pause()
         slot = self._limit.slot() if call.writes else self._read_slot()
@@ -161,8 +162,8 @@ class Transport:
                 async with self._answer(call) as response:
                     code = response.status
                     answer = decode(await response.read())
-                if call.writes and self._on_dry_run:
-                    self._on_dry_run(call, answer)
+                if on_dry_run:
+                    on_dry_run(call, answer)
                 return answer
             except ApiError as error:
                 code = error.status

@@ -88,10 +88,10 @@ def policies_of(rendered: Rendered) -> list[dict[str, Any]]:
     return [one for one in rendered.rights if one["kind"].startswith("ValidatingAdmission")]
 
 
-def passes(act: Callable[[], object]) -> bool:
+def passes(act: Callable[[], object], refused: type[Exception] = RefusedError) -> bool:
     try:
         act()
-    except RefusedError:
+    except refused:
         return False
     return True
 

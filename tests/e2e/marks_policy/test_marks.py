@@ -4,7 +4,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -233,7 +233,11 @@ def test_controllers_of_the_cluster_write_marked_objects(guarded, place):
     token["metadata"]["annotations"] = MARKS | account  # type: ignore[index]
     api.create(f"{path}/secrets", token)
     authority = f"{path}/configmaps/kube-root-ca.crt"
-    until(lambda: passes_api(lambda: api.get(authority)), "the cluster's CA is there", SECONDS)
+    until(
+        lambda: passes(lambda: api.get(authority), ApiStatusError),
+        "the cluster's CA is there",
+        SECONDS,
+    )
     api.patch(authority, {"metadata": marks, "data": {"ca.crt": "gone"}})
     until(
         lambda: (
@@ -244,14 +248,6 @@ def test_controllers_of_the_cluster_write_marked_objects(guarded, place):
         "the quota is counted, the token there and the cluster's CA right",
         SECONDS,
     )
-
-
-def passes_api(act: Callable[[], object]) -> bool:
-    try:
-        act()
-    except ApiStatusError:
-        return False
-    return True
 
 
 def test_the_doctor_names_the_policy_and_finds_no_fault_where_it_is_missing(guarded):

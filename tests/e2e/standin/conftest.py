@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.job_records import JOB
 
-from copyrator.bundles.job import DEPLOY_CONTAINER, JobKind
-from copyrator.bundles.observation import Ending, JobRecord, ending_of
+from copyrator.bundles.job import DEPLOY_CONTAINER
+from copyrator.bundles.observation import Ending, ending_of
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 
@@ -25,18 +26,7 @@ STAND_IN = Path(__file__).parents[3] / "hack" / "localcluster" / "standin" / "we
 PROGRAM = os.environ.get("WERF") or str(STAND_IN)
 only_stand_in = pytest.mark.skipif("WERF" in os.environ, reason="a way of the stand-in's own")
 MakeNamespace = Callable[..., str]
-FAILED = JobRecord(
-    namespace="team",
-    name="shop-deploy-1",
-    uid="job",
-    bundle="shop",
-    bundle_uid="uid",
-    kind=JobKind.DEPLOY,
-    attempt=1,
-    created=None,
-    finished=None,
-    failed="BackoffLimitExceeded",
-)
+FAILED = dataclasses.replace(JOB, failed="BackoffLimitExceeded")
 
 CONFIG_MAP = """
 apiVersion: v1

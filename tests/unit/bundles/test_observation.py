@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.job_records import JOB
 
 from copyrator.api.bundle_status import BundleReason, Outcome
-from copyrator.bundles.job import JobKind
 from copyrator.bundles.observation import (
     Ending,
     JobRecord,
@@ -21,16 +21,8 @@ LOST = BundleReason.JOB_LOST
 
 
 def job(*, complete: bool = False, failed: str | None = "BackoffLimitExceeded") -> JobRecord:
-    return JobRecord(
-        namespace="team",
-        name="shop-deploy-1",
-        uid="job",
-        bundle="shop",
-        bundle_uid="uid",
-        kind=JobKind.DEPLOY,
-        attempt=1,
-        created=None,
-        finished=None,
+    return replace(
+        JOB,
         complete=complete,
         failed=None if complete else failed,
         message="Job has reached the specified backoff limit",

@@ -1,0 +1,16 @@
+"""A Job of the operator's as its watch shows it; tests say with `replace` what became of it."""
+
+from copyrator.bundles.job import JobKind
+from copyrator.bundles.observation import JobRecord
+
+JOB = JobRecord(
+    namespace="team",
+    name="shop-deploy-1",
+    uid="job",
+    bundle="shop",
+    bundle_uid="uid",
+    kind=JobKind.DEPLOY,
+    attempt=1,
+    created=None,
+    finished=None,
+)
