@@ -11,14 +11,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
-from copyrator.api.limits import PROBLEM_PATH
+from copyrator.api.limits import OBJECT_CONTAINERS, PROBLEM_PATH
 
 E = TypeVar("E", bound=StrEnum)
 Check = Callable[[str], str | None]
 """Takes a value, returns what is wrong with it and what to do, or None."""
 
-NOT_WHOLE: Final = "nestedTooDeeply"
-"""In the metadata of an object of which a part was too deep to be read (kube/depth.py)."""
+NOT_WHOLE: Final = "notReadWhole"
+"""In the metadata of an object of which a part wasn't read (kube/depth.py): the reason."""
+
+TOO_DEEP: Final = "it is nested too deeply"
+TOO_MANY: Final = f"it has more than {OBJECT_CONTAINERS:,} maps and lists"
+"""In place of what isn't read."""
 
 _JSON_NAMES: dict[type, str] = {
     dict: "a map",
@@ -96,6 +100,8 @@ class Fields:
     __slots__ = ("path", "raw")
 
     def __init__(self, raw: Any, path: str) -> None:
+        if raw == TOO_MANY:
+            raise SpecError(path or "the object", f"{TOO_MANY}; make it smaller")
         if raw is not None and not isinstance(raw, Mapping):
             raise SpecError(path or "the object", f"must be a map, not {json_type(raw)}")
         self.raw: Mapping[str, Any] = raw or {}

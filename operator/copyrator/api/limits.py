@@ -25,6 +25,18 @@ accepted rule or Bundle needs."""
 ISOLATED_MEMORY: Final = 512 * 1024 * 1024
 """Bytes of address space of the child process."""
 
+# --- objects as the API server has them ----------------------------------------------------------
+
+OBJECT_CONTAINERS: Final = 100_000
+"""Maps and lists of one object that are read, which takes some 30 ms. Of an object that has more,
+the largest fields are left out: it isn't copied, and a rule or Bundle is InvalidSpec."""
+
+PAGE_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of one page of a list: a larger one is asked for again, with fewer objects."""
+
+KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""The same for the pages of rules and Bundles: kopf decodes each as a whole."""
+
 # --- rules --------------------------------------------------------------------------------------
 
 RULE_VALUES: Final = 20_000

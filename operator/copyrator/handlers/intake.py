@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from copyrator.api.keys import ObjectName
 from copyrator.api.limits import NOTED_FAULTS
 from copyrator.kube.errors import Forbidden
+from copyrator.kube.kopf_text import whole
 from copyrator.kube.pages import Page
 from copyrator.kube.resources import Resource
 from copyrator.timeslice import TimeSlice
@@ -104,7 +105,9 @@ class Intake:
     def _hand_over(self, name: ObjectName, body: Mapping[str, Any], *, gone: bool) -> None:
         """Deliver one object; whatever goes wrong is this object's fault alone."""
         try:
-            self._deliver(body, gone)
+            # The API leaves the type out of the items of a list.
+            named = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
+            self._deliver(named | whole(body), gone)
         except Exception as error:
             # The message may quote the object: only the type is told.
             self._note(name, f"its reading fails with {type(error).__name__}")
@@ -181,9 +184,6 @@ class Intake:
         async for page in pages:
             for body in page.items:
                 if (identified := _identify(body)) is not None:
-                    # The API leaves these out of the items of a list.
-                    body.setdefault("apiVersion", self.resource.api_version)
-                    body.setdefault("kind", self.resource.kind)
                     found.add(identified[0])
                 self.event(None, body)
                 await slice_.pause()

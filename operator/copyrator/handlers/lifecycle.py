@@ -13,6 +13,7 @@ from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from copyrator.api.names import RULE_PREFIX
 from copyrator.kube.kopf_guard import WATCH_SECONDS
+from copyrator.kube.kopf_watch import LONGEST_PAGE
 from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -185,7 +186,7 @@ def configure(settings: kopf.OperatorSettings) -> None:
     settings.scanning.disabled = True
     # kopf keeps a page's objects as long as its watch, and each body while a task of that object's
     # is idle: a thousand Bundles with all their history were 30 MB at every start.
-    settings.watching.chunk_size = 50
+    settings.watching.chunk_size = LONGEST_PAGE
     # What goes wrong on the way, and how long anything may take, is kube.kopf_guard's business.
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.connect_timeout = 5

@@ -12,6 +12,7 @@ import aiohttp
 from copyrator.kube.errors import (
     AdmissionDenied,
     AlreadyExists,
+    AnswerTooLarge,
     ApiError,
     BadRequest,
     BrokenAnswer,
@@ -123,3 +124,24 @@ def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> floa
         except (KeyError, TypeError, ValueError):
             return None
     return min(max(seconds, 0.0), RETRY_AFTER_CAP)
+
+
+async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> bytes:
+    """The whole answer.
+
+    Raises:
+        AnswerTooLarge: it is longer than `most` bytes; the connection is closed.
+    """
+    if most is None:
+        return await response.read()
+    chunks, left = [], most
+    try:
+        async for chunk in response.content.iter_any():
+            chunks.append(chunk)
+            left -= len(chunk)
+            if left < 0:
+                raise AnswerTooLarge(f"the answer is longer than {most} bytes")
+    except BaseException:
+        response.close()  # as its own read does
+        raise
+    return b"".join(chunks)

@@ -41,6 +41,8 @@ class Call:
     timeout: aiohttp.ClientTimeout = field(
         default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
     )
+    most: int | None = None
+    """Bytes of the answer that are read; what is longer raises AnswerTooLarge."""
 
     @property
     def writes(self) -> bool:

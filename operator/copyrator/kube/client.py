@@ -9,17 +9,19 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Self
 
 import aiohttp
 import msgspec
 
+from copyrator.api.limits import PAGE_BYTES
 from copyrator.api.names import FIELD_MANAGER
 from copyrator.kube import calls, pages
 from copyrator.kube.calls import CONNECT_TIMEOUT, JSON, REQUEST_TIMEOUT, WRITES, Call
 from copyrator.kube.connection import Connection
 from copyrator.kube.depth import read
-from copyrator.kube.errors import ApiError, BrokenAnswer
+from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer
 from copyrator.kube.pages import Page, WatchEvent
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.resources import Resource
@@ -210,6 +212,7 @@ class KubeClient:
 
         Without `resource_version` the list is consistent: it shows every write that was answered
         before. The first page is small; the others have about 4 MB, and at most `limit` objects.
+        One that turns out larger than PAGE_BYTES is asked for again, with fewer objects.
         """
         params = calls.selectors(label_selector, field_selector)
         if resource_version is not None:
@@ -225,8 +228,14 @@ class KubeClient:
                 params=dict(params),
                 headers=headers,
                 timeout=calls.total(LIST_TIMEOUT),
+                most=PAGE_BYTES if size > 1 else None,
             )
-            page = await self._http.fetch(call, pages.decode_page)
+            try:
+                decode = partial(pages.decode_page, lone=size == 1)
+                page = await self._http.fetch(call, decode)
+            except AnswerTooLarge:  # never of one object
+                size = pages.fewer(size)
+                continue
             yield page
             if not page.continue_token:
                 return

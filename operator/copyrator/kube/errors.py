@@ -174,6 +174,12 @@ class TooLarge(ApiError):
     default_reason = "TooLarge"
 
 
+class AnswerTooLarge(ApiError):
+    """The answer is longer than the call allows; the rest of it was not read."""
+
+    default_reason = "AnswerTooLarge"
+
+
 class Invalid(ApiError):
     """422: validation failed."""
 

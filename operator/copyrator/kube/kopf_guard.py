@@ -11,18 +11,21 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from copyrator.kube.answers import from_answer, no_answer
+from copyrator.api.limits import KOPF_PAGE_BYTES
+from copyrator.kube.answers import from_answer, no_answer, read_answer
 from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.depth import flattened
-from copyrator.kube.errors import ApiError, BrokenAnswer, Gone, Unauthorized
+from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, Unauthorized
 from copyrator.kube.faults import DEFAULT_TIMING, Timing
-from copyrator.kube.kopf_watch import GuardedEvents, KopfPath, OnListed
+from copyrator.kube.kopf_text import wrapped_page
+from copyrator.kube.kopf_watch import LONGEST_PAGE, GuardedEvents, KopfPath, OnListed
+from copyrator.kube.pages import decode_page, fewer
 from copyrator.kube.resources import Resource
 from copyrator.kube.transport import OnRefused, keepalive_socket
 from copyrator.kube.watchpool import WatchSpec, WatchStatus
@@ -117,8 +120,6 @@ class _Exchange:
     handler: _Handler
     refusal: aiohttp.ClientResponse | None = None
     """The answer that made the last try fail, if there was one."""
-    body: dict[str, Any] = field(default_factory=dict)
-    """The document that came, where it was to come whole."""
 
     async def fetch(self) -> aiohttp.ClientResponse:
         """A page of a list, or a document of discovery: whole, and JSON.
@@ -126,11 +127,18 @@ class _Exchange:
         Raises:
             aiohttp.ClientPayloadError: the list has to begin anew, and kopf does that.
         """
+        first = "continue" not in self.request.url.query
+        if first:
+            self.path.page_size = LONGEST_PAGE
         while True:
+            self._ask_for(self.path.page_size)
             try:
                 response = await self._try(whole=True)
-                if response.status != 404:
-                    self.path.take_page(self.body, first="continue" not in self.request.url.query)
+                if self.path.spec and response.status != 404:
+                    await self._take_page(response, self.path.spec, first=first)
+            except AnswerTooLarge:
+                self.path.page_size = fewer(self.path.page_size)
+                continue
             except ApiError as error:
                 self.path.note(error, everywhere=self.connection.fails_everybody)
                 if isinstance(error, Gone):
@@ -138,6 +146,22 @@ class _Exchange:
                 continue
             self.path.answered()
             return response
+
+    def _ask_for(self, most: int) -> None:
+        """Set how many objects a page may have at most."""
+        url = self.request.url
+        if self.path.spec and int(url.query.get("limit", LONGEST_PAGE)) > most:
+            self.request.url = url.update_query(limit=most)
+
+    async def _take_page(
+        self, response: aiohttp.ClientResponse, spec: WatchSpec, *, first: bool
+    ) -> None:
+        """Have kopf read each object as a text."""
+        page = decode_page(await response.read(), lone=self.path.page_size == 1)
+        found = wrapped_page(page, spec.resource)
+        response._body = found.raw
+        self.path.page_size = page.next_limit()
+        self.path.take_page(spec, found, first=first)
 
     async def watch(self) -> aiohttp.ClientResponse:
         """A watch that is accepted, or in its place one that sends kopf to list again."""
@@ -188,11 +212,14 @@ class _Exchange:
                 response = await self.handler(self.request)
                 if response.status == 404 or (response.status < 300 and not whole):
                     return response
-                raw = flattened(await response.read())
+                raw = await read_answer(response, self._most)
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise no_answer(self.connection.host, error) from error
+        response._body = raw
+        if self.path.spec and response.status < 300:
+            return response  # a page, which is decoded object by object
         try:
-            body = msgspec.json.decode(raw)
+            body = msgspec.json.decode(flattened(raw))
         except msgspec.MsgspecError:
             body = None
         body = body if isinstance(body, dict) else None
@@ -201,9 +228,12 @@ class _Exchange:
             raise from_answer(response.status, body, response.headers)
         if body is None:
             raise BrokenAnswer("the API server's answer is cut off or isn't JSON")
-        response._body = raw
-        self.body = body
         return response
+
+    @property
+    def _most(self) -> int | None:
+        """Bytes that an answer may have: of a page of more than one object."""
+        return KOPF_PAGE_BYTES if self.path.spec and self.path.page_size > 1 else None
 
 
 def _differ(one: Endpoint, other: Endpoint) -> bool:

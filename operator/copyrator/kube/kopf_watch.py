@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
 import aiohttp
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.depth import flattened
 from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Unreachable
 from copyrator.kube.faults import Faults, Timing
-from copyrator.kube.pages import BOOKMARK, DELETED, decode_event, lines
+from copyrator.kube.kopf_text import KopfPage, wrapped_event
+from copyrator.kube.pages import BOOKMARK, DELETED, bare_event, lines
 from copyrator.kube.refusals import Refusal
 from copyrator.kube.standing import Standing
-from copyrator.kube.store import OutOfOrderError, name_of, version_of
+from copyrator.kube.store import OutOfOrderError
 from copyrator.kube.transport import OnRefused
 from copyrator.kube.watchpool import WatchSpec, WatchStatus
 
 LIST_AGAIN = b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n'
+
+LONGEST_PAGE = 50
+"""Objects of a page of kopf's list: a Bundle with all its history has 6 KB."""
 
 OnListed = Callable[[WatchSpec, set[ObjectName]], None]
 """Takes what is listed, and the names of all there is."""
@@ -36,6 +39,7 @@ class KopfPath:
     Attributes:
         spec: what is listed and watched here; None for discovery.
         heard: `clock` when the server was last heard.
+        page_size: objects that the next page of a list may have at most.
         on_refused: is told of what was refused for want of a right.
         on_listed: is told what a complete list showed.
     """
@@ -47,6 +51,7 @@ class KopfPath:
         self.timing = timing
         self.clock = clock
         self.heard = clock()
+        self.page_size = LONGEST_PAGE
         self.on_refused: OnRefused = _ignore
         self.on_listed: OnListed = lambda _spec, _names: None
         self.standing = Standing(timing)
@@ -95,15 +100,13 @@ class KopfPath:
         if self.spec is None:
             self.recover()
 
-    def take_page(self, body: Mapping[str, Any], *, first: bool) -> None:
+    def take_page(self, spec: WatchSpec, page: KopfPage, *, first: bool) -> None:
         """Add a page to the list that it belongs to."""
-        if self.spec is None:
-            return
         if first:
             self._shown = set()
-        self._shown |= {name_of(item) for item in body.get("items") or ()}
-        if not (body.get("metadata") or {}).get("continue"):
-            self.on_listed(self.spec, self._shown)
+        self._shown |= page.names
+        if page.last:
+            self.on_listed(spec, self._shown)
             self._shown = set()
 
     def recover(self) -> None:
@@ -155,8 +158,7 @@ class GuardedEvents:
         try:
             async with aclosing(lines(self._chunks())) as found:
                 async for line in found:
-                    self._judge(line)
-                    yield flattened(line) + b"\n"
+                    yield self._judged(line) + b"\n"
             path.ended(path.clock() - opened)
         except ApiError as error:
             if path.clock() - opened >= path.timing.stable:
@@ -183,11 +185,18 @@ class GuardedEvents:
                 path.recover()
             yield chunk
 
-    def _judge(self, line: bytes) -> None:
-        """Raise what is wrong with an event; one that comes late may be of an object long gone."""
-        event = decode_event(line)
-        version = version_of(event.object)
+    def _judged(self, line: bytes) -> bytes:
+        """The event for kopf.
+
+        Raises:
+            ApiError: what is wrong with it; one that comes late may be of an object long gone.
+        """
+        event = bare_event(line)
+        found, version = wrapped_event(event)
+        if not version:
+            raise BrokenAnswer("the API server sent an object without a resourceVersion")
         number = int(version) if version.isdecimal() else self._latest
         if number < self._latest and event.type not in (BOOKMARK, DELETED):
             raise OutOfOrderError
         self._latest = max(self._latest, number)
+        return found

@@ -6,7 +6,7 @@ is turned into Python only while somebody looks at it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -14,16 +14,21 @@ import msgspec
 
 from copyrator.kube.answers import from_answer
 from copyrator.kube.depth import MOST, flattened, read
-from copyrator.kube.errors import BrokenAnswer, Gone
+from copyrator.kube.errors import AnswerTooLarge, BrokenAnswer, Gone
 
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 METADATA_WATCH = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
-PAGE_BYTES = 4 * 1024 * 1024
+USUAL_BYTES = 4 * 1024 * 1024
 """A page stays near this size."""
+
+LONE_BYTES = 2 * 1024 * 1024
+"""Of a longer page the depth isn't judged as a whole: that takes 40 ms a megabyte."""
 
 BOOKMARK = "BOOKMARK"
 DELETED = "DELETED"
+
+_CUT_OFF = "an event of the watch is cut off or isn't JSON"
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -55,6 +60,10 @@ class Items(Sequence[dict[str, Any]]):
     def __init__(self, raw: list[msgspec.Raw]) -> None:
         self._raw = raw
 
+    def raw(self) -> Iterator[bytes]:
+        """The objects as they came."""
+        return map(bytes, self._raw)
+
     def __len__(self) -> int:
         return len(self._raw)
 
@@ -80,9 +89,14 @@ class Page:
     """Bytes on the wire."""
 
     def next_limit(self) -> int:
-        """How many objects the next page should have, judged by this one: 10 to 1000."""
+        """How many objects the next page should have, judged by this one: 1 to 1000."""
         each = max(self.size // max(len(self.items), 1), 1)
-        return max(10, min(1000, PAGE_BYTES // each))
+        return max(1, min(1000, USUAL_BYTES // each))
+
+
+def fewer(limit: int) -> int:
+    """How many objects to ask for after a page of so many was too large."""
+    return max(1, limit // 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +107,28 @@ class WatchEvent:
     object: dict[str, Any]
 
 
-def decode_page(raw: bytes) -> Page:
-    """Decode a list.
+@dataclass(frozen=True, slots=True)
+class BareEvent:
+    """A WatchEvent whose object isn't decoded."""
+
+    type: str
+    raw: bytes
+
+
+def decode_page(raw: bytes, *, lone: bool = False) -> Page:
+    """Decode a list; `lone`: with at most one object, so that asking for fewer is no use.
 
     Raises:
+        AnswerTooLarge: an object is nested deeply; with fewer objects, the page can be decoded.
         BrokenAnswer: it isn't one, or was cut.
     """
     try:
         try:
             answer = _list_decoder.decode(raw)
-        except RecursionError:  # still too deep for one object, so that `read` marks it
+        except RecursionError:
+            if len(raw) > LONE_BYTES and not lone:
+                raise AnswerTooLarge("a page with a deeply nested object is too long") from None
+            # still too deep for one object, so that `read` marks it
             answer = _list_decoder.decode(flattened(raw, 2 * MOST))
     except msgspec.MsgspecError as error:
         raise BrokenAnswer("the API server's list is cut off or isn't JSON") from error
@@ -123,20 +149,35 @@ def decode_event(line: bytes) -> WatchEvent:
         ApiError: the line is an ERROR; `Gone` where the version to go on from was compacted.
         BrokenAnswer: the line was cut or isn't JSON.
     """
+    event = bare_event(line)
+    return WatchEvent(event.type, _object(event.raw))
+
+
+def bare_event(line: bytes) -> BareEvent:
+    """Decode a line of a watch, but for its object; raises like `decode_event`."""
     try:
         try:
             event = _event_decoder.decode(line)
         except RecursionError:
             event = _event_decoder.decode(flattened(line, 2 * MOST))
-        body = read(bytes(event.object))
     except msgspec.MsgspecError as error:
-        raise BrokenAnswer("an event of the watch is cut off or isn't JSON") from error
-    if not isinstance(body, dict):
-        raise BrokenAnswer("an event of the watch holds no object")
+        raise BrokenAnswer(_CUT_OFF) from error
+    raw = bytes(event.object)
     if event.type == "ERROR":
+        body = _object(raw)
         code = body.get("code")
         raise from_answer(code if isinstance(code, int) else Gone.default_status, body)
-    return WatchEvent(event.type, body)
+    return BareEvent(event.type, raw)
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        body = read(raw)
+    except msgspec.MsgspecError as error:
+        raise BrokenAnswer(_CUT_OFF) from error
+    if not isinstance(body, dict):
+        raise BrokenAnswer("an event of the watch holds no object")
+    return body
 
 
 async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

@@ -26,6 +26,7 @@ from copyrator.kube.share import Share
 from copyrator.kube.standing import Standing
 from copyrator.kube.store import Change, Store, version_of
 from copyrator.metrics import Metrics
+from copyrator.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
@@ -210,12 +211,14 @@ class Reflector(Generic[R]):
     async def _list(self) -> str:
         """Read everything; returns the version to watch from."""
         version = ""
+        slice_ = TimeSlice()
         self._store.begin_list()
         async with aclosing(self._client.list_pages(self.resource, **self._filter)) as found:
             async for page in found:
                 version = version or page.resource_version
                 for body in page.items:
                     self._notify(self._store.listed(body))
+                    await slice_.pause()
                 self.last_contact = self._clock()
         self._listed(version)
         self._versions[self.resource.key] = version

@@ -27,7 +27,7 @@ from yarl import URL
 
 from copyrator.api import limits
 from copyrator.fairness import FairLimit, tenant
-from copyrator.kube.answers import from_answer, no_answer
+from copyrator.kube.answers import from_answer, no_answer, read_answer
 from copyrator.kube.calls import Call
 from copyrator.kube.connection import Connection
 from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
@@ -161,7 +161,7 @@ class Transport:
             try:
                 async with self._answer(call) as response:
                     code = response.status
-                    answer = decode(await response.read())
+                    answer = decode(await read_answer(response, call.most))
                 if on_dry_run:
                     on_dry_run(call, answer)
                 return answer

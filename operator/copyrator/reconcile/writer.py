@@ -180,8 +180,8 @@ class CopyWriter:
         seen = self._view.reader(live)
         if seen.owner or seen.marks != winner.owner or seen.deleting:
             raise errors.ConflictError("another object stands there now")
-        if live["metadata"].get(NOT_WHOLE):
-            raise errors.ApiError("what stands there is nested too deeply to be compared")
+        if reason := live["metadata"].get(NOT_WHOLE):
+            raise errors.ApiError(f"what stands there can't be compared: {reason}")
         overwrites = (
             winner.reseals
             or winner.on_conflict is ConflictPolicy.OVERWRITE
@@ -207,8 +207,8 @@ class CopyWriter:
         live = self._whole or await self._world.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object stands there now")
-        if live["metadata"].get(NOT_WHOLE):
-            raise errors.ApiError("what stands there is nested too deeply to be merged with")
+        if reason := live["metadata"].get(NOT_WHOLE):
+            raise errors.ApiError(f"what stands there can't be merged with: {reason}")
         return live
 
     def _merged(self, winner: Bid, live: dict[str, Any]) -> dict[str, Any]:

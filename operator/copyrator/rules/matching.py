@@ -28,8 +28,8 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     see ghosts, every namespace has its own root CA, and a copy of a copy never ends.
     """
     metadata = body.get("metadata") or {}
-    if metadata.get(NOT_WHOLE):
-        return "it is nested too deeply"
+    if reason := metadata.get(NOT_WHOLE):
+        return str(reason)
     if is_copy(metadata):
         return "it is a copy itself"
     if kind == "Secret" and (what := _NEVER_SECRET_TYPES.get(str(body.get("type")))):

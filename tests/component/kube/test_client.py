@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from aiohttp import web
 from prometheus_client import generate_latest
 from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
 
+from copyrator.api.fields import NOT_WHOLE, TOO_DEEP
 from copyrator.kube import calls, errors
 from copyrator.kube import transport as transport_module
 from copyrator.kube.client import KubeClient, PatchType
@@ -356,6 +358,44 @@ async def test_pages_of_whole_objects_are_sized_by_their_bytes(
     assert sizes[0] == 100
     assert sizes[1:] == [30]
     assert int(api.of("list")[1].params["limit"]) == 41  # about 4 MB
+
+
+async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
+    client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copyrator.kube.client.PAGE_BYTES", 50_000)
+    for number in range(30):
+        api.put(f"c{number:02}", data={"blob": "x" * 10_000})
+    api.put("c10", data={"blob": "x" * 60_000})  # alone it is larger than a page
+    found = [page async for page in client.list_pages(CONFIGMAPS, limit=16)]
+    names = [body["metadata"]["name"] for page in found for body in page.items]
+    assert names == [f"c{number:02}" for number in range(30)]
+    assert [int(seen.params["limit"]) for seen in api.of("list")][:3] == [16, 2, 16]
+    assert max(page.size for page in found) < 70_000
+
+
+@pytest.mark.parametrize("levels", [2_000, 9_000])
+async def test_a_deeply_nested_object_is_read_apart_from_a_long_page(
+    client: KubeClient, api: FakeApi, levels: int
+) -> None:
+    for number in range(20):
+        api.put(f"c{number:02}", data={"blob": "x" * 200_000})
+    deep = b"[" * levels + b"]" * levels
+    asked: list[int] = []
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        response = await api.serve(request)
+        asked.append(int(request.query["limit"]))
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        response.body = response.body.replace(b'"c07"', b'"c07", "deep": ' + deep)
+        return response
+
+    api.always("list", serve)
+    items = [body async for page in client.list_pages(CONFIGMAPS) for body in page.items]
+    assert [body["metadata"]["name"] for body in items] == [f"c{n:02}" for n in range(20)]
+    assert [body["metadata"].get(NOT_WHOLE) for body in items].count(TOO_DEEP) == 1
+    assert asked[:2] == [100, 12]
 
 
 async def test_selectors_and_the_version_go_to_the_server(client: KubeClient, api: FakeApi) -> None:

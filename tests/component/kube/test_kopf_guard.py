@@ -24,11 +24,15 @@ from tests.component.kube.fake_api import (
     stream,
     until,
 )
+from tests.steps import measured_steps
 
+from copyrator.api.fields import TOO_MANY
+from copyrator.api.limits import STEP_SECONDS
 from copyrator.kube import kopf_guard
 from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.faults import Timing
 from copyrator.kube.kopf_guard import KopfGuard
+from copyrator.kube.kopf_text import whole
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.watchdog import failing_watches
 
@@ -64,17 +68,20 @@ class Kopf:
         async with await self.request(path, **params) as response:
             return await response.json()
 
-    async def watch(self, since: int = 100) -> list[str]:
-        """What a whole stream tells: type and name, or type and code."""
-        told = []
+    async def events(self, since: int) -> list[dict[str, Any]]:
+        """A whole stream."""
         params = {"watch": "true", "resourceVersion": str(since), "timeoutSeconds": "2"}
         async with await self.request(PATH, **params) as response:
             assert response.status == 200
-            async for text in response.content.iter_chunked(1024):
-                found = json.loads(text)
-                body = found["object"]
-                what = body["code"] if found["type"] == "ERROR" else body["metadata"].get("name")
-                told.append(f"{found['type']} {what}")
+            return [json.loads(text) async for text in response.content.iter_chunked(1024)]
+
+    async def watch(self, since: int = 100) -> list[str]:
+        """What a whole stream tells: type and name, or type and code."""
+        told = []
+        for found in await self.events(since):
+            body = found["object"]
+            what = body["code"] if found["type"] == "ERROR" else body["metadata"].get("name")
+            told.append(f"{found['type']} {what}")
         return told
 
     async def close(self) -> None:
@@ -280,6 +287,55 @@ async def test_what_a_complete_list_shows_is_told_and_what_an_incomplete_one_doe
     first = await kopf.get(limit="2")
     await kopf.get(limit="2", **{"continue": first["metadata"]["continue"]})
     assert listed == [{"a", "b", "c"}]
+
+
+async def test_kopf_gets_a_text_of_each_object_and_the_handlers_the_whole(
+    start: Start, api: FakeApi
+) -> None:
+    kopf = start()
+    api.put("a", spec={"deep": [{"x": "\u00fc"}]})
+    for found in (await kopf.get())["items"][0], (await kopf.events(since=0))[0]["object"]:
+        assert set(found) == {"metadata", "text"}
+        assert set(found["metadata"]) == {"namespace", "name", "uid", "resourceVersion"}
+        assert whole(found) == api.objects[CONFIGMAPS.path("ns", "a")]
+
+
+async def test_a_page_that_is_too_large_for_kopf_has_fewer_objects(
+    start: Start, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kopf_guard, "KOPF_PAGE_BYTES", 50_000)
+    for number in range(40):
+        api.put(f"c{number:02}", data={"blob": "x" * 10_000})
+    api.put("c10", data={"blob": "x" * 60_000})  # alone it is larger than a page
+    kopf, names, sizes, params = start(), [], [], {}
+    while True:
+        page = await kopf.get(limit="50", **params)
+        names += [item["metadata"]["name"] for item in page["items"]]
+        sizes.append(sum(len(item["text"]) for item in page["items"]))
+        if not page["metadata"]["continue"]:
+            break
+        params = {"continue": page["metadata"]["continue"]}
+    assert names == [f"c{number:02}" for number in range(40)]
+    assert max(sizes) < 70_000
+    assert int(api.of("list")[0].params["limit"]) == 50
+    assert int(api.of("list")[1].params["limit"]) == 6
+    assert complaint(kopf) == ""
+
+
+async def test_a_page_of_kopfs_with_objects_of_any_shape_takes_short_steps(
+    start: Start, api: FakeApi
+) -> None:
+    lists = ",".join(["[" * 200 + "]" * 200] * 3_000)
+    dense = f'{{"metadata": {{"name": "a", "resourceVersion": "7"}}, "spec": [{lists}]}}'
+    head = '{"kind": "XList", "metadata": {"resourceVersion": "7"}, "items": ['
+    api.always("list", raw(f"{head}{dense},{dense}]}}".encode()))
+    api.always("watch", raw(f'{{"type": "ADDED", "object": {dense}}}\n'.encode()))
+    kopf = start()
+    with measured_steps() as steps:
+        items = (await kopf.get())["items"]
+        items += [one["object"] for one in await kopf.events(since=0) if one["type"] == "ADDED"]
+    assert [whole(item)["spec"] for item in items] == [TOO_MANY] * 3
+    assert steps.longest < 2 * STEP_SECONDS, steps.where
 
 
 async def test_a_kind_that_is_gone_is_told_at_once(start: Start, api: FakeApi) -> None:

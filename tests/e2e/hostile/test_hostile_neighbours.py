@@ -84,9 +84,6 @@ def peak_of(pid: int) -> int:
     return int(found[1]) * 1024 if found else 0
 
 
-# A page of a list of rules or Bundles is decoded in one step, by us and by kopf: of very large and
-# deeply nested ones that took up to 1.3 s (docs/security.md says so). Nothing else may.
-@pytest.mark.stalls("startup_cleanup_activities", "task 'watcher for ")
 @pytest.mark.timeout(2 * (QUIET + HOSTILE) + 400)
 @pytest.mark.parametrize("tenants", [False, True], ids=["default", "tenant-rules"])
 def test_they_neither_stop_nor_slow_down_a_trusted_rule(

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.junk import JSON
+from tests.steps import least_cpu_seconds
 
+from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
+from copyrator.api.limits import OBJECT_CONTAINERS, STEP_SECONDS
 from copyrator.kube.depth import MOST, _is_shallow, flattened, read
 from copyrator.kube.pages import decode_event, decode_page
 
@@ -31,7 +34,7 @@ def test_everything_else_is_read_as_it_is(value: object) -> None:
 @pytest.mark.parametrize(("opening", "closing"), [('{"a":', "}"), ("[", "]"), ('[{"a":', "}]")])
 def test_what_is_too_deep_is_cut_off_and_said(levels: int, opening: str, closing: str) -> None:
     found = read(an_object(nested(levels, opening, closing)))
-    assert found["metadata"] == {"name": "x", "resourceVersion": "1", "nestedTooDeeply": True}
+    assert found["metadata"] == {"name": "x", "resourceVersion": "1", NOT_WHOLE: TOO_DEEP}
     assert found["after"] == [1, {}]
     json.dumps(found)  # what is left is no burden to anybody
 
@@ -59,7 +62,7 @@ def test_what_passes_for_shallow_at_a_glance_is_shallow(value: object) -> None:
 def test_many_small_parts_are_not_deep() -> None:
     raw = an_object(json.dumps([{"a": {}} for _ in range(MOST)]))
     assert flattened(raw) is raw
-    assert "nestedTooDeeply" not in read(raw)["metadata"]
+    assert NOT_WHOLE not in read(raw)["metadata"]
 
 
 def test_a_list_and_a_watch_show_the_others_beside_it() -> None:
@@ -67,6 +70,52 @@ def test_a_list_and_a_watch_show_the_others_beside_it() -> None:
     head = b'{"kind": "XList", "metadata": {"resourceVersion": "5"}, "items": ['
     page = decode_page(head + deep + b"," + good + b"]}")
     assert [item["spec"] == "good" for item in page.items] == [False, True]
-    assert page.items[0]["metadata"]["nestedTooDeeply"]
+    assert page.items[0]["metadata"][NOT_WHOLE]
     event = decode_event(b'{"type": "ADDED", "object": ' + deep + b"}")
-    assert event.object["metadata"]["nestedTooDeeply"]
+    assert event.object["metadata"][NOT_WHOLE]
+
+
+DENSE = {
+    "lists": '{"a": [' + ",".join(["[]"] * 460_000) + "]}",
+    "maps": '{"a": [' + ",".join(['{"a":{}}'] * 155_000) + "]}",
+    "lists in lists": '{"a": [' + ",".join(["[" * 200 + "]" * 200] * 3_400) + "]}",
+    "and deep": '{"a": ' + nested(9_000) + ', "b": [' + ",".join(["[]"] * 460_000) + "]}",
+    "fields": "{" + ",".join(f'"k{n}":{{}}' for n in range(110_000)) + "}",
+}
+
+
+@pytest.mark.parametrize("dense", DENSE)
+def test_what_has_too_many_maps_and_lists_is_left_out_and_said(dense: str) -> None:
+    found = read(an_object(DENSE[dense]))
+    assert found == {
+        "metadata": {"name": "x", "resourceVersion": "1", NOT_WHOLE: TOO_MANY},
+        "spec": TOO_MANY,
+        "after": [1, {}],
+    }
+
+
+@pytest.mark.parametrize("dense", DENSE)
+def test_an_object_as_large_as_etcd_takes_is_read_in_one_short_step(dense: str) -> None:
+    raw = an_object(DENSE[dense])
+    assert least_cpu_seconds(lambda: read(raw)) < 2 * STEP_SECONDS
+    page = b'{"kind": "XList", "metadata": {"resourceVersion": "5"}, "items": [' + raw + b"]}"
+    assert least_cpu_seconds(lambda: list(decode_page(page).items)) < 3 * STEP_SECONDS
+
+
+def test_of_metadata_the_small_fields_are_read() -> None:
+    fields = ",".join(f'{{"f:{n}":{{}}}}' for n in range(60_000))
+    metadata = f'{{"managedFields": [{fields}], "name": "x", "resourceVersion": "1"}}'
+    found = read(f'{{"metadata": {metadata}, "spec": {{"a": "b"}}}}'.encode())
+    assert found["metadata"] == {
+        "name": "x",
+        "resourceVersion": "1",
+        "managedFields": TOO_MANY,
+        NOT_WHOLE: TOO_MANY,
+    }
+    assert found["spec"] == {"a": "b"}
+
+
+def test_brackets_in_texts_are_no_maps() -> None:
+    raw = an_object(json.dumps({"text": "[{" * OBJECT_CONTAINERS}))
+    found = read(raw)
+    assert found == json.loads(raw)
