@@ -6,8 +6,11 @@ would be blind to its faults.
 
 import http.client
 import json
+import select
+import socket
 import ssl
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -28,6 +31,42 @@ class ApiStatusError(Exception):
         self.reason = reason
 
 
+class _Connections:
+    """Connections that are kept: a handshake costs both sides more than a request. For threads."""
+
+    def __init__(self, server: str, context: ssl.SSLContext) -> None:
+        self._address = urlsplit(server)
+        self._context = context
+        self._idle: deque[http.client.HTTPSConnection] = deque()
+
+    def take(self) -> http.client.HTTPSConnection:
+        """One that nobody else uses."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.sock is not None and not _has_ended(connection.sock):
+                return connection
+            connection.close()
+        host, port = self._address.hostname or "", self._address.port
+        return http.client.HTTPSConnection(
+            host, port, timeout=_TIMEOUT_SECONDS, context=self._context
+        )
+
+    def give_back(self, connection: http.client.HTTPSConnection) -> None:
+        """It may serve another request."""
+        self._idle.append(connection)
+
+    def __del__(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _has_ended(sock: socket.socket) -> bool:
+    """Whether the server has hung up: between two requests it sends nothing else."""
+    poll = select.poll()  # unlike select, takes any descriptor
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """Requests to an API server as one user.
@@ -39,6 +78,10 @@ class Api:
 
     server: str
     context: ssl.SSLContext
+    _connections: _Connections = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_connections", _Connections(self.server, self.context))
 
     def get(self, path: str, **parameters: str) -> Any:
         """GET a path, such as `/api/v1/namespaces`."""
@@ -75,10 +118,7 @@ class Api:
             ApiStatusError: the answer is an error.
             OSError: there was no answer.
         """
-        address = urlsplit(self.server)
-        connection = http.client.HTTPSConnection(
-            address.hostname or "", address.port, timeout=_TIMEOUT_SECONDS, context=self.context
-        )
+        connection = self._connections.take()
         query = f"?{urlencode(parameters)}" if parameters else ""
         payload = None if body is None else json.dumps(body)
         try:
@@ -86,9 +126,12 @@ class Api:
             answer = connection.getresponse()
             content = answer.read()
         except http.client.HTTPException as error:
-            raise ConnectionError(f"{method} {path}: {error!r}") from error
-        finally:
             connection.close()
+            raise ConnectionError(f"{method} {path}: {error!r}") from error
+        except BaseException:
+            connection.close()
+            raise
+        self._connections.give_back(connection)
         is_json = "json" in answer.headers.get("Content-Type", "")
         decoded = json.loads(content) if is_json else content.decode(errors="replace")
         if answer.status >= 400:
