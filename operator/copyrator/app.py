@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import Any
 
-import kopf
 from prometheus_client import ProcessCollector
 
 from copyrator import __version__, logs, memory, prerequisites, relay, watchdog
@@ -22,13 +21,11 @@ from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.config import Settings
 from copyrator.engine.outcome import Outcome
 from copyrator.engine.workers import Workers
-from copyrator.handlers import bundles as bundle_handlers
-from copyrator.handlers import lifecycle
-from copyrator.handlers import rules as rule_handlers
+from copyrator.handlers import lifecycle, registration
 from copyrator.handlers.intake import Intake
 from copyrator.handlers.resync import confirm_missed, look_at_all, resync_for_ever
 from copyrator.health import HealthServer
-from copyrator.kube.auth import Connection, register_login
+from copyrator.kube.auth import Connection
 from copyrator.kube.kopf_guard import KopfGuard
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watchpool import WatchSpec, WatchStatus
@@ -72,12 +69,9 @@ class App:
         self._missed = asyncio.Event()
         self.kopf_guard.on_listed = self._listed
 
-    def register(self, registry: kopf.OperatorRegistry) -> None:
+    def register(self, registry: registration.Registry) -> None:
         """Tell kopf what to call."""
-        lifecycle.register(registry, self)
-        register_login(registry, self.kopf_guard)
-        rule_handlers.register(registry, self._rules)
-        bundle_handlers.register(registry, self._bundles)
+        registration.register(registry, self, self.kopf_guard, self._rules, self._bundles)
 
     async def start(self) -> None:
         """Health first, so that whoever waits is live; then what work needs, and the lead.

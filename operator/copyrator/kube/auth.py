@@ -1,8 +1,7 @@
-"""Finds the cluster and its credentials, for our own client and for kopf's.
+"""Finds the cluster and its credentials.
 
 `kubernetes.aio.config` reads kubeconfigs (contexts, exec plug-ins, OIDC) and the pod's service
-account. It is imported only inside the functions that need it, because it takes 20 MB and 0.3 s,
-and so is kopf, which a command such as ``copyrator plan`` doesn't need.
+account. It is imported only inside the functions that need it, because it takes 20 MB and 0.3 s.
 """
 
 # ruff: noqa: PLC0415 - late imports are this module's point, see above
@@ -16,7 +15,7 @@ import os
 import ssl
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 import yaml
@@ -24,17 +23,11 @@ import yaml
 from copyrator.kube.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
 from copyrator.proxies import Proxies, ProxyError
 
-if TYPE_CHECKING:
-    import kopf
-
-    from copyrator.kube.kopf_guard import KopfGuard
-
 __all__ = [
     "Connection",
     "KubeconfigError",
     "default_namespace",
     "load_connection",
-    "register_login",
 ]
 
 log = logging.getLogger(__name__)
@@ -229,12 +222,3 @@ def _environment_proxy(host: str) -> str | None:
         return Proxies(os.environ).proxy_for(host)
     except ProxyError as error:
         raise KubeconfigError(str(error)) from None
-
-
-def register_login(registry: kopf.OperatorRegistry, guard: KopfGuard) -> None:
-    """Make kopf use the same server and credentials as our own client, through `guard`."""
-    import kopf
-
-    @kopf.on.login(registry=registry, id="copyrator")
-    async def login(**_: Any) -> kopf.AiohttpSession:
-        return kopf.AiohttpSession(server=guard.connection.host, aiohttp_session=guard.session())

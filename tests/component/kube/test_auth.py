@@ -14,8 +14,9 @@ import yaml
 from kubernetes.aio.config import incluster_config
 from tests.component.kube.fake_api import FakeApi, error
 
+from copyrator.handlers.registration import register_login
 from copyrator.kube import auth
-from copyrator.kube.auth import KubeconfigError, load_connection, register_login
+from copyrator.kube.auth import KubeconfigError, load_connection
 from copyrator.kube.client import KubeClient
 from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.kopf_guard import KopfGuard

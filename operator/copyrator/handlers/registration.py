@@ -1,0 +1,39 @@
+"""What kopf calls: login, start and stop, and each event of a rule or Bundle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kopf
+
+from copyrator.handlers import lifecycle
+from copyrator.handlers.intake import Intake
+from copyrator.handlers.lifecycle import Lifecycle
+from copyrator.kube.kopf_guard import KopfGuard
+
+Registry = kopf.OperatorRegistry
+
+
+def register(registry: Registry, process: Lifecycle, guard: KopfGuard, *intakes: Intake) -> None:
+    """Tell kopf what to call; each event of an intake's resource is passed to it."""
+    lifecycle.register(registry, process)
+    register_login(registry, guard)
+    for intake in intakes:
+        _register_events(registry, intake)
+
+
+def register_login(registry: Registry, guard: KopfGuard) -> None:
+    """Make kopf use the same server and credentials as our own client, through `guard`."""
+
+    @kopf.on.login(registry=registry, id="copyrator")
+    async def login(**_: Any) -> kopf.AiohttpSession:
+        return kopf.AiohttpSession(server=guard.connection.host, aiohttp_session=guard.session())
+
+
+def _register_events(registry: Registry, intake: Intake) -> None:
+    """Created, there at the start, changed and deleted all arrive as events."""
+    res = intake.resource
+
+    @kopf.on.event(res.group, res.version, res.plural, registry=registry, id=res.plural)
+    async def take(event: kopf.RawEvent, **_: Any) -> None:
+        intake.event(event.get("type"), event.get("object") or {})
