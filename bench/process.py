@@ -103,6 +103,10 @@ class Operator:
         """Count the peak from now on."""
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
 
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
     def stop(self) -> None:
         """End it as the kubelet would."""
         if self._process.poll() is None:

@@ -80,11 +80,13 @@ class Rig:
         finally:
             running.stop()
 
-    def start(self, *arguments: str) -> Operator:
-        """Start the operator and wait until it is ready; who calls stops it."""
+    def start(
+        self, *arguments: str, name: str = "copyrator-bench", log: str = "operator.log"
+    ) -> Operator:
+        """Start a replica and wait until it is ready; who calls stops it."""
         container = self.chart.container
         variables = {v["name"]: v["value"] for v in container["env"] if "value" in v}
-        variables |= {"POD_NAME": "copyrator-bench", "POD_NAMESPACE": HOME}
+        variables |= {"POD_NAME": name, "POD_NAMESPACE": HOME}
         variables |= {ALLOW_REGISTRY: REGISTRY_ADDRESSES}
         return Operator(
             Command(
@@ -92,7 +94,7 @@ class Rig:
                 kubeconfig=self._operator_kubeconfig,
                 arguments=(*container["args"], *arguments),
                 environment=tuple(variables.items()),
-                log=self.cluster.layout.logs / "operator.log",
+                log=self.cluster.layout.logs / log,
                 port=free_port(),
             )
         )
@@ -208,8 +210,8 @@ def verbs(events: Iterable[AuditEvent]) -> Counter[str]:
     return Counter(event.verb for event in events)
 
 
-def until(look: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
-    """Look again until the answer is true, seldom: times come from the audit log.
+def until(look: Callable[[], Any], what: str, seconds: float = 60.0, *, pause: float = 0.5) -> None:
+    """Look again until the answer is true, seldom: most times come from the audit log.
 
     Raises:
         BenchError: it isn't in time.
@@ -218,7 +220,7 @@ def until(look: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
     while not look():
         if time.monotonic() > deadline:
             raise BenchError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.5)
+        time.sleep(pause)
 
 
 def _bare_rights(account: str) -> list[dict[str, Any]]:

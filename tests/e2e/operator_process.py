@@ -35,11 +35,6 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 
 
-def on_this_machine(seconds: float) -> float:
-    """What a promise in seconds, made for a machine that has time, comes to here and now."""
-    return seconds * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
 def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
     """Look again and again until the answer is true, and return it."""
     deadline = time.monotonic() + seconds

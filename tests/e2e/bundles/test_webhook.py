@@ -3,9 +3,7 @@
 import json
 import re
 import socket
-import statistics
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.e2e.bundles.conftest import Operator, Team, operating, within
-from tests.e2e.operator_process import on_this_machine
 
 from localcluster import Api, Cluster
 from localcluster.build import Programs
@@ -167,10 +164,10 @@ def test_a_forged_call_deploys_nothing(team: Team, hook: str) -> None:
     assert before["target"] == team.status("shop")["target"]
 
 
-def test_a_push_that_is_told_has_its_job_within_a_second(
+def test_a_push_that_is_told_has_its_job_after_three_requests(
     team: Team, hook: str, operator: Operator
 ) -> None:
-    waits = []
+    """How long that takes is the machine's; `make bench BENCH=push` measures it."""
     for i in range(5):
         team.bundle(f"shop{i}", repo=f"{team.repo}{i}")
         team.wait_reason(f"shop{i}", "TagNotFound")
@@ -178,18 +175,14 @@ def test_a_push_that_is_told_has_its_job_within_a_second(
     for i in range(5):
         team.publish("1.0.0", "first", repo=f"{team.repo}{i}")
         pushed = {"registry": team.cluster.registry, "repository": f"{team.repo}{i}"}
-        started = time.monotonic()
         assert call(hook, pushed) == 202
         team.first_job(f"shop{i}")
-        waits.append(time.monotonic() - started)
 
-    assert statistics.median(waits) <= on_this_machine(1.0), waits
     before_the_job = [
         (event.verb, event.resource)
         for event in requests.all(user=operator.user, namespace=team.namespace)
         if event.verb != "watch" and event.resource != "events"
     ]
-    # No machine is so busy that a request too many goes unnoticed.
     assert before_the_job[:3] == [
         ("get", "serviceaccounts"),
         ("patch", "bundles"),

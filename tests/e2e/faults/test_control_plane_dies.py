@@ -13,7 +13,7 @@ import pytest
 from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy, answers
-from tests.e2e.operator_process import OperatorProcess, install, on_this_machine, until
+from tests.e2e.operator_process import OperatorProcess, install, until
 from tests.long import LONG
 
 from localcluster import Cluster
@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.xdist_group("control-plane-dies"), pytest.mark.timeout
 
 AWAY = 30.0 if LONG else 5.0
 """Seconds for which the control plane is gone."""
-CONVERGED = 60.0
-"""Seconds until all is right; the control plane's own start comes before."""
+CONVERGED = 180.0
+"""Seconds until all is right, on a busy machine too; `make bench BENCH=outage` measures it."""
 SETTINGS = {"WERF_OPERATOR_TIMER_INTERVAL": "3", "WERF_OPERATOR_TIMER_IDLE": "0"}
 
 
@@ -40,7 +40,7 @@ class World:
         until(
             lambda: not self.light.wrong(),
             lambda: f"{self.light.wrong()}\n{self.process.log[-4000:]}",
-            on_this_machine(CONVERGED),
+            CONVERGED,
         )
 
     def wait_deployed(self, digest: str) -> None:

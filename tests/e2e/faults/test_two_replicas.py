@@ -16,7 +16,7 @@ from tests.e2e.bundles.conftest import Team
 from tests.e2e.bundles.conftest import team as bundle_team
 from tests.e2e.copying.conftest import User
 from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
-from tests.e2e.operator_process import on_this_machine, until
+from tests.e2e.operator_process import until
 
 from localcluster import Api, ApiStatusError, Cluster, Requests
 
@@ -162,7 +162,14 @@ def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
     assert pair.standby.writes(idle, lease=True) == []
 
 
-def test_after_sigterm_the_standby_copies_and_deploys_within_3_seconds(
+def wait_both_jobs(fleet: Fleet, team: Team) -> None:
+    """However busy the machine is; `make bench BENCH=take-over` measures how long it takes."""
+    until(
+        lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done", 120.0
+    )
+
+
+def test_after_sigterm_the_standby_copies_and_deploys(
     pair: Pair, fleet: Fleet, team: Team, record_property: Callable[[str, object], None]
 ) -> None:
     fleet.wait("first")
@@ -175,10 +182,9 @@ def test_after_sigterm_the_standby_copies_and_deploys_within_3_seconds(
     until(lambda: "Gave the Lease" in pair.leader.log, "it has let go")
     fleet.change("second")
     team.annotate("shop", requestedAt="now")
-    until(lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done")
+    wait_both_jobs(fleet, team)
     taken = elapsed(told)
     record_property("taken over after", f"{taken:.1f} s")
-    assert taken < on_this_machine(3.0)
 
     team.wait_deployed("shop", digest)
     assert len(team.jobs("shop")) == 2
@@ -201,7 +207,7 @@ def test_a_push_that_is_told_to_any_replica_is_deployed(pair: Pair, team: Team) 
     team.wait_deployed("shop", digest)
 
 
-def test_after_sigkill_it_does_within_15_seconds_and_sees_a_running_deploy_to_its_end(
+def test_after_sigkill_it_does_so_too_and_sees_a_running_deploy_to_its_end(
     pair: Pair, fleet: Fleet, team: Team, record_property: Callable[[str, object], None]
 ) -> None:
     fleet.wait("first")
@@ -215,10 +221,9 @@ def test_after_sigkill_it_does_within_15_seconds_and_sees_a_running_deploy_to_it
     killed = time.monotonic()
     fleet.change("second")
     team.annotate("shop", requestedAt="now")
-    until(lambda: fleet.holds("second") and len(team.jobs("shop")) == 2, "both jobs are done")
+    wait_both_jobs(fleet, team)
     taken = elapsed(killed)
     record_property("taken over after", f"{taken:.1f} s")
-    assert taken < on_this_machine(15.0)
 
     status = team.wait_deployed("running", digest)
     assert status["attempted"]["attempt"] == 1

@@ -1,0 +1,145 @@
+"""What goes wrong, and how soon all is right again."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.process import Operator
+from bench.rig import HOME, Rig, until
+from bench.scenario import Figures, Goal, Run, scenario
+from localcluster import Cluster
+
+AWAY = 5.0
+"""Seconds for which the control plane is gone."""
+
+
+class _Copies:
+    """A source, its rule and its copies; `change` gives the source a value that none had."""
+
+    def __init__(self, rig: Rig, word: str, count: int) -> None:
+        self.rig = rig
+        self.targets = [f"{word}-{number:03}" for number in range(count)]
+        self._path = f"/api/v1/namespaces/{HOME}/secrets/{word}"
+        self._serial = itertools.count()
+        self._value = ""
+        rig.namespaces(*self.targets)
+        body = {"metadata": {"name": word}, "stringData": {"step": ""}}
+        rig.api.create(f"/api/v1/namespaces/{HOME}/secrets", body)
+        source = {"kind": "Secret", "name": word}
+        rig.rule(word, {"source": source, "targets": {"namespaces": [f"{word}-*"]}})
+        self.word = word
+
+    def change(self) -> None:
+        """Edit the source."""
+        self._value = base64.b64encode(f"step {next(self._serial)}".encode()).decode()
+        self.rig.api.patch(self._path, {"data": {"step": self._value}})
+
+    def right(self) -> bool:
+        """Whether all copies hold the value."""
+        found = (
+            self.rig.found(f"/api/v1/namespaces/{name}/secrets/{self.word}")
+            for name in self.targets
+        )
+        return all(one and one["data"].get("step") == self._value for one in found)
+
+    def seconds(self, since: float) -> float:
+        """Wait until all are right; seconds since a moment (time.monotonic)."""
+        until(self.right, "all copies are right", 120, pause=0.05)
+        return time.monotonic() - since
+
+
+@scenario(
+    "take-over",
+    "{size} copies; the leader of two replicas is ended while their source changes",
+    size=20,
+    runs=3,
+    goals={
+        "sigterm_seconds": Goal("all copies right after SIGTERM", "s", 3.0),
+        "sigkill_seconds": Goal("all copies right after SIGKILL", "s", 15.0),
+    },
+    warm_up=False,
+)
+def take_over(rig: Rig, size: int) -> Iterator[Run]:
+    """Until the other replica has done the work, not only until it leads."""
+    copies = _Copies(rig, "over", size)
+
+    def ended(number: signal.Signals) -> float:
+        leader = _replica(rig, "copyrator-a")
+        copies.change()
+        copies.seconds(0.0)
+        standby = _replica(rig, "copyrator-b")
+        try:
+            leader.send(number)
+            began = time.monotonic()
+            copies.change()
+            return copies.seconds(began)
+        finally:
+            leader.stop()
+            standby.stop()
+
+    def run() -> Figures:
+        return {
+            "sigterm_seconds": ended(signal.SIGTERM),
+            "sigkill_seconds": ended(signal.SIGKILL),
+        }
+
+    yield run
+
+
+def _replica(rig: Rig, name: str) -> Operator:
+    return rig.start(name=name, log=f"{name}.log")
+
+
+@scenario(
+    "outage",
+    "{size} copies; API server and etcd are killed and are back after 5 s",
+    size=20,
+    runs=3,
+    goals={"right_seconds": Goal("all copies right after their return", "s", 60.0)},
+    warm_up=False,
+)
+def outage(rig: Rig, size: int) -> Iterator[Run]:
+    """Counted from when the API server is ready; its own start isn't ours."""
+    copies = _Copies(rig, "outage", size)
+    with rig.operator():
+
+        def run() -> Figures:
+            copies.change()
+            copies.seconds(0.0)
+            for component in ("kube-apiserver", "etcd"):
+                rig.cluster.kill(component)
+            time.sleep(AWAY)
+            for component in ("etcd", "kube-apiserver"):
+                rig.cluster.restart(component)
+            began = time.monotonic()
+            copies.change()
+            return {"right_seconds": copies.seconds(began)}
+
+        yield run
+
+
+@scenario(
+    "control-plane",
+    "The local control plane starts",
+    size=1,
+    runs=3,
+    goals={"seconds": Goal("until it is ready", "s", 10.0)},
+    warm_up=False,
+)
+def control_plane(rig: Rig, _size: int) -> Iterator[Run]:
+    """What every developer waits for."""
+    rig.tell("another control plane is started, and another")
+
+    def run() -> Figures:
+        with tempfile.TemporaryDirectory() as home:
+            began = time.monotonic()
+            with Cluster.start(Path(home) / "timed"):
+                return {"seconds": time.monotonic() - began}
+
+    yield run
