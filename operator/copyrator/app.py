@@ -114,6 +114,7 @@ class App:
         self._stack.push_async_callback(background.stop)
         parts.rights.on_granted = self._retry_refused
         self.kopf_guard.on_refused = parts.rights.refused
+        self.kopf_guard.on_silent = parts.pool.suspect
         parts.copying.ask_for_rules(self._rules.knows)
         background.start(parts.rights.review_for_ever(client), "the review of missing rights")
         self.health.ready.add("rights", parts.rights.sentence)

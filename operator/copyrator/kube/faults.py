@@ -21,9 +21,9 @@ class Timing:
     every 60 s and 2 s before the end: a longer one could be silent for a minute and be well."""
     silence: float = 55.0
     """Without a byte: the stream is dead."""
-    doubt: float = 20.0
-    """Length of streams after one was silent, until one has proved to be alive."""
-    doubt_silence: float = 25.0
+    doubt: float = 16.0
+    """Length of kopf's streams, and of ours after one broke or was silent, until one has lived."""
+    doubt_silence: float = 20.0
     settled: float = 1.0
     """A stream that ends earlier was closed at once: a fault."""
     stable: float = 10.0

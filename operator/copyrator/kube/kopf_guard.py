@@ -57,6 +57,8 @@ class KopfGuard:
         """Is told of each request of kopf's that was refused for want of a right."""
         self.on_listed: OnListed = lambda _spec, _names: None
         """Is told what a list of kopf's showed when it is complete; kopf itself tells nobody."""
+        self.on_silent: Callable[[], None] = lambda: None
+        """Is told when a watch of kopf's, which are short, is found silent: others may be, too."""
         self._paths: dict[str, KopfPath] = {}
 
     def session(self) -> aiohttp.ClientSession:
@@ -97,6 +99,7 @@ class KopfGuard:
             if self.on_refused:
                 self._paths[path].on_refused = self.on_refused
             self._paths[path].on_listed = self.on_listed
+            self._paths[path].on_silent = self.on_silent
         return self._paths[path]
 
     def _spec(self, path: str) -> WatchSpec | None:

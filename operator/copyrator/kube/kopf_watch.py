@@ -42,6 +42,7 @@ class KopfPath:
         page_size: objects that the next page of a list may have at most.
         on_refused: is told of what was refused for want of a right.
         on_listed: is told what a complete list showed.
+        on_silent: is told when a watch of kopf's that had been well is found silent.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class KopfPath:
         self.page_size = LONGEST_PAGE
         self.on_refused: OnRefused = _ignore
         self.on_listed: OnListed = lambda _spec, _names: None
+        self.on_silent: Callable[[], None] = lambda: None
         self.standing = Standing(timing)
         what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's look at {path}"
         self._faults = Faults(what, timing, clock)
@@ -88,10 +90,13 @@ class KopfPath:
 
     def broke(self, error: ApiError, *, opened: bool = False, everywhere: bool = False) -> bool:
         """A watch ended badly or was refused; whether kopf has to list again."""
+        doubted = self.standing.doubt
         report, restart = self.standing.broke(error, opened=opened)
         if report:
-            since = self.heard if report.reason == "WatchSilent" else None
-            self.note(report, since=since, everywhere=everywhere)
+            silent = report.reason == "WatchSilent"
+            self.note(report, since=self.heard if silent else None, everywhere=everywhere)
+            if silent and not doubted:
+                self.on_silent()
         return bool(restart)
 
     def answered(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -36,6 +37,9 @@ OnChange = Callable[[ObjectName, R | None, R | None], None]
 
 POLL_SECONDS = 45.0
 """Between two lists while no watch stands."""
+
+SUSPECTS_SECONDS = 2.0
+"""Within which watches that may be silent are opened anew, so that not all come at once."""
 
 
 class Reflector(Generic[R]):
@@ -96,6 +100,7 @@ class Reflector(Generic[R]):
         self._listed_at = 0.0
         self._unannounced = False
         self._asked = False
+        self._suspected = False
         self._scope: asyncio.Timeout | None = None
 
     def __str__(self) -> str:
@@ -144,6 +149,16 @@ class Reflector(Generic[R]):
         self._asked = True
         if self._scope:
             self._scope.reschedule(0)
+
+    def suspect(self) -> None:
+        """Another watch was found silent: open this one anew, unless something came just now.
+
+        It goes on from where it was, and is short: if it is silent too, that is noticed soon.
+        """
+        if self._scope and self.unheard_for >= self._timing.settled:
+            self._suspected = True
+            spread = random.uniform(0.0, SUSPECTS_SECONDS)  # noqa: S311 - not for secrets
+            self._scope.reschedule(asyncio.get_running_loop().time() + spread)
 
     def close(self) -> None:
         """The store isn't needed any more; `run` is to be cancelled, too."""
@@ -254,8 +269,9 @@ class Reflector(Generic[R]):
                 bookmarks = await self._read(self._stream(version, on_open))
             self._standing.ended(self._clock() - opened[0], bookmarks=bookmarks)
             self._recover()
-        except TimeoutError:
-            self._asked = True  # by relist()
+        except TimeoutError:  # by relist() or suspect()
+            self._standing.wary |= self._suspected
+            self._suspected = False
         except ApiError as error:
             self._broke(error, opened=bool(opened))
         finally:

@@ -19,10 +19,13 @@ class Standing:
     Attributes:
         doubt: a stream was silent; the next one has to prove by an event or a bookmark, or by an
             end in order, that it lives.
+        wary: a stream broke, was refused, or is suspected: what broke it may leave the next one
+            silent, so that one is short, and its silence is noticed soon.
     """
 
     def __init__(self, timing: Timing) -> None:
         self.doubt = False
+        self.wary = False
         self._timing = timing
         self._resumes = 0
         self._expired = False
@@ -32,8 +35,9 @@ class Standing:
         """How long the next stream is asked to last, and how long it may be silent."""
         timing = self._timing
         spread = random.uniform(0.9, 1.1)  # noqa: S311 - not for secrets
-        length = timing.doubt if self.doubt else timing.stream * spread
-        silence = timing.doubt_silence if self.doubt else timing.silence
+        short = self.doubt or self.wary
+        length = timing.doubt if short else timing.stream * spread
+        silence = timing.doubt_silence if short else timing.silence
         return length, silence if self._bookmarks else length + 5.0
 
     def broke(self, error: ApiError, *, opened: bool) -> tuple[ApiError | None, str]:
@@ -43,6 +47,7 @@ class Standing:
             What is to be reported, None where it is nothing; and why everything has to be listed
             again, empty where the watch can go on.
         """
+        self.wary = True
         if isinstance(error, Gone):
             again, self._expired = self._expired, True
             return error if again else None, "expired"  # once is normal; again and again isn't
@@ -65,6 +70,7 @@ class Standing:
         if lived < self._timing.settled:
             raise BrokenAnswer("the server closes the watch at once", reason="WatchClosed")
         self._bookmarks = bookmarks or (self._bookmarks and not self.doubt)
+        self.wary = False
         self.recovered()
 
     def listed(self) -> None:

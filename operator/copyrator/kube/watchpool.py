@@ -242,6 +242,11 @@ class WatchPool:
         """Every watch as it is now."""
         return [_status(watch) for watch in self._watches.values()]
 
+    def suspect(self) -> None:
+        """A watch that isn't of this pool was found silent: these may be, too."""
+        for watch in self._watches.values():
+            watch.reflector.suspect()
+
     def dead(self) -> list[WatchSpec]:
         """Watches whose task has ended, which no fault of a server's can bring about."""
         return [spec for spec, watch in self._watches.items() if watch.task.done()]

@@ -199,8 +199,11 @@ async def test_a_silent_watch_is_found_out_and_the_next_has_to_prove_that_it_liv
 ) -> None:
     kopf = start()
     api.script("watch", *[stream(then="silence")] * 2)
+    told: list[str] = []
+    kopf.guard.on_silent = lambda: told.append("silent")
     assert await kopf.watch() == LIST_AGAIN
     assert complaint(kopf) == "WatchSilent"
+    assert told == ["silent"]
     (status,) = kopf.guard.statuses()
     assert status.failing_for >= QUICK.doubt_silence  # it fails since it was last heard
     second = asyncio.create_task(kopf.watch())
@@ -208,6 +211,7 @@ async def test_a_silent_watch_is_found_out_and_the_next_has_to_prove_that_it_liv
     await asyncio.sleep(QUICK.settled * 3)
     assert complaint(kopf) == "WatchSilent"
     assert await second == LIST_AGAIN
+    assert told == ["silent"]  # once, as long as it lasts
     api.bookmarks = 0.1
     assert "BOOKMARK None" in await kopf.watch(since=api.version)
     assert not complaint(kopf)

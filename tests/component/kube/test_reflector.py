@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.component.kube.fake_api import (
 )
 
 from copyrator.api.keys import ObjectName
+from copyrator.kube import reflector as reflector_module
 from copyrator.kube.client import KubeClient
 from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
@@ -386,6 +388,53 @@ async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(
     # It is short, so that it has to prove itself soon.
     assert api.of("watch")[1].params["timeoutSeconds"] == str(int(QUICK.doubt))
     await settled(reflector, api)
+
+
+async def test_after_a_cut_the_next_watch_is_short_so_that_its_silence_is_found_out_soon(
+    reflect: Reflect, api: FakeApi, seen: Seen
+) -> None:
+    api.put("a", data={"v": "1"})
+    api.script("watch", stream(bookmark(101), then="cut"), stream(then="silence"))
+    timing = replace(QUICK, silence=3600.0)
+    reflector = reflect(timing=timing)
+    await until(lambda: api.count("watch") == 2, "the watch after the cut")
+    api.put("a", data={"v": "2"})
+    await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")
+    lengths = [one.params["timeoutSeconds"] for one in api.of("watch")]
+    assert lengths[1:3] == [str(int(QUICK.doubt))] * 2
+    assert int(lengths[0]) > QUICK.doubt
+    await settled(reflector, api)
+    await until(lambda: api.count("watch") == 4, "one that has nothing to prove")
+    assert int(api.of("watch")[3].params["timeoutSeconds"]) > QUICK.doubt
+
+
+async def test_a_suspected_watch_is_opened_anew_and_goes_on_from_where_it_was(
+    reflect: Reflect, api: FakeApi, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector_module, "SUSPECTS_SECONDS", 0.0)
+    api.put("a", data={"v": "1"})
+    api.script("watch", stream(bookmark(101), then="silence"))
+    reflector = reflect(timing=replace(QUICK, silence=3600.0))
+    await until(lambda: reflector.unheard_for > QUICK.settled and api.count("watch"), "silence")
+    api.put("a", data={"v": "2"})
+    reflector.suspect()
+    await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")
+    assert api.count("list") == 1
+    assert api.of("watch")[1].params["timeoutSeconds"] == str(int(QUICK.doubt))
+    assert reflector.failure is None
+
+
+async def test_a_watch_on_which_something_comes_is_above_suspicion(
+    reflect: Reflect, api: FakeApi, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reflector_module, "SUSPECTS_SECONDS", 0.0)
+    reflector = reflect(timing=replace(QUICK, settled=3600.0))
+    api.put("a", data={"v": "1"})
+    await until(lambda: seen.changes and api.watches, "a watch that stands")
+    reflector.suspect()
+    api.put("a", data={"v": "2"})
+    await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the change")
+    assert api.count("watch") == 1
 
 
 async def test_while_watches_stay_silent_changes_are_still_seen_by_lists(

@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any, Self
@@ -68,6 +68,8 @@ class Exchange:
     request: web.Request
     body: bytes
     query: dict[str, str]
+    mute: bool = False
+    """Whether nothing is passed on any more, not even the end."""
 
     @property
     def watch(self) -> bool:
@@ -134,8 +136,12 @@ async def relay(exchange: Exchange) -> web.StreamResponse:
     async with await exchange.ask() as answer:
         response = await exchange.begin(answer)
         async for chunk in answer.content.iter_any():
+            if exchange.mute:
+                break
             await response.write(chunk)
-        return response
+    if exchange.mute:
+        await asyncio.sleep(3600)
+    return response
 
 
 def answers(status: int, reason: str, *, retry_after: int | None = None) -> Fault:
@@ -244,6 +250,11 @@ async def silent(exchange: Exchange) -> web.StreamResponse:
     response = await exchange.begin()
     await asyncio.sleep(3600)
     return response
+
+
+async def goes_silent(exchange: Exchange) -> web.StreamResponse:
+    """As `silent`, and watches that stand aren't cut: nothing more comes on them either."""
+    return await silent(exchange)
 
 
 def fails_within(code: int, reason: str) -> Fault:
@@ -386,7 +397,11 @@ class FaultProxy:
     async def _begin(self, rule: _Rule, *, cut: bool) -> None:
         self._rules.append(rule)
         for exchange in self._concerned(rule.chosen) if cut else ():
-            exchange.abort()
+            if rule.fault is goes_silent:
+                exchange.mute = True
+                self._met.append(replace(exchange.seen, at=time.monotonic()))
+            else:
+                exchange.abort()
 
     async def _end(self, rule: _Rule) -> None:
         self._rules.remove(rule)

@@ -27,8 +27,10 @@ from tests.e2e.faults.proxy import (
     disorders,
     everything,
     fails_within,
+    goes_silent,
     only,
     pages_of_one,
+    silent,
     truncates,
 )
 from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
@@ -73,6 +75,8 @@ FAULTS: dict[str, Faults] = {
         (pages_of_one, only("list")),
     ],
     "watches that close at once": [(closes_at_once, WATCHES)],
+    "silent watches": [(silent, WATCHES)],
+    "watches that go silent while they stand": [(goes_silent, WATCHES)],
     "500 within watches": [(fails_within(500, "InternalError"), WATCHES)],
     "duplicated and re-ordered events": [(disorders, WATCHES)],
     "truncated JSON": [(truncates, everything)],
