@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 
 from copyrator.kube.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
+from copyrator.kube.fair_queue import FairQueue
 from copyrator.kube.resources import EVENTS
 from copyrator.metrics import Metrics
 
@@ -41,7 +42,8 @@ REFILL_SECONDS = 12.0
 """Per object: so many Events at once, then one per REFILL_SECONDS."""
 
 QUEUE = 256
-"""Events waiting to be written; what comes on top is dropped and counted."""
+"""Events waiting to be written, of all namespaces, which take turns. What comes on top is dropped
+and counted: the last of the namespace with the most."""
 
 MESSAGE_LIMIT = 1024
 """The API server's limit for an Event's message."""
@@ -126,7 +128,7 @@ class EventRecorder:
         self._news: OrderedDict[tuple[ObjectRef, str, str, str], _News] = OrderedDict()
         self._buckets: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()
         self._terminating: dict[str, float] = {}
-        self._queue: asyncio.Queue[_News] = asyncio.Queue(QUEUE)
+        self._queue: FairQueue[_News] = FairQueue(QUEUE)
 
     def record(
         self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
@@ -155,10 +157,9 @@ class EventRecorder:
             news.count += 1
             news.last = self._now()
         if not news.queued and self._clock() - news.wrote_at >= REPEAT_SECONDS:
-            try:
-                self._queue.put_nowait(news)
-                news.queued = True
-            except asyncio.QueueFull:
+            news.queued = True
+            if given_up := self._queue.put(news.namespace, news):
+                given_up.queued = False
                 self._drop("queue_full")
         return None
 
@@ -167,7 +168,7 @@ class EventRecorder:
         while True:
             news = await self._queue.get()
             await self._write(news)
-            self._queue.task_done()
+            self._queue.done()
 
     async def flush(self, seconds: float) -> None:
         """Wait until what is queued is written, at most so long (for shutdown and tests)."""
@@ -175,7 +176,7 @@ class EventRecorder:
             async with asyncio.timeout(seconds):
                 await self._queue.join()
         except TimeoutError:
-            log.info("%d Events were not written before the end", self._queue.qsize())
+            log.info("%d Events were not written before the end", len(self._queue))
 
     async def _write(self, news: _News) -> None:
         news.queued = False

@@ -175,6 +175,42 @@ async def test_a_server_that_hangs_makes_nobody_wait(kit: Kit) -> None:
     assert kit.dropped("queue_full") >= 1000 - events_module.QUEUE - 1
 
 
+async def test_a_flood_of_one_namespace_takes_nobody_elses_event_and_delays_it_by_one(
+    kit: Kit,
+) -> None:
+    floods = [
+        ObjectRef("flant.com/v1", "CopyratorRule", "flood", f"r{number}", f"uid-{number}")
+        for number in range(events_module.QUEUE)
+    ]
+    for number in range(4 * events_module.QUEUE):
+        kit.record(f"noise {number}", floods[number % len(floods)])
+    kit.record("news")
+    for number in range(events_module.QUEUE):
+        kit.record(f"more noise {number}", floods[number])
+    written = await kit.written()
+    order = [event["metadata"]["namespace"] for event in written]
+    assert order.index("ns") <= 2  # one was taken before, and one is theirs
+    assert order.count("flood") == events_module.QUEUE - 1
+    dropped = (5 * events_module.QUEUE) - order.count("flood")
+    assert kit.dropped("queue_full") == dropped
+
+
+async def test_an_event_that_was_given_up_is_written_when_it_is_said_again(kit: Kit) -> None:
+    floods = [
+        ObjectRef("flant.com/v1", "CopyratorRule", "flood", f"r{number}", f"uid-{number}")
+        for number in range(events_module.QUEUE)
+    ]
+    for number, ref in enumerate(floods):
+        kit.record(f"noise {number}", ref)
+    kit.record("news")  # for this the last of the flood is given up
+    before = {event["message"] for event in await kit.written()}
+    last = f"noise {events_module.QUEUE - 1}"
+    assert "news" in before
+    assert last not in before
+    kit.record(last, floods[-1])
+    assert last in {event["message"] for event in await kit.written()}
+
+
 async def test_what_is_remembered_is_bounded(kit: Kit) -> None:
     for number in range(3000):
         kit.record(ref=ObjectRef("v1", "ConfigMap", "ns", f"c{number}", f"uid-{number}"))
