@@ -369,6 +369,13 @@ TOKENS_CHARACTERS: Final = 32 * 1024 * 1024
 """Characters of all Authorization headers that are remembered: 2 KB for each of 10,000 Bundles and
 some more. Those that were used longest ago go first."""
 
+CREDENTIAL_BYTES: Final = 16 * 1024
+"""Bytes of a user's name, a password or a token in the Secret of ``auth``: servers take no longer
+headers."""
+
+DOCKER_CONFIG_BYTES: Final = 256 * 1024
+"""Bytes of a ``.dockerconfigjson``, which is parsed whole: a thousand registries and more."""
+
 REALM_CHARACTERS: Final = 2048
 """Characters of a token server's URL."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api.json_text import read_json
-from copyrator.api.limits import REGISTRY_HEADER_BYTES
+from copyrator.api.limits import CREDENTIAL_BYTES, DOCKER_CONFIG_BYTES, REGISTRY_HEADER_BYTES
 from copyrator.oci.reference import DOCKER_HUB_NAMES
 
 DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
@@ -71,22 +71,44 @@ def credential_from_secret(secret: Mapping[str, Any], registry: str) -> Credenti
     """Read the credential for ``registry`` from a Secret as the API returns it.
 
     Raises:
-        UnusableSecretError: keys are missing, empty or broken.
+        UnusableSecretError: keys are missing, empty, broken or too long.
     """
     data: Mapping[str, Any] = secret.get("data") or {}
     if is_docker_config(secret):
-        return _from_docker_config(_decode(data, DOCKER_CONFIG_KEY), registry)
+        text = _decode(data, DOCKER_CONFIG_KEY, DOCKER_CONFIG_BYTES)
+        return _bounded(_from_docker_config(text, registry))
     missing = [key for key in ("username", "password") if not data.get(key)]
     if missing:
         raise UnusableSecretError(
             f"has no {' and no '.join(missing)}; give it the keys username and password, or make "
             "it of type kubernetes.io/dockerconfigjson"
         )
-    return Credential(username=_decode(data, "username"), password=_decode(data, "password"))
+    username, password = (_decode(data, key, CREDENTIAL_BYTES) for key in ("username", "password"))
+    return Credential(username=username, password=password)
 
 
-def _decode(data: Mapping[str, Any], key: str) -> str:
+def decoded_size(text: str) -> int:
+    """Bytes that base64 text decodes to at least, told without decoding it."""
+    return len(text) // 4 * 3 - 2
+
+
+def _bounded(credential: Credential) -> Credential:
+    parts = {
+        "a name": credential.username,
+        "a password": credential.password,
+        "an identity token": credential.identity_token,
+        "a registry token": credential.registry_token,
+    }
+    for what, text in parts.items():
+        if len(text.encode()) > CREDENTIAL_BYTES:
+            raise UnusableSecretError(f"holds {what} of more than {CREDENTIAL_BYTES} bytes")
+    return credential
+
+
+def _decode(data: Mapping[str, Any], key: str, most: int) -> str:
     try:
+        if decoded_size(data[key]) > most:
+            raise UnusableSecretError(f"holds more than {most} bytes under {key}")
         return base64.b64decode(data[key], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
         raise UnusableSecretError(f"holds something under {key} that isn't UTF-8 text") from None

@@ -29,6 +29,7 @@ from copyrator.oci.auth import (
     Credential,
     UnusableSecretError,
     credential_from_secret,
+    decoded_size,
     is_docker_config,
 )
 from copyrator.reconcile.bundle_context import Context
@@ -292,9 +293,13 @@ def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> A
             raise MissingReferenceError(text) from None
         login = Login.DOCKER_CONFIG if is_docker_config(secret) else Login.PASSWORD
     if spec.ca_secret:
+        where = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret"
         try:
-            ca = base64.b64decode((bodies[spec.ca_secret].get("data") or {})[CA_KEY])
+            encoded = (bodies[spec.ca_secret].get("data") or {})[CA_KEY]
+            if decoded_size(encoded) > limits.CA_BYTES:
+                most = f"{limits.CA_BYTES} bytes"
+                raise MissingReferenceError(f"{where} holds more than {most} under {CA_KEY}")
+            ca = base64.b64decode(encoded)
         except (KeyError, binascii.Error, ValueError):
-            text = f"Secret {spec.namespace}/{spec.ca_secret} of spec.caSecret has no key {CA_KEY}"
-            raise MissingReferenceError(text) from None
+            raise MissingReferenceError(f"{where} has no key {CA_KEY}") from None
     return Access(credential, login, ca)

@@ -68,6 +68,25 @@ async def test_a_spec_that_we_fail_to_read_is_that_bundles_alone(
     assert "RecursionError" in cluster.message("bad")
 
 
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [("auth", "password"), ("auth", ".dockerconfigjson"), ("caSecret", "ca.crt")],
+)
+async def test_a_credential_that_is_too_long_is_that_bundles_alone(
+    cluster: BundleCluster, run: Run, bundle: Make, field: str, key: str
+) -> None:
+    data = {"username": "YWxpY2U=", key: "A" * 1_000_000}
+    cluster.put_object("secrets", "creds", data=data)
+    bundle("bad", **{field: "creds"})
+    bundle("good")
+    await run()
+
+    await eventually(lambda: cluster.status("good").get("deploy"), "the good one is deployed")
+    await eventually(lambda: cluster.reason("bad") == "AuthenticationFailed")
+    assert "Secret team/creds of spec." in cluster.message("bad")
+    assert f"bytes under {key}" in cluster.message("bad")
+
+
 async def test_pods_and_a_log_are_read_up_to_their_bounds(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:

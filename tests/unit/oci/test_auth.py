@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from copyrator.api.limits import CREDENTIAL_BYTES
+from copyrator.oci import auth as auth_module
 from copyrator.oci.auth import (
     Challenge,
     Credential,
@@ -51,6 +53,22 @@ def test_reads_credentials(secret: dict[str, Any], registry: str, expected: Cred
     assert credential_from_secret(secret, registry) == expected
 
 
+def test_what_is_as_long_as_may_be_is_taken() -> None:
+    longest = "x" * CREDENTIAL_BYTES
+    for secret in (
+        opaque(username="a", password=longest),
+        docker({"r": {"registrytoken": longest}}),
+    ):
+        found = credential_from_secret(secret, "r")
+        assert longest in (found.password, found.registry_token)
+
+
+def test_what_is_too_long_isnt_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth_module.base64, "b64decode", None)
+    with pytest.raises(UnusableSecretError, match="more than"):
+        credential_from_secret({"data": {".dockerconfigjson": "A" * 1_000_000}}, "r")
+
+
 @pytest.mark.parametrize(
     ("secret", "words"),
     [
@@ -65,6 +83,13 @@ def test_reads_credentials(secret: dict[str, Any], registry: str, expected: Cred
         ({"data": {".dockerconfigjson": encoded("s3cret")}}, "auths"),
         ({"data": {".dockerconfigjson": encoded("[" * 10_000)}}, "auths"),
         (docker({"r": {"username": "s3cret", "password": "\ud800"}}), "auths"),
+        (opaque(username="s3cret", password="s3cret" * 4000), "more than 16384 bytes under pass"),
+        (opaque(username="s3cret" * 4000, password="s3cret"), "more than 16384 bytes under user"),
+        (docker({"r": {**PAIR, "password": "s3cret" * 4000}}), "a password of more than 16384"),
+        (docker({"r": {"auth": encoded("s3cret:" + "x" * 20_000)}}), "a password of more than"),
+        (docker({"r": {"identitytoken": "s3cret" * 4000}}), "an identity token of more than"),
+        (docker({"r": {"registrytoken": "s3cret" * 4000}}), "a registry token of more than"),
+        (docker({"r": PAIR, "x": "s3cret" * 50_000}), "more than 262144 bytes under .dockerconf"),
     ],
 )
 def test_says_what_a_secret_lacks_and_never_what_it_has(secret: dict[str, Any], words: str) -> None:
