@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"time"
 
@@ -156,8 +157,10 @@ func evaluate(engine *promql.Engine, held memory, text string, end time.Time, st
 	for _, one := range matrix {
 		values := make([]*float64, moments)
 		for _, point := range one.Floats {
-			value := point.F
-			values[point.T/step.Milliseconds()] = &value
+			// JSON has no NaN and no infinity, and neither is a value that anybody can read.
+			if value := point.F; !math.IsNaN(value) && !math.IsInf(value, 0) {
+				values[point.T/step.Milliseconds()] = &value
+			}
 		}
 		found = append(found, series{one.Metric.Map(), values})
 	}

@@ -1,0 +1,105 @@
+"""Alerts and dashboard, evaluated by Prometheus' own engine over what a real operator served."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.monitoring.pages import BAD, GOOD, STEP, Answer, Series, evaluate, parse, recorded
+
+FILES = Path(__file__).resolve().parents[2] / "charts" / "copyrator" / "files"
+POLL_LATE = "30"
+"""Seconds: three of the intervals of the recorded operator."""
+
+Story = list[Series]
+
+
+def rules() -> dict[str, dict[str, str]]:
+    text = (FILES / "alerts.yaml").read_text().replace("POLL_LATE_SECONDS", POLL_LATE)
+    (group,) = yaml.safe_load(text)["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+def panels() -> dict[str, str]:
+    board = json.loads((FILES / "dashboard.json").read_text())
+    return {
+        f"{panel['title']} {target['refId']}": target["expr"]
+        .replace("$namespace", "ops")
+        .replace("$__rate_interval", "5m")
+        for panel in board["panels"]
+        for target in panel["targets"]
+    }
+
+
+RULES, PANELS = rules(), panels()
+
+
+@pytest.fixture(scope="module")
+def good() -> Story:
+    return [parse(recorded(name)) for name in GOOD]
+
+
+@pytest.fixture(scope="module")
+def bad(good: Story) -> Story:
+    """All goes wrong; what no operator could be brought to within minutes is added."""
+    return [good[-1], {**parse(recorded(BAD)), **late_and_held(good[-1])}]
+
+
+def late_and_held(page: Series) -> Series:
+    """Three copies that were late by minutes, three callbacks that held the loop for seconds."""
+    found = {}
+    for key, value in page.items():
+        labels = dict(key)
+        name, most = labels["__name__"], float(labels.get("le", "inf"))
+        lag, stall = name.startswith(LAG), name.startswith(STALLS)
+        if not name.endswith("_sum") and ((lag and most > 60) or (stall and most > 1)):
+            found[key] = value + 3
+    return found
+
+
+LAG, STALLS = "copyrator_copy_lag_seconds", "copyrator_event_loop_stall_seconds"
+
+
+def firing(story: Story) -> set[str]:
+    """The alerts whose condition holds for as long as they ask for."""
+    answers = evaluate(story, {name: rule["expr"] for name, rule in RULES.items()})
+    assert {name: one.error for name, one in answers.items() if one.error} == {}
+    return {name for name, answer in answers.items() if answer.longest() * STEP > seconds_of(name)}
+
+
+def seconds_of(alert: str) -> int:
+    minutes = re.fullmatch(r"(\d+)m", RULES[alert]["for"])
+    assert minutes
+    return int(minutes[1]) * 60
+
+
+def test_no_alert_fires_while_all_is_well(good: Story) -> None:
+    assert firing(good) == set()
+
+
+def test_each_alert_fires_when_all_is_bad(bad: Story) -> None:
+    assert firing(bad) == set(RULES)
+
+
+def test_each_alert_is_silent_again_when_all_is_well_again(good: Story, bad: Story) -> None:
+    """What a counter counted isn't told for ever."""
+    page = {**good[-1], **late_and_held(good[-1])}
+    assert firing([page, page]) == set()
+
+
+@pytest.fixture(scope="module")
+def shown(good: Story) -> dict[str, Answer]:
+    return evaluate([*good, parse(recorded(BAD))], PANELS)
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_a_panel_shows_something(shown: dict[str, Answer], panel: str) -> None:
+    assert shown[panel].error == ""
+    assert shown[panel].longest() > 0
+
+
+def test_a_query_that_asks_for_nothing_or_nonsense_is_seen(good: Story) -> None:
+    answers = evaluate(good, {"none": "copyrator_no_such", "nonsense": "sum by ("})
+    assert answers["none"].longest() == 0
+    assert "parse error" in answers["nonsense"].error

@@ -1,0 +1,64 @@
+"""The recorded pages of metrics are what an operator serves; COPYRATOR_RECORD=1 records them anew.
+
+tests/component/test_monitoring.py evaluates alerts and dashboard over them.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e.bundles.conftest import make_team
+from tests.e2e.faults.light import Light
+from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.monitoring.world import INTERVAL, World
+from tests.e2e.operator_process import OperatorProcess, install, uninstall
+from tests.long import LONG
+from tests.monitoring.pages import BAD, GOOD, RECORDED, recorded, shape
+
+from localcluster import Api, Cluster
+
+pytestmark = [pytest.mark.xdist_group("monitoring"), pytest.mark.timeout(600)]
+
+RECORDS = bool(os.environ.get("COPYRATOR_RECORD"))
+
+
+@pytest.fixture
+def world(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[World]:
+    home, teams = f"op-{secrets.token_hex(3)}", f"team-{secrets.token_hex(3)}"
+    direct = install(cluster, home)
+    api.create("/api/v1/namespaces", {"metadata": {"name": teams}})
+    light = Light(api, home, make_team(cluster, api, teams, tmp_path))
+    settings = {
+        "NAMESPACE": home,
+        "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
+        "WERF_OPERATOR_TIMER_IDLE": "0",
+    }
+    with FaultProxy(cluster) as proxy:
+        kubeconfig = proxy.kubeconfig(direct, tmp_path / "kubeconfig")
+        with OperatorProcess(kubeconfig, tmp_path / "operator.log", settings=settings) as process:
+            process.wait_ready()
+            yield World(proxy, process, light)
+            assert process.stop() == 0
+            assert "Traceback" not in process.log
+    light.team.let_go()
+    light.delete()
+    uninstall(cluster, home)
+
+
+def test_the_recorded_pages_are_what_an_operator_serves(world: World) -> None:
+    """All of them with COPYRATOR_LONG or COPYRATOR_RECORD; in `make test` that of good days."""
+    world.light.begin()
+    world.wait_right()
+    pages = {GOOD[0]: world.page}
+    world.do_some_work()
+    pages[GOOD[1]] = world.page
+    if LONG or RECORDS:
+        with world.all_bad():
+            pages[BAD] = world.page
+    for name, page in pages.items():
+        if RECORDS:
+            lines = [one for one in page.splitlines(keepends=True) if "copyrator_" in one]
+            (RECORDED / f"{name}.prom").write_text("".join(lines))
+        assert shape(recorded(name)) == shape(page), f"{name}: record it anew, COPYRATOR_RECORD=1"

@@ -1,0 +1,107 @@
+"""An operator that is brought into every state that an alert is about, and its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.faults.fleet import BROKEN
+from tests.e2e.faults.light import Light
+from tests.e2e.faults.proxy import FaultProxy, Seen, answers, fails_within, only
+from tests.e2e.operator_process import OperatorProcess, until
+
+INTERVAL = 10
+"""Seconds between two polls; three are late."""
+STUCK = "stuck"
+
+
+def refused(one: Seen) -> bool:
+    """A ConfigMap that the rule `stuck` would make."""
+    return one.verb == "create" and one.resource == "configmaps" and "/kube-system/" not in one.path
+
+
+@dataclass
+class World:
+    proxy: FaultProxy
+    process: OperatorProcess
+    light: Light
+
+    @property
+    def page(self) -> str:
+        """The metrics that are served now."""
+        status, body = self.process.get("/metrics")
+        assert status == 200, body
+        return body
+
+    def value(self, series: str) -> float:
+        """The value of a series, written as on the page; 0 where it isn't there."""
+        lines = [line for line in self.page.splitlines() if line.startswith(f"{series} ")]
+        return float(lines[0].split()[-1]) if lines else 0.0
+
+    def wait_value(self, series: str, least: float = 1.0, seconds: float = 120.0) -> None:
+        until(
+            lambda: self.value(series) >= least,
+            lambda: f"{series} is at least {least}\n{self.page}\n{self.process.log[-4000:]}",
+            seconds,
+        )
+
+    def wait_right(self) -> None:
+        until(lambda: not self.light.wrong(), lambda: str(self.light.wrong()), 120.0)
+
+    def do_some_work(self) -> None:
+        """Until each counter and histogram of good days has counted."""
+        for _ in range(2):
+            self.light.change()
+            self.wait_right()
+        self.wait_value('copyrator_deploys_total{action="deploy",result="succeeded"}')
+
+    @contextmanager
+    def all_bad(self) -> Iterator[None]:
+        """Bring about what the alerts are about; most lasts for the length of the block."""
+        with ExitStack() as lasting:
+            self._bad_bundles()
+            lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), refused))
+            self._stuck_rule()
+            self.wait_value('copyrator_copies{state="failed"}')
+            with self.proxy.fault(fails_within(410, "Expired"), only("watch", of=("namespaces",))):
+                self.wait_value(
+                    'copyrator_watch_restarts_total{reason="expired",resource="namespaces"}'
+                )
+            unseen = only("list", "watch", of=("configmaps",))
+            lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), unseen))
+            until(self._unsynced, "a watch of ConfigMaps doesn't know", 60.0)
+            self.wait_value("copyrator_oldest_poll_seconds", 3 * INTERVAL)
+            nobody = only(of=("leases",))
+            lasting.enter_context(self.proxy.fault(answers(503, "ServiceUnavailable"), nobody))
+            until(lambda: self.value("copyrator_leader") == 0, "it doesn't lead any more", 60.0)
+            yield
+
+    def _unsynced(self) -> bool:
+        series = 'copyrator_watches{resource="configmaps"}'
+        return self.value(series) > self.value(series.replace("watches", "watches_synced"))
+
+    def _bad_bundles(self) -> None:
+        team = self.light.team
+        team.publish("1.0.0", "broken", repo="broken/app", template=BROKEN)
+        team.bundle("failing", repo="broken/app", retry={"limit": 9, "backoff": "10m"})
+        team.bundle("given-up", repo="broken/app", retry={"limit": 0})
+        team.bundle("nowhere", registry="127.0.0.1:1")
+        team.wait_reason("failing", "DeployFailed", 120.0)
+        team.wait_reason("given-up", "Quarantined", 120.0)
+        team.wait_reason("nowhere", "RegistryUnreachable", 120.0)
+
+    def _stuck_rule(self) -> None:
+        api, home = self.light.api, self.light.home
+        source: dict[str, Any] = {"metadata": {"name": STUCK}, "data": {"a": "b"}}
+        api.create(f"/api/v1/namespaces/{home}/configmaps", source)
+        spec = {
+            "source": {"kind": "ConfigMap", "name": STUCK},
+            "targets": {"namespaces": [f"{self.light.word}-*"]},
+        }
+        rule = {"apiVersion": "flant.com/v1", "kind": "CopyratorRule", "spec": spec}
+        api.create(
+            f"/apis/flant.com/v1/namespaces/{home}/copyrators",
+            {**rule, "metadata": {"name": STUCK}},
+        )
