@@ -31,6 +31,7 @@ format: ## Format the code and mend what ruff can mend.
 
 test: check ## Everything: check, then all tests, on a real control plane (built once, minutes).
 	@$(RUN) python -m localcluster build
+	@$(RUN) python -m localcluster build promql
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 test-node: ## Image and chart on a real kubelet: needs root and Debian, skips elsewhere (in CI: fails).

@@ -42,7 +42,7 @@ def good() -> Story:
 
 @pytest.fixture(scope="module")
 def bad(good: Story) -> Story:
-    """All goes wrong; what no operator could be brought to within minutes is added."""
+    """All goes wrong; copies that are late and a held event loop aren't recorded, but added."""
     return [good[-1], {**parse(recorded(BAD)), **late_and_held(good[-1])}]
 
 
