@@ -123,6 +123,12 @@ class Metrics:
             "bundles_quarantined",
             "Bundles whose newest version failed too often to be tried again.",
         )
+        self.bundle_references = self._gauge(
+            "bundle_references",
+            "ConfigMaps and Secrets that Bundles name, by the watch that tells of their edits: of "
+            "the name, of the namespace, of all, or none, so that they wait for the poll.",
+            "scope",
+        )
         self.oldest_poll_seconds = self._gauge(
             "oldest_poll_seconds",
             "How long ago the last good poll was of the Bundle that has waited longest for one; "

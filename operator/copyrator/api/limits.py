@@ -152,12 +152,21 @@ TENANTS_WATCHES: Final = 256
 FIRST_WATCHES: Final = 2
 """Watches of sources that a tenant's namespace gets however many others have."""
 
+REFERENCES_BY_NAME: Final = 4
+"""ConfigMaps, and likewise Secrets, that the Bundles of one namespace name which have a watch each.
+For more there is one of the namespace's metadata, of which the named are kept."""
+
+KIND_REFERENCE_WATCHES: Final = 64
+"""Watches of ConfigMaps, and likewise of Secrets, that Bundles name. Where all namespaces together
+would have more, there is one of all namespaces' metadata, of which the named are kept."""
+
 REFERENCE_WATCHES: Final = 32
-"""Watches of ConfigMaps and Secrets that the Bundles of one namespace name. What goes beyond is
+"""Watches for the Bundles of one namespace where the wider ones aren't granted. What goes beyond is
 read again at every poll instead."""
 
 ALL_REFERENCE_WATCHES: Final = 128
-"""The same of all Bundles together: each is a connection."""
+"""Watches of what Bundles name, all together: each is a connection. Where the wider ones aren't
+granted, each namespace gets its first before any gets a second."""
 
 TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of sources (as JSON, with `SOURCE_OVERHEAD` for each) that are held in memory for the rules

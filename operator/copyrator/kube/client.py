@@ -205,6 +205,7 @@ class KubeClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
+        names_only: bool = False,
         limit: int = 1000,
         resource_version: str | None = None,
     ) -> AsyncGenerator[Page, None]:
@@ -212,13 +213,16 @@ class KubeClient:
 
         Without `resource_version` the list is consistent: it shows every write that was answered
         before. The first page is small; the others have about 4 MB, and at most `limit` objects.
-        One that turns out larger than PAGE_BYTES is asked for again, with fewer objects.
+        One that turns out larger than PAGE_BYTES is asked for again, with fewer objects. With
+        `names_only` an object is its name, namespace and resourceVersion.
         """
         params = calls.selectors(label_selector, field_selector)
         if resource_version is not None:
             params["resourceVersion"] = resource_version
+        metadata_only |= names_only
         headers = {"Accept": pages.METADATA_LIST if metadata_only else JSON}
         size = min(limit, 500 if metadata_only else 100)
+        reader = pages.read_name if names_only else read
         while True:
             params["limit"] = str(size)
             call = Call(
@@ -231,7 +235,7 @@ class KubeClient:
                 most=PAGE_BYTES if size > 1 else None,
             )
             try:
-                decode = partial(pages.decode_page, lone=size == 1)
+                decode = partial(pages.decode_page, reader=reader, lone=size == 1)
                 page = await self._http.fetch(call, decode)
             except AnswerTooLarge:  # never of one object
                 size = pages.fewer(size)
@@ -252,6 +256,7 @@ class KubeClient:
         label_selector: str | None = None,
         field_selector: str | None = None,
         metadata_only: bool = False,
+        names_only: bool = False,
         resource_version: str | None = None,
         timeout: float = 290.0,  # noqa: ASYNC109 - the server ends the stream
         silence: float | None = None,
@@ -263,7 +268,7 @@ class KubeClient:
         Bookmarks are asked for; the server sends about one a minute, so `silence` seconds without
         a byte mean that the stream is dead (Unreachable, reason Timeout). `on_open` is called when
         the server has accepted the watch. A `reserved` watch has a connection of its own; others
-        wait for one of WATCH_CONNECTIONS.
+        wait for one of WATCH_CONNECTIONS. `names_only` as for a list.
 
         Raises:
             Gone: `resource_version` was compacted; list again.
@@ -277,7 +282,7 @@ class KubeClient:
             res.key,
             res.path(namespace),
             params=params,
-            headers={"Accept": pages.METADATA_WATCH if metadata_only else JSON},
+            headers={"Accept": pages.METADATA_WATCH if metadata_only or names_only else JSON},
             timeout=aiohttp.ClientTimeout(
                 total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence or timeout + 15.0
             ),
@@ -288,8 +293,9 @@ class KubeClient:
         ):
             if on_open:
                 on_open()
+            reader = pages.read_name if names_only else read
             async for line in lines:
-                yield pages.decode_event(line)
+                yield pages.decode_event(line, reader)
 
     async def _object(self, call: Call) -> dict[str, Any]:
         return await self._http.fetch(call, _decode_object)

@@ -6,7 +6,7 @@ is turned into Python only while somebody looks at it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -48,17 +48,44 @@ class _Event(msgspec.Struct):
     object: msgspec.Raw
 
 
+class _Meta(msgspec.Struct, rename="camel", omit_defaults=True):
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
 _list_decoder = msgspec.json.Decoder(_List)
 _event_decoder = msgspec.json.Decoder(_Event)
+_named_decoder = msgspec.json.Decoder(_Named)
+
+Reader = Callable[[bytes], Any]
+"""Turns an object's JSON into Python."""
+
+
+def read_name(raw: bytes) -> Any:
+    """Decode an object's name, namespace and resourceVersion; nothing is made of the rest.
+
+    Raises:
+        msgspec.MsgspecError: it isn't JSON, or has no metadata.
+    """
+    try:
+        return msgspec.to_builtins(_named_decoder.decode(raw))
+    except RecursionError:
+        return read(raw)
 
 
 class Items(Sequence[dict[str, Any]]):
     """The objects of a page; each access decodes anew, so look at each once."""
 
-    __slots__ = ("_raw",)
+    __slots__ = ("_raw", "_reader")
 
-    def __init__(self, raw: list[msgspec.Raw]) -> None:
+    def __init__(self, raw: list[msgspec.Raw], reader: Reader = read) -> None:
         self._raw = raw
+        self._reader = reader
 
     def raw(self) -> Iterator[bytes]:
         """The objects as they came."""
@@ -73,8 +100,8 @@ class Items(Sequence[dict[str, Any]]):
     def __getitem__(self, index: slice) -> Items: ...
     def __getitem__(self, index: int | slice) -> dict[str, Any] | Items:
         if isinstance(index, slice):
-            return Items(self._raw[index])
-        decoded: dict[str, Any] = read(bytes(self._raw[index]))
+            return Items(self._raw[index], self._reader)
+        decoded: dict[str, Any] = self._reader(bytes(self._raw[index]))
         return decoded
 
 
@@ -115,8 +142,10 @@ class BareEvent:
     raw: bytes
 
 
-def decode_page(raw: bytes, *, lone: bool = False) -> Page:
-    """Decode a list; `lone`: with at most one object, so that asking for fewer is no use.
+def decode_page(raw: bytes, *, reader: Reader = read, lone: bool = False) -> Page:
+    """Decode a list; `reader` decodes its objects.
+
+    `lone`: it has at most one object, so that asking for fewer is no use.
 
     Raises:
         AnswerTooLarge: an object is nested deeply; with fewer objects, the page can be decoded.
@@ -135,22 +164,22 @@ def decode_page(raw: bytes, *, lone: bool = False) -> Page:
     if not answer.kind.endswith("List") or not answer.metadata.resource_version:
         raise BrokenAnswer("the API server's answer isn't a list")
     return Page(
-        items=Items(answer.items or []),
+        items=Items(answer.items or [], reader),
         resource_version=answer.metadata.resource_version,
         continue_token=answer.metadata.continue_,
         size=len(raw),
     )
 
 
-def decode_event(line: bytes) -> WatchEvent:
-    """Decode a line of a watch.
+def decode_event(line: bytes, reader: Reader = read) -> WatchEvent:
+    """Decode a line of a watch; `reader` decodes its object.
 
     Raises:
         ApiError: the line is an ERROR; `Gone` where the version to go on from was compacted.
         BrokenAnswer: the line was cut or isn't JSON.
     """
     event = bare_event(line)
-    return WatchEvent(event.type, _object(event.raw))
+    return WatchEvent(event.type, _object(event.raw, reader))
 
 
 def bare_event(line: bytes) -> BareEvent:
@@ -170,9 +199,9 @@ def bare_event(line: bytes) -> BareEvent:
     return BareEvent(event.type, raw)
 
 
-def _object(raw: bytes) -> dict[str, Any]:
+def _object(raw: bytes, reader: Reader = read) -> dict[str, Any]:
     try:
-        body = read(raw)
+        body = reader(raw)
     except msgspec.MsgspecError as error:
         raise BrokenAnswer(_CUT_OFF) from error
     if not isinstance(body, dict):

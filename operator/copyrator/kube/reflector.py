@@ -26,6 +26,7 @@ from copyrator.kube.resources import Resource
 from copyrator.kube.share import Share
 from copyrator.kube.standing import Standing
 from copyrator.kube.store import Change, Store, version_of
+from copyrator.kube.wanted import Wanted
 from copyrator.metrics import Metrics
 from copyrator.timeslice import TimeSlice
 
@@ -66,6 +67,7 @@ class Reflector(Generic[R]):
         name: str | None = None,
         metadata_only: bool = False,
         share: Share | None = None,
+        wanted: Wanted | None = None,
         reserved: bool = False,
         versions: dict[str, str] | None = None,
         metrics: Metrics | None = None,
@@ -83,8 +85,9 @@ class Reflector(Generic[R]):
             "label_selector": label_selector,
             "field_selector": f"metadata.name={name}" if name else None,
             "metadata_only": metadata_only,
+            "names_only": wanted is not None,
         }
-        self._store: Store[R] = Store(decode, share)
+        self._store: Store[R] = wanted.store(decode) if wanted is not None else Store(decode, share)
         self._tenant = share.tenant if share else None
         self._reserved = reserved
         self._on_change = on_change

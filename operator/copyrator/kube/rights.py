@@ -109,7 +109,7 @@ class MissingRights:
     async def _is_granted(self, reviewer: Reviewer, lack: _Lack) -> bool:
         refusal = lack.refusal
         try:
-            allowed = await _ask(reviewer, refusal)
+            allowed = await is_granted(reviewer, refusal)
         except ApiError as error:
             log.debug("can't ask whether the operator may %s: %s", refusal, error)
             allowed = False
@@ -124,7 +124,12 @@ class MissingRights:
         return False
 
 
-async def _ask(reviewer: Reviewer, refusal: Refusal) -> bool:
+async def is_granted(reviewer: Reviewer, refusal: Refusal) -> bool:
+    """Whether what would be refused is granted after all.
+
+    Raises:
+        ApiError: there is no answer.
+    """
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

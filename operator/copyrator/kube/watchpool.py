@@ -15,6 +15,7 @@ from copyrator.kube.faults import DEFAULT_TIMING, Timing
 from copyrator.kube.reflector import OnChange, Reflector
 from copyrator.kube.resources import Resource
 from copyrator.kube.share import Share
+from copyrator.kube.wanted import Wanted
 from copyrator.metrics import Metrics
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,8 @@ class WatchSpec:
     decode: Callable[[dict[str, Any]], Any] = whole
     share: Share | None = None
     """Whose watch it is, where that has limits; others never share it."""
+    wanted: Wanted | None = None
+    """Only these objects are kept, by no more than name, namespace and resourceVersion."""
     reserved: bool = False
     """It never waits for a connection: the operator needs it, or its number is bounded already."""
 
@@ -146,6 +149,7 @@ class _Watch:
             name=spec.name,
             metadata_only=spec.metadata_only,
             share=spec.share,
+            wanted=spec.wanted,
             reserved=spec.reserved,
             versions=pool.versions,
             metrics=pool.metrics,

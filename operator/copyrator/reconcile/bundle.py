@@ -129,7 +129,7 @@ class BundleController:
 
     def publish(self) -> None:
         """Bring the gauges up to date; to be called before each scrape."""
-        publish(self._context)
+        publish(self._context, self._references.watches)
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Look at once at the Bundles that pushes may concern; returns their number."""

@@ -8,13 +8,14 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.reconcile.bundle_context import Context
+from copyrator.reconcile.bundle_reference_watches import ReferenceWatches
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 """A status can be forged, and must not make new label values."""
 
 
-def publish(context: Context) -> None:
-    """Count all Bundles, and find the one whose last good poll is longest ago."""
+def publish(context: Context, watches: ReferenceWatches) -> None:
+    """Count all Bundles and what they name, and find the one that was polled longest ago."""
     reasons: Counter[str] = Counter()
     quarantined, oldest, now = 0, 0.0, context.monotonic()
     for entry in context.bundles:
@@ -30,3 +31,5 @@ def publish(context: Context) -> None:
         gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     context.metrics.oldest_poll_seconds.set(oldest)
+    for scope, count in watches.count().items():
+        context.metrics.bundle_references.labels(scope).set(count)

@@ -1,4 +1,4 @@
-"""ConfigMaps and Secrets that Bundles name: watched by name, read only when they changed.
+"""ConfigMaps and Secrets that Bundles name: watched, and read only when they changed.
 
 A watch carries metadata only; it tells that there is something new to read. What is read by GET
 is the truth, so a watch that is late, forbidden, or one too many only costs time, never
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from copyrator.api import limits
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleReason
-from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.api.keys import BundleKey
 from copyrator.bundles.identity import ValuesFiles
 from copyrator.bundles.job import Login
 from copyrator.bundles.pod import CA_KEY
-from copyrator.engine.outcome import Lane
 from copyrator.kube.errors import NotFound
-from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
-from copyrator.kube.watchpool import Subscription, WatchSpec
+from copyrator.kube.resources import CONFIGMAPS, SECRETS
 from copyrator.oci.auth import (
     Credential,
     UnusableSecretError,
@@ -33,6 +29,8 @@ from copyrator.oci.auth import (
     is_docker_config,
 )
 from copyrator.reconcile.bundle_context import Context
+from copyrator.reconcile.bundle_reference_scopes import Ref
+from copyrator.reconcile.bundle_reference_watches import ReferenceWatches
 from copyrator.reconcile.bundle_values import ValuesReader, ValuesTooLargeError
 from copyrator.registry.bundles import BundleEntry
 
@@ -45,30 +43,6 @@ class MissingReferenceError(Exception):
     ) -> None:
         super().__init__(message)
         self.reason = reason
-
-
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """One object that a Bundle names."""
-
-    resource: Resource
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.resource.kind} {self.namespace}/{self.name}"
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What a metadata-only watch keeps of an object."""
-
-    resource_version: str
-
-
-def stamp(body: Mapping[str, Any]) -> Stamp:
-    """Decode for the watches."""
-    return Stamp(body["metadata"].get("resourceVersion", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,42 +67,33 @@ class _Known:
 
 
 class References:
-    """Watches and reads for all Bundles."""
+    """Reads for all Bundles.
+
+    Attributes:
+        watches: of all that they name.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._held: dict[BundleKey, dict[Ref, Subscription | None]] = {}
         self._values: dict[BundleKey, _Known] = {}
         self._access: dict[BundleKey, _Known] = {}
-        self._watching: Counter[Ref] = Counter()  # how many Bundles share each watch
-        self._of_namespace: Counter[str] = Counter()  # watches
+        self.watches = ReferenceWatches(context, self._has_read)
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Watch exactly what the spec names now."""
-        key = entry.key
-        wanted = _references(spec)
-        if not wanted and key not in self._held:
-            return
-        held = self._held.setdefault(key, {})
-        for ref in [ref for ref in held if ref not in wanted]:
-            self._release(ref, held.pop(ref))
-        for ref in wanted:
-            if held.get(ref) is None and self._may_watch(ref):
-                held[ref] = self._acquire(key, ref)
-            else:
-                held.setdefault(ref, None)
+        self.watches.follow(entry.key, references_of(spec))
 
     def forget(self, key: BundleKey) -> None:
         """Let go of everything that is held for a Bundle."""
-        for ref, subscription in self._held.pop(key, {}).items():
-            self._release(ref, subscription)
+        self.watches.follow(key, frozenset())
         self._values.pop(key, None)
         self._access.pop(key, None)
 
     def forget_all(self) -> None:
         """Let go of everything."""
-        for key in list(self._held):
-            self.forget(key)
+        self.watches.close()
+        self._values.clear()
+        self._access.clear()
 
     async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
         """Hash of the Bundle's values; reads them only if one of them changed.
@@ -140,7 +105,7 @@ class References:
         if not spec.values_from:
             return None
         known = self._values.get(entry.key)
-        if known is not None and self._still(entry.key, known, _values_refs(spec)):
+        if known is not None and self._still(known, _values_refs(spec)):
             found: str | None = known.value
             return found
         return (await self.values(entry, spec))[0]
@@ -183,7 +148,7 @@ class References:
             return _ANONYMOUS
         known = self._access.get(entry.key)
         shape = _shape(spec)
-        if known is not None and known.value[0] == shape and self._still(entry.key, known, refs):
+        if known is not None and known.value[0] == shape and self._still(known, refs):
             cached: Access = known.value[1]
             return cached
         versions: list[str] = []
@@ -200,63 +165,35 @@ class References:
         self._access[entry.key] = _Known(refs, tuple(versions), (shape, found))
         return found
 
-    def _may_watch(self, ref: Ref) -> bool:
-        """Whether a watch is there already, or there is room for one more."""
-        if ref in self._watching:
-            return True
-        together = len(self._watching) < limits.ALL_REFERENCE_WATCHES
-        return together and self._of_namespace[ref.namespace] < limits.REFERENCE_WATCHES
-
-    def _acquire(self, key: BundleKey, ref: Ref) -> Subscription:
-        def changed(_name: ObjectName, old: Stamp | None, new: Stamp | None) -> None:
-            if old != new:
-                self._context.queue.add(key, Lane.URGENT)
-
-        self._watching[ref] += 1
-        self._of_namespace[ref.namespace] += self._watching[ref] == 1
-        spec = WatchSpec(
-            resource=ref.resource,
-            namespace=ref.namespace,
-            name=ref.name,
-            metadata_only=True,
-            decode=stamp,
-            reserved=True,
-        )
-        return self._context.watch_pool.acquire(spec, changed)
-
-    def _release(self, ref: Ref, subscription: Subscription | None) -> None:
-        if subscription is not None:
-            self._watching[ref] -= 1
-            if not self._watching[ref]:
-                del self._watching[ref]
-                self._of_namespace[ref.namespace] -= 1
-                if not self._of_namespace[ref.namespace]:
-                    del self._of_namespace[ref.namespace]
-            subscription.release()
-
-    def _still(self, key: BundleKey, known: _Known, refs: tuple[Ref, ...]) -> bool:
+    def _still(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
         """Tell whether what was read is certainly what stands there now."""
-        if known.refs != refs:
-            return False
-        held = self._held.get(key, {})
-        for ref, version in zip(refs, known.versions, strict=True):
-            subscription = held.get(ref)
-            if subscription is None or not subscription.synced:
-                return False
-            seen: Stamp | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
-            if (seen.resource_version if seen else "") != version:
-                return False
-        return True
+        return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
+
+    def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
+        """Tell whether all that was made of an object for a Bundle is of that version."""
+        known = (self._values.get(key), self._access.get(key))
+        versions = [
+            read
+            for part in known
+            if part is not None
+            for each, read in zip(part.refs, part.versions, strict=True)
+            if each == ref
+        ]
+        return bool(versions) and all(read == version for read in versions)
 
     async def _read_optional(self, ref: Ref) -> dict[str, Any] | None:
+        begun = self.watches.begin_read(ref)
         try:
-            return await self._context.client.get(ref.resource, ref.namespace, ref.name)
+            body = await self._context.client.get(ref.resource, ref.namespace, ref.name)
         except NotFound:
-            return None
+            body = None
+        self.watches.was_read(ref, _version(body), begun)
+        return body
 
 
-def _references(spec: BundleSpec) -> set[Ref]:
-    return {*_values_refs(spec), *_access_refs(spec)}
+def references_of(spec: BundleSpec) -> frozenset[Ref]:
+    """All that a Bundle names and the operator reads."""
+    return frozenset((*_values_refs(spec), *_access_refs(spec)))
 
 
 def _values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:
