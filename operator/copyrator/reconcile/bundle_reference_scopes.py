@@ -53,10 +53,9 @@ class Scope:
 
     def overlaps(self, other: Scope) -> bool:
         """Whether there may be an object that both show."""
-        return (
-            self.resource == other.resource
-            and None in (self.namespace, other.namespace, self.namespace == other.namespace or None)
-            and None in (self.name, other.name, self.name == other.name or None)
+        pairs = (self.namespace, other.namespace), (self.name, other.name)
+        return self.resource == other.resource and all(
+            one == another or one is None or another is None for one, another in pairs
         )
 
 
@@ -90,7 +89,10 @@ def decide(
             namespace: _is_wide(Scope(resource, namespace), len(found), refused, held)
             for namespace, found in names.items()
         }
-        watches = sum(1 if wide[namespace] else len(found) for namespace, found in names.items())
+        watches = sum(
+            1 if wide[namespace] else min(len(found), limits.REFERENCE_WATCHES)
+            for namespace, found in names.items()
+        )
         most = limits.KIND_REFERENCE_WATCHES
         if watches > (most * 3 // 4 if scope in held else most) and scope not in refused:
             everywhere.add(scope)

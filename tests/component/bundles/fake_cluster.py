@@ -10,12 +10,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
-from tests.component.copying.fake_cluster import FakeCluster, manager_of, merge
-from tests.component.kube.fake_api import error
+from tests.component.copying.fake_cluster import FakeCluster, Filter, manager_of, merge
+from tests.component.kube.fake_api import Answer, error, is_collection
 
 WRITES = ("create", "update", "patch", "delete")
 GROUPS = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}
 TEAM = "team"
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+FORBIDDEN = 'x is forbidden: User "me" cannot {} resource "{}" in API group "" {}'
 DIGEST_LINE = "digest:  {}\n"
 RUNNING = {"running": {}}
 WAITING = {"waiting": {"reason": "ContainerCreating"}}
@@ -34,6 +36,8 @@ class BundleCluster(FakeCluster):
             it running until `end_job`.
         pods: what becomes of a new Job's pod until it ends: RUNNING, WAITING, or None for no pod.
         runs: names of the Jobs that were made, in order: each made one run of werf.
+        by_name_only: kinds that may be listed and watched by an object's name and in no other way,
+            as ``("secrets", "")`` in all namespaces at once, or ``("secrets", "team")`` in one.
         dies_at: the number of the write after which the operator's process dies, without an answer.
     """
 
@@ -43,6 +47,8 @@ class BundleCluster(FakeCluster):
         self.pods: dict[str, Any] | None = RUNNING
         self.runs: list[str] = []
         self.logs: dict[str, str] = {}
+        self.reviews = 0
+        self.by_name_only: set[tuple[str, str]] = set()
         self.writes_seen = 0
         self.dies_at: int | None = None
         self.dead = asyncio.Event()
@@ -115,6 +121,10 @@ class BundleCluster(FakeCluster):
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if self.dead.is_set():
             await asyncio.sleep(3600)
+        if request.path == REVIEWS:
+            return await self._review(request)
+        if refused := self._refused(request):
+            return await refused(request)
         if request.method != "GET" and "/events" not in request.path:
             self.writes_seen += 1
             if self.writes_seen == self.dies_at:
@@ -122,6 +132,24 @@ class BundleCluster(FakeCluster):
                 await super().handle(request)
                 await asyncio.sleep(3600)
         return await super().handle(request)
+
+    async def _review(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        asked = body["spec"]["resourceAttributes"]
+        allowed = (asked["resource"], asked["namespace"]) not in self.by_name_only
+        self.reviews += 1
+        return web.json_response({**body, "status": {"allowed": allowed}}, status=201)
+
+    def _refused(self, request: web.Request) -> Answer | None:
+        if request.method != "GET" or not is_collection(request.path):
+            return None
+        wanted = Filter(request)
+        place = (wanted.plural, wanted.namespace or "")
+        if place not in self.by_name_only or wanted.field == "name":
+            return None
+        verb = "watch" if request.query.get("watch") else "list"
+        where = f'in the namespace "{place[1]}"' if place[1] else "at the cluster scope"
+        return error(403, "Forbidden", FORBIDDEN.format(verb, wanted.plural, where))
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/log"):
