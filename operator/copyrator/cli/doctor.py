@@ -13,6 +13,7 @@ from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
 from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.doctor_rights import missing_rights
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
@@ -94,6 +95,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(await _policy(client, installation))
         if all(check.good for check in crds):
             found += [check async for check in _objects(client)]
+            found.append(await _references(client, installation))
             found += await _registries(client)
     return found
 
@@ -192,6 +194,17 @@ async def _objects(client: KubeClient) -> AsyncIterator[Check]:
         if not wrong:
             said = f"{len(bodies)}, none is failing (copyrator get {what} -A)"
             yield Check(what.capitalize(), True, said)
+
+
+async def _references(client: KubeClient, installation: Installation) -> Check:
+    """Whether edits of values and credentials act at once; that they don't is no fault."""
+    what = "Values and auth"
+    try:
+        polled = await polled_references(client, installation)
+    except errors.ApiError as error:
+        return Check(what, None, f"can't be looked at: {error.message}")
+    said = polled.sentence(installation.user or "you")
+    return Check(what, None if polled.refs else True, said)
 
 
 async def _registries(client: KubeClient) -> list[Check]:

@@ -40,7 +40,7 @@ async def missing_rights(client: KubeClient, settings: Settings, user: str | Non
 
     async def lacks(need: Need) -> bool:
         async with gate:
-            return not await _allowed(client, need, user, settings.lease_name)
+            return not await allowed(client, need, user, settings.lease_name)
 
     answers = await asyncio.gather(*(lacks(need) for need in needs))
     return [_shown(need) for need, missing in zip(needs, answers, strict=True) if missing]
@@ -84,7 +84,12 @@ def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
         yield NAMESPACES, "", "watch", None
 
 
-async def _allowed(client: KubeClient, need: Need, user: str | None, lease: str) -> bool:
+async def allowed(client: KubeClient, need: Need, user: str | None, lease: str = "") -> bool:
+    """Whether `user`, or whoever asks, may do it; of Leases that one is meant.
+
+    Raises:
+        ApiError: nobody may be asked about.
+    """
     resource, subresource, verb, namespace = need
     attributes = {
         "group": resource.group,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -10,8 +11,13 @@ from typing import Any
 import click
 
 from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.faults import Fault
-from copyrator.cli.installation import find_installation, operator_namespace_option
+from copyrator.cli.installation import (
+    Installation,
+    find_installation,
+    operator_namespace_option,
+)
 from copyrator.cli.objects import RESOURCES, listed
 from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.cli.rehearsal import DryRunClient, owner_of, rehearsing
@@ -20,7 +26,10 @@ from copyrator.cli.why_rules import Question, answers, explain, verdict_of
 from copyrator.kube import errors
 from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.reconcile.bundle_reference_scopes import Ref
 
+_NAMING = ("values", "valuesFrom", "auth", "caSecret")
+"""Fields of a Bundle that name a ConfigMap or Secret."""
 _GUESSES = ("Secret", "ConfigMap")
 """Kinds that are tried where none is named."""
 
@@ -67,7 +76,8 @@ async def _why(
         if kind is None or kind.lower() in ("bundle", "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
-                lines = list(explain_bundle(bundle, installation, datetime.now(UTC)))
+                polled = await _polled(client, installation, bundle)
+                lines = list(explain_bundle(bundle, installation, datetime.now(UTC), polled))
                 return _Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
@@ -88,6 +98,16 @@ async def _why(
     seen = home is not None or installation.found
     remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
     return _Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+
+
+async def _polled(
+    client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
+) -> frozenset[Ref]:
+    """Whose edits wait for the poll; who may not see all Bundles isn't told."""
+    if any(bundle["spec"].get(field) for field in _NAMING):
+        with suppress(errors.ApiError):
+            return (await polled_references(client, installation)).refs
+    return frozenset()
 
 
 def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,8 @@ from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.schedule import interval_of
 from copyrator.cli import rows
 from copyrator.cli.installation import Installation
+from copyrator.reconcile.bundle_reference_scopes import Ref
+from copyrator.reconcile.bundle_references import references_of
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",
@@ -25,9 +27,12 @@ _REJECTED = {
 
 
 def explain_bundle(
-    body: Mapping[str, Any], installation: Installation, now: datetime
+    body: Mapping[str, Any],
+    installation: Installation,
+    now: datetime,
+    polled: Collection[Ref] = (),
 ) -> Iterator[str]:
-    """The whole story, a sentence a line."""
+    """The whole story, a sentence a line; `polled` is what of all Bundles no watch shows."""
     settings = installation.settings
     defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
     spec, status = parse_bundle(body, defaults), parse_status(body)
@@ -50,6 +55,8 @@ def explain_bundle(
     yield from _attempt(spec, status, now)
     yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.image is not None)
+    for ref in sorted(references_of(spec) & frozenset(polled), key=str):
+        yield f"An edit of {ref} is seen at the next poll only; copyrator doctor says why."
 
 
 def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:

@@ -1,0 +1,105 @@
+"""Which edits of values and credentials are seen at the next poll only, and for want of what.
+
+It is decided by the operator's own rules from the Bundles that there are and the rights that it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.bundles.policy import refusal
+from copyrator.cli.doctor_rights import allowed
+from copyrator.cli.installation import Installation
+from copyrator.cli.objects import listed
+from copyrator.cli.output import count
+from copyrator.kube.client import KubeClient
+from copyrator.kube.resources import BUNDLES, CONFIGMAPS, SECRETS, Resource
+from copyrator.reconcile.bundle_reference_scopes import Ref, Scope, decide, waiting
+from copyrator.reconcile.bundle_reference_watches import needed
+from copyrator.reconcile.bundle_references import references_of
+
+_AT_ONCE: Final = 8
+_REMEDY: Final = {
+    CONFIGMAPS: "the chart's roles grant it",
+    SECRETS: 'bundles.allowedSecrets: ["*"] of the chart grants it',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """What Bundles name and no watch shows, though the next poll does."""
+
+    named: int
+    """All that Bundles name."""
+    refs: frozenset[Ref]
+
+    def sentence(self, who: str) -> str:
+        """How many wait, and what would mend it."""
+        if not self.refs:
+            return f"{count(self.named, 'object')} that Bundles name, and edits of all act at once"
+        kinds = {ref.resource for ref in self.refs}
+        return (
+            f"{len(self.refs)} of {count(self.named, 'object')} that Bundles name have no watch, so "
+            f"edits of them are seen at the next poll: {' and '.join(_lacks(who, kinds))}"
+        )
+
+
+def _lacks(who: str, kinds: Iterable[Resource]) -> list[str]:
+    return [
+        f"{who} may not list and watch {kind.plural} wherever Bundles are, but by name "
+        f"({_REMEDY[kind]})"
+        for kind in sorted(kinds, key=lambda kind: kind.plural)
+    ]
+
+
+async def polled_references(client: KubeClient, installation: Installation) -> Polled:
+    """Find what waits for the poll.
+
+    Raises:
+        ApiError: Bundles can't be listed, or rights not asked for.
+    """
+    settings = installation.settings
+    wanted: dict[Resource, dict[str, set[str]]] = {CONFIGMAPS: {}, SECRETS: {}}
+    policy = settings.allowed_service_accounts, settings.allowed_images, settings.allowed_secrets
+    for body in await listed(client, BUNDLES, None):
+        spec = parse_bundle(body, BundleDefaults())
+        if isinstance(spec, InvalidSpec) or refusal(spec, *policy):
+            continue
+        for ref in references_of(spec):
+            if settings.serves(ref.namespace):
+                wanted[ref.resource].setdefault(ref.namespace, set()).add(ref.name)
+    scopes = await _granted(client, installation, wanted)
+    named = sum(len(names) for found in wanted.values() for names in found.values())
+    return Polled(named, frozenset(waiting(wanted, scopes)))
+
+
+async def _granted(
+    client: KubeClient, installation: Installation, wanted: dict[Resource, dict[str, set[str]]]
+) -> set[Scope]:
+    """What the operator watches, by what it may."""
+    gate = asyncio.Semaphore(_AT_ONCE)
+    served = installation.settings.watch_namespaces
+
+    async def lacks(scope: Scope) -> bool:
+        async with gate:
+            for right in needed(scope, served):
+                need = (scope.resource, "", right.right.verb, right.namespace or None)
+                if not await allowed(client, need, installation.user):
+                    return True
+        return False
+
+    refused: set[Scope] = set()
+    good: set[Scope] = set()
+    while True:
+        scopes = decide(wanted, refused)
+        unknown = [scope for scope in scopes if scope.is_wide and scope not in good]
+        answers = await asyncio.gather(*map(lacks, unknown))
+        bad = {scope for scope, missing in zip(unknown, answers, strict=True) if missing}
+        if not bad:
+            return scopes
+        refused |= bad
+        good |= set(unknown) - bad
