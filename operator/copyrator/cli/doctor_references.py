@@ -1,6 +1,6 @@
 """Which edits of values and credentials are seen at the next poll only, and for want of what.
 
-It is decided by the operator's own rules from the Bundles that there are and the rights that it has.
+The operator's own rules decide it from the Bundles that there are and the rights that it has.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Polled:
             return f"{count(self.named, 'object')} that Bundles name, and edits of all act at once"
         kinds = {ref.resource for ref in self.refs}
         return (
-            f"{len(self.refs)} of {count(self.named, 'object')} that Bundles name have no watch, so "
-            f"edits of them are seen at the next poll: {' and '.join(_lacks(who, kinds))}"
+            f"{len(self.refs)} of {count(self.named, 'object')} that Bundles name have no watch, "
+            f"so edits of them are seen at the next poll: {' and '.join(_lacks(who, kinds))}"
         )
 
 

@@ -129,9 +129,13 @@ async def test_values_that_cannot_be_read_occupy_some_workers_only(
     assert sum(reads in seen.path for seen in cluster.of("get")) <= 2
 
 
+@pytest.mark.parametrize("granted", [True, False], ids=["granted", "by name only"])
 async def test_a_namespaces_references_leave_watches_to_others(
-    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, granted: bool
 ) -> None:
+    if not granted:
+        cluster.by_name_only = {("configmaps", CROWD), ("configmaps", "")}
+    most = 1 if granted else limits.REFERENCE_WATCHES
     cluster.namespace(CROWD)
     for number in range(limits.REFERENCE_WATCHES + 8):
         name = f"crowd{number}"
@@ -147,9 +151,9 @@ async def test_a_namespaces_references_leave_watches_to_others(
     def watched(namespace: str) -> int:
         return sum(spec.namespace == namespace for spec in operator.pool.specs())
 
-    await eventually(lambda: watched(CROWD) == limits.REFERENCE_WATCHES)
+    await eventually(lambda: watched(CROWD) == most)
     cluster.put_object("configmaps", "values", data={"a.yaml": "b: c"})
     bundle(valuesFrom=[{"kind": "ConfigMap", "name": "values"}])
     await eventually(lambda: cluster.reason() == "Deployed")
     assert watched("team") == 1
-    assert watched(CROWD) == limits.REFERENCE_WATCHES
+    assert watched(CROWD) == most

@@ -21,6 +21,7 @@ from copyrator.kube.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
 from copyrator.kube.faults import Timing
 from copyrator.kube.resources import CONFIGMAPS
+from copyrator.kube.scopedpool import ScopedPool
 from copyrator.kube.watchpool import WatchPool
 from copyrator.reconcile import bundle_reference_watches as watches
 from copyrator.reconcile.bundle_reference_scopes import Ref, Scope
@@ -32,17 +33,19 @@ TIMING = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0
 class Reader:
     """Bundles that name one ConfigMap each, and read it whenever they are called, never else."""
 
-    def __init__(self, cluster: BundleCluster) -> None:
+    def __init__(self, cluster: BundleCluster, *served: str) -> None:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         self.pool = WatchPool(self.client, timing=TIMING)
+        if served:
+            self.pool = ScopedPool(self.client, served, timing=TIMING)
         self.read: dict[BundleKey, str] = {}
         self.calls: asyncio.Queue[BundleKey] = asyncio.Queue()
         context = SimpleNamespace(
             client=self.client,
             watch_pool=self.pool,
             queue=SimpleNamespace(add=lambda key, _lane: self.calls.put_nowait(key)),
-            settings=Settings(),
+            settings=Settings(watch_namespaces=served),
             monotonic=asyncio.get_running_loop().time,
         )
         self.watches = watches.ReferenceWatches(cast("Any", context), self._has_read)
@@ -367,6 +370,27 @@ async def test_no_edit_is_lost_while_scopes_change(
             now = tuple(followed)
             await eventually(lambda now=now: reader.knows(*now), f"{now} are known")
     assert len(seen) > 3, "scopes did change"
+
+
+async def test_an_operator_of_some_namespaces_watches_these_and_no_others(
+    cluster: BundleCluster, edit: Callable[..., None]
+) -> None:
+    spaces = teams(8)
+    for namespace in spaces:
+        cluster.namespace(namespace)
+    edit(*spaces)
+    reader = Reader(cluster, *spaces)
+    try:
+        reader.follow(*spaces)
+        await eventually(lambda: reader.scopes() == {Scope(CONFIGMAPS, one) for one in spaces})
+        await eventually(lambda: reader.knows(*spaces))
+        edit(*spaces)
+        edit(spaces[0], name="of-nobody")
+        await eventually(lambda: reader.knows(*spaces))
+        assert sum(status.objects for status in reader.pool.statuses()) == 2 * len(spaces)
+    finally:
+        await reader.close()
+    assert wide_lists(cluster) == []
 
 
 async def test_what_nobody_names_is_not_held(

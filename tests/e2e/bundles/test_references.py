@@ -11,13 +11,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
 from tests.e2e.bundles.conftest import Operator, is_gone, make_team, operating, within
 from tests.long import LONG
 
+from copyrator.api import limits
+from copyrator.cli import cli
+from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent
 
@@ -254,6 +260,24 @@ def test_an_edit_of_any_is_seen_without_a_poll(crowd: Crowd, plural: str) -> Non
 
 
 @pytest.mark.usefixtures("grown")
+def test_one_edit_among_many_is_seen_alone(crowd: Crowd) -> None:
+    requests = crowd.cluster.requests()
+    chosen = crowd.spaces[:: COUNT // 10]
+    for number, namespace in enumerate(chosen, 1):
+        crowd.edit("configmaps", [namespace])
+        within(
+            60, lambda n=number: len(crowd.reads(requests.all(), "configmaps")) == n, "it is read"
+        )
+    events = requests.all(resource="configmaps")
+    reads = crowd.reads(events, "configmaps")
+    edits = {event.namespace: event.ended for event in events if event.verb == "patch"}
+    waits = sorted(reads[namespace][0] - edits[namespace] for namespace in chosen)
+    log.info("one edit of %d: read after %s s", COUNT, ", ".join(f"{wait:.3f}" for wait in waits))
+    assert reads.keys() == set(chosen)
+    assert all(len(moments) == 1 for moments in reads.values())
+
+
+@pytest.mark.usefixtures("grown")
 def test_an_edit_of_a_bundle_that_came_late_is_deployed_at_once(
     crowd: Crowd, namespace: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -291,3 +315,63 @@ def test_after_a_restart_nothing_is_written_and_edits_are_seen(crowd: Crowd) -> 
     log.info("%d sockets at most after a restart", most[0])
     assert most[0] <= CONNECTIONS
     assert requests.writes(user=crowd.operator.user, resource="bundles") == []
+
+
+@pytest.fixture
+def by_name(crowd: Crowd) -> Iterator[None]:
+    """The operator, started anew, may read Secrets of one name and no others."""
+    helm, home = crowd.cluster.helm, crowd.operator.namespace
+    usual = render(helm, namespace=home)
+    values = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": [SECRET]}
+    narrow = render(helm, namespace=home, values=values)
+    narrow.deployment["spec"]["replicas"] = 0
+    grant(crowd, narrow, narrow.deployment)
+    assert crowd.operator.stop() == 0
+    crowd.operator.settings["COPYRATOR_KINDS"] = "LimitRange"
+    crowd.operator.start()
+    yield
+    grant(crowd, usual)
+
+
+def grant(crowd: Crowd, chart: Rendered, *more: Any) -> None:
+    documents = yaml.safe_dump_all([*chart.rights, *more])
+    crowd.cluster.kubectl("apply", "-f", "-", input=documents)
+
+
+def typed(crowd: Crowd, command: str) -> str:
+    """What a command prints for an administrator, in one line."""
+    environment = {
+        "KUBECONFIG": crowd.cluster.environment()["KUBECONFIG"],
+        "COPYRATOR_OPERATOR_NAMESPACE": crowd.operator.namespace,
+    }
+    result = CliRunner().invoke(cli, command.split(), env=environment)
+    return " ".join(result.output.split())
+
+
+@pytest.mark.usefixtures("grown", "by_name")
+def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_granted(
+    crowd: Crowd,
+) -> None:
+    watched = limits.ALL_REFERENCE_WATCHES - 1  # one is for all ConfigMaps
+    some, last = crowd.spaces[:watched], crowd.spaces[-1]
+    requests = crowd.cluster.requests()
+    within(300, lambda: len(crowd.reads(requests.all(), "secrets")) == COUNT, "all are read")
+    said = typed(crowd, "doctor")
+    assert f"Values and auth: {COUNT - watched} of {2 * COUNT} objects" in said, said
+    assert "may not list and watch secrets" in said
+    assert "bundles.allowedSecrets" in said
+    said = typed(crowd, f"why {last}/app")
+    assert f"An edit of Secret {last}/{SECRET} is seen at the next poll only" in said, said
+    assert "next poll only" not in typed(crowd, f"why {some[0]}/app")
+
+    within(60, lambda: crowd.sockets() > watched, "the watches stand")
+    since = crowd.cluster.requests()
+    crowd.edit("secrets", [last, *some])
+    within(300, lambda: crowd.reads(since.all(), "secrets").keys() >= set(some), "all are seen")
+    assert last not in crowd.reads(since.all(), "secrets")
+    assert crowd.sockets() <= CONNECTIONS
+
+    grant(crowd, render(crowd.cluster.helm, namespace=crowd.operator.namespace))
+
+    within(300, lambda: last in crowd.reads(since.all(), "secrets"), "what was edited is read")
+    assert "edits of all act at once" in typed(crowd, "doctor")
