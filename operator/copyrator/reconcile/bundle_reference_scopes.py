@@ -81,30 +81,17 @@ def decide(
         held: the watches that there are; a wide one stays until there are clearly fewer names, so
             that one Bundle that comes and goes changes nothing.
     """
-    everywhere: set[Scope] = set()
-    narrow: dict[str, list[Scope]] = {}
-    for resource, names in wanted.items():
-        scope = Scope(resource)
-        wide = {
-            namespace: _is_wide(Scope(resource, namespace), len(found), refused, held)
-            for namespace, found in names.items()
-        }
-        watches = sum(
-            1 if wide[namespace] else min(len(found), limits.REFERENCE_WATCHES)
-            for namespace, found in names.items()
-        )
-        most = limits.KIND_REFERENCE_WATCHES
-        if watches > (most * 3 // 4 if scope in held else most) and scope not in refused:
-            everywhere.add(scope)
-            continue
-        for namespace, found in names.items():
-            scopes = narrow.setdefault(namespace, [])
-            if wide[namespace]:
-                scopes.insert(0, Scope(resource, namespace))
-            else:
-                first = heapq.nsmallest(limits.REFERENCE_WATCHES, found)
-                scopes += (Scope(resource, namespace, name) for name in first)
-    return everywhere | _shared_fairly(narrow, limits.ALL_REFERENCE_WATCHES - len(everywhere))
+    everywhere = {
+        Scope(resource)
+        for resource, names in wanted.items()
+        if _are_many(Scope(resource), names, refused, held)
+    }
+    narrow = {kind: names for kind, names in wanted.items() if Scope(kind) not in everywhere}
+    places = limits.ALL_REFERENCE_WATCHES - len(everywhere)
+    # No more namespaces than there are places need be looked at, however many there are.
+    first = heapq.nsmallest(places, set[str]().union(*narrow.values()))
+    scopes = {space: _of_namespace(space, narrow, refused, held) for space in first}
+    return everywhere | _shared_fairly(scopes, places)
 
 
 def waiting(wanted: Mapping[Resource, Names], scopes: Container[Scope]) -> list[Ref]:
@@ -118,9 +105,52 @@ def waiting(wanted: Mapping[Resource, Names], scopes: Container[Scope]) -> list[
     return [ref for ref in refs if not any(scope in scopes for scope in covering(ref))]
 
 
-def _is_wide(scope: Scope, names: int, refused: Container[Scope], held: Container[Scope]) -> bool:
+def _are_many(
+    scope: Scope, names: Names, refused: Container[Scope], held: Container[Scope]
+) -> bool:
+    """Whether a kind is to be watched in all namespaces."""
+    if scope in refused:
+        return False
+    watches = 0
+    for namespace, found in names.items():
+        count = len(found)
+        if count > 1 and _is_wide(scope.resource, namespace, count, refused, held):
+            count = 1
+        watches += min(count, limits.REFERENCE_WATCHES)
+    most = limits.KIND_REFERENCE_WATCHES
+    return watches > (most * 3 // 4 if scope in held else most)
+
+
+def _of_namespace(
+    namespace: str,
+    wanted: Mapping[Resource, Names],
+    refused: Container[Scope],
+    held: Container[Scope],
+) -> list[Scope]:
+    """What is to be watched in one namespace, the wide ones first."""
+    scopes: list[Scope] = []
+    for resource, names in wanted.items():
+        found = names.get(namespace, ())
+        if found and _is_wide(resource, namespace, len(found), refused, held):
+            scopes.insert(0, Scope(resource, namespace))
+        else:
+            some = heapq.nsmallest(limits.REFERENCE_WATCHES, found)
+            scopes += (Scope(resource, namespace, name) for name in some)
+    return scopes
+
+
+def _is_wide(
+    resource: Resource,
+    namespace: str,
+    names: int,
+    refused: Container[Scope],
+    held: Container[Scope],
+) -> bool:
     most = limits.REFERENCES_BY_NAME
-    return names > (most // 2 if scope in held else most) and scope not in refused
+    if names <= most // 2:
+        return False
+    scope = Scope(resource, namespace)
+    return scope not in refused and (names > most or scope in held)
 
 
 def _shared_fairly(narrow: Mapping[str, list[Scope]], places: int) -> set[Scope]:

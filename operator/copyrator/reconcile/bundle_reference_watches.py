@@ -24,6 +24,7 @@ from copyrator.kube.wanted import Wanted
 from copyrator.kube.watchpool import Subscription, WatchSpec
 from copyrator.reconcile.bundle_context import Context
 from copyrator.reconcile.bundle_reference_scopes import Ref, Scope, covering, decide
+from copyrator.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +69,16 @@ class _Opened:
     """A watch that there is, or will be once it is granted."""
 
     subscription: Subscription | None = None
-    asking: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = None
+    """Asks whether it is granted, and later compares what it has listed."""
     stands: bool = False
-    """It has shown everything once; from then on it is what counts."""
+    """It has shown everything once; from then on its word counts."""
+    compared: bool = False
+    """What it has shown was compared with what Bundles have read: an older watch may go."""
 
     def close(self) -> None:
-        if self.asking is not None:
-            self.asking.cancel()
+        if self.task is not None:
+            self.task.cancel()
         if self.subscription is not None:
             self.subscription.release()
 
@@ -229,7 +233,7 @@ class ReferenceWatches:
         for scope in self._desired - self._opened.keys():
             opened = self._opened[scope] = _Opened()
             if scope.is_wide:
-                opened.asking = asyncio.create_task(self._ask(scope, opened), name=f"may {scope}")
+                opened.task = asyncio.create_task(self._ask(scope, opened), name=f"ask for {scope}")
             else:
                 self._begin(scope, opened)
         self._retire()
@@ -238,7 +242,7 @@ class ReferenceWatches:
         """End watches that aren't wanted, once what takes their place has shown everything."""
         for scope in self._opened.keys() - self._desired:
             others = (other for other in self._desired if other.overlaps(scope))
-            if all(self._opened[other].stands for other in others):
+            if all(self._opened[other].compared for other in others):
                 self._opened.pop(scope).close()
 
     async def _ask(self, scope: Scope, opened: _Opened) -> None:
@@ -256,7 +260,7 @@ class ReferenceWatches:
             missing = str(error)
         if self._opened.get(scope) is not opened:
             return
-        opened.asking = None
+        opened.task = None
         if missing:
             self._deny(scope, missing)
         else:
@@ -309,18 +313,27 @@ class ReferenceWatches:
         if self._opened.get(scope) is not opened or opened.subscription is None:
             return
         opened.stands = True
-        store = opened.subscription.store
-        for ref in self._shown_by(scope):
-            if self._covering(ref) is not opened:
+        if opened.task is not None:
+            opened.task.cancel()
+        compare = self._compare(opened, self._shown_by(scope))
+        opened.task = asyncio.create_task(compare, name=f"compare {scope}")
+
+    async def _compare(self, opened: _Opened, refs: Iterable[Ref]) -> None:
+        """Compare a list with what Bundles have read. Events that come meanwhile are taken, too."""
+        time_slice = TimeSlice()
+        for ref in refs:
+            await time_slice.pause()
+            followed, subscription = self._refs.get(ref), opened.subscription
+            if followed is None or subscription is None or self._covering(ref) is not opened:
                 continue
-            followed = self._refs[ref]
-            seen: Stamp | None = store.get(ObjectName(ref.namespace, ref.name))
+            seen: Stamp | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
             if seen is not None:
                 followed.version = seen.resource_version
             elif followed.version:  # gone, or named too late for this list: to be read
                 followed.version = None
                 followed.news += 1
             self._wake(followed, ref)
+        opened.compared = True
         self._retire()
 
     def _shown_by(self, scope: Scope) -> Iterable[Ref]:

@@ -345,6 +345,7 @@ def typed(crowd: Crowd, command: str) -> str:
         "COPYRATOR_OPERATOR_NAMESPACE": crowd.operator.namespace,
     }
     result = CliRunner().invoke(cli, command.split(), env=environment)
+    assert result.output, f"{result!r}"
     return " ".join(result.output.split())
 
 
