@@ -206,6 +206,25 @@ async def test_the_old_watch_ends_when_the_new_one_has_shown_everything(
     await eventually(lambda: reader.scopes() == {ALL} and reader.knows(*spaces))
 
 
+async def test_the_word_of_a_watch_that_was_replaced_counts_no_more(
+    cluster: BundleCluster, reader: Reader, edit: Callable[..., None]
+) -> None:
+    spaces = teams(10)
+    edit(*spaces)
+    reader.follow(*spaces[:4])
+    await eventually(lambda: reader.knows(*spaces[:4]))
+    ref, old = ref_of(spaces[0]), version_of(cluster, spaces[0])
+    named = reader.watches._opened[Scope(CONFIGMAPS, spaces[0], "values")]
+    edit(spaces[0])
+    reader.follow(*spaces)
+    await eventually(lambda: reader.scopes() == {ALL} and reader.knows(*spaces))
+
+    reader.watches._take(named, ref, watches.Stamp(old))  # an event that was long on its way
+
+    assert not reader.watches.is_current(ref, old)
+    assert reader.knows(spaces[0])
+
+
 async def test_only_whose_object_was_edited_is_called(
     reader: Reader, edit: Callable[..., None]
 ) -> None:
