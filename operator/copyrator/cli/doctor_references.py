@@ -18,8 +18,8 @@ from copyrator.cli.objects import listed
 from copyrator.cli.output import count
 from copyrator.kube.client import KubeClient
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, SECRETS, Resource
+from copyrator.reconcile.bundle_reference_opened import needed
 from copyrator.reconcile.bundle_reference_scopes import Ref, Scope, decide, waiting
-from copyrator.reconcile.bundle_reference_watches import needed
 from copyrator.reconcile.bundle_references import references_of
 
 _AT_ONCE: Final = 8

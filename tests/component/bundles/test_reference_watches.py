@@ -23,6 +23,7 @@ from copyrator.kube.faults import Timing
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.scopedpool import ScopedPool
 from copyrator.kube.watchpool import WatchPool
+from copyrator.reconcile import bundle_reference_opened as opening
 from copyrator.reconcile import bundle_reference_watches as watches
 from copyrator.reconcile.bundle_reference_scopes import Ref, Scope
 
@@ -131,7 +132,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         ("FIRST_RETRY", 0.2),
         ("LONGEST_RETRY", 0.4),
     ):
-        monkeypatch.setattr(watches, name, seconds)
+        monkeypatch.setattr(opening, name, seconds)
 
 
 @pytest.fixture
@@ -214,12 +215,12 @@ async def test_the_word_of_a_watch_that_was_replaced_counts_no_more(
     reader.follow(*spaces[:4])
     await eventually(lambda: reader.knows(*spaces[:4]))
     ref, old = ref_of(spaces[0]), version_of(cluster, spaces[0])
-    named = reader.watches._opened[Scope(CONFIGMAPS, spaces[0], "values")]
+    named = reader.watches._open.opened[Scope(CONFIGMAPS, spaces[0], "values")]
     edit(spaces[0])
     reader.follow(*spaces)
     await eventually(lambda: reader.scopes() == {ALL} and reader.knows(*spaces))
 
-    reader.watches._take(named, ref, watches.Stamp(old))  # an event that was long on its way
+    reader.watches._take(named, ref, opening.Stamp(old))  # an event that was long on its way
 
     assert not reader.watches.is_current(ref, old)
     assert reader.knows(spaces[0])
@@ -429,7 +430,7 @@ async def test_what_nobody_names_is_not_held(
     (status,) = reader.pool.statuses()
 
     assert status.objects == 9
-    opened = reader.watches._opened[ALL].subscription
+    opened = reader.watches._open.opened[ALL].subscription
     assert opened is not None
     assert set(opened.store) == {ObjectName(one, "values") for one in spaces[:9]}
 
