@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from copyrator.api import limits
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
