@@ -98,7 +98,10 @@ class Metrics:
     def _rules(self) -> None:
         self.rules = self._gauge("rules", "Rules by the reason of their Ready condition.", "reason")
         self.copies = self._gauge(
-            "copies", "Copies of all rules: desired, ready, failed, conflicts, pending.", "state"
+            "copies",
+            "Copies of all rules: desired, ready (of these satisfied: others' objects), failed, "
+            "conflicts, pending.",
+            "state",
         )
         self.copy_writes = self._counter(
             "copy_writes",

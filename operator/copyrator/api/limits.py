@@ -126,6 +126,10 @@ MAX_REQUIREMENTS: Final = 64
 MAX_REQUIREMENT_VALUES: Final = 64
 """Values of one expression of a selector."""
 
+COMPARED_VALUES: Final = 20_000
+"""Values of an object that stands in a copy's place and of what the rule wants there, together, up
+to which they are compared (ConfigMaps and Secrets always are): 20 ms."""
+
 # --- fairness between namespaces ----------------------------------------------------------------
 
 TENANT_WORKERS: Final = 8
@@ -159,6 +163,17 @@ For more there is one of the namespace's metadata, of which the named are kept."
 KIND_REFERENCE_WATCHES: Final = 64
 """Watches of ConfigMaps, and likewise of Secrets, that Bundles name. Where all namespaces together
 would have more, there is one of all namespaces' metadata, of which the named are kept."""
+
+FOREIGN_WATCHES: Final = 8
+"""Watches of single objects that stand in the way of copies: in one target namespace for trusted
+rules, and for the rules of one tenant's namespace. Beyond it such an object is looked at again
+after ten seconds, and then ever less often, at the least every five minutes."""
+
+TRUSTED_FOREIGN_WATCHES: Final = 64
+"""The same of all trusted rules together: each is a connection."""
+
+TENANTS_FOREIGN_WATCHES: Final = 32
+"""The same of all tenants together, which take none of the trusted rules' places."""
 
 REFERENCE_WATCHES: Final = 32
 """Watches for the Bundles of one namespace where the wider ones aren't granted. What goes beyond is

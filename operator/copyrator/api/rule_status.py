@@ -26,6 +26,8 @@ class RuleReason(StrEnum):
     """Reasons of a rule's conditions: stable words, part of the API."""
 
     SYNCED = "Synced"
+    SATISFIED = "Satisfied"
+    """As Synced, but some of what is right there are objects that others made."""
     PROGRESSING = "Progressing"
     SUSPENDED = "Suspended"
     PLANNED = "Planned"
@@ -78,6 +80,8 @@ class CopyCounts:
 
     desired: int = 0
     ready: int = 0
+    satisfied: int = 0
+    """Of the ready ones: objects that others made and that hold what the rule wants."""
     failed: int = 0
     conflicts: int = 0
     pending: int = 0
@@ -87,6 +91,7 @@ class CopyCounts:
         return {
             "desired": self.desired,
             "ready": self.ready,
+            "satisfied": self.satisfied,
             "failed": self.failed,
             "conflicts": self.conflicts,
             "pending": self.pending,

@@ -23,6 +23,7 @@ from copyrator.kube.resources import EVENTS
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
+_STATES = ("ready", "failed", "conflicts", "pending")
 
 
 @click.command()
@@ -125,10 +126,10 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
             yield labelled("Suspended", f"yes; copyrator resume rule {body['metadata']['name']}")
     status = body.get("status") or {}
     counts = status.get("copies") or {}
-    parts = ", ".join(
-        f"{counts.get(part, 0)} {part}" for part in ("ready", "failed", "conflicts", "pending")
-    )
-    yield labelled("Copies", f"{counts.get('desired', 0)} wanted: {parts}")
+    parts = [f"{counts.get(part, 0)} {part}" for part in _STATES]
+    if others := counts.get("satisfied"):
+        parts[0] += f" ({others} of them others' objects)"
+    yield labelled("Copies", f"{counts.get('desired', 0)} wanted: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
     failures: Sequence[Body] = status.get("failures") or ()

@@ -110,6 +110,7 @@ class Rehearsal:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
+            watches_foreign=False,
         )
         self.kinds = Kinds(self.world)
         self.key_known = True

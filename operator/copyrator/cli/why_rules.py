@@ -18,6 +18,8 @@ from copyrator.rules.planning import Act, Plan, Why
 _SENTENCES = {
     Why.UP_TO_DATE: "It is as the rule {winner} wants it.",
     Why.UNWANTED: "No rule wants it there.",
+    Why.SATISFIED: "An object that isn't a copy stands there and holds what the rule {winner} "
+    "wants: it counts as right and is left alone.",
     Why.FOREIGN: "The rule {winner} wants a copy there, but an object that isn't a copy is in the "
     "way; remove it, or set spec.onConflict.",
     Why.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
@@ -74,6 +76,8 @@ async def _attempt(asked: Question, plan: Plan[Bid]) -> str:
     await rehearsal.act(asked.key)
     if problem := rehearsal.world.problems.get(asked.key):
         return f"The rule {owner} wants it, but: {problem.reason}: {problem.message}"
+    if rehearsal.world.plan(asked.key).why is Why.SATISFIED:
+        return _sentence(Why.SATISFIED, owner)
     if plan.act is Act.REPLACE and not rehearsal.key_known:
         return f"It is the rule {owner}'s; the operator's hash key can't be read to say more."
     found = "isn't there" if plan.act is Act.CREATE else "isn't as the rule wants it"

@@ -8,24 +8,28 @@ from copyrator.engine.outcome import Again, Done, Failed, Outcome
 from copyrator.engine.queue import Lane
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.kube.refusals import NOT_HELD, Refusal, Right
+from copyrator.reconcile.copy_failures import (
+    conflict_message,
+    is_namespace_closed,
+    is_place_gone,
+    message_of,
+    missing_bind,
+    reason_of,
+)
+from copyrator.reconcile.foreign import LONGEST_LOOK, ForeignObject, compares
 from copyrator.reconcile.world import KindView, World
 from copyrator.reconcile.writer import CopyWriter, NotAsWantedError
 from copyrator.registry.claims import Bid
+from copyrator.rules.equality import differences
 from copyrator.rules.ownership import ACCEPTED
-from copyrator.rules.planning import Act, Plan, Why
+from copyrator.rules.planning import Act, Foreign, Plan, Why
 from copyrator.rules.records import CopyRecord
 
 ATTEMPTS = 4
 """Looks and writes in a row before the key waits: each look shows something newer."""
-
-CONFLICT_FIRST = 10.0
-CONFLICT_LONGEST = 300.0
-"""Seconds after which a foreign object in the way is looked at again, doubling."""
-
-
-SOURCE_AGAIN = 1.0
-"""Seconds after which is looked again at what may be the source of another rule."""
+AGAIN = 1.0
+"""Seconds after which is looked again at what may be the source of another rule, or what somebody
+else writes as fast as we do."""
 
 
 class CopyReconciler:
@@ -33,8 +37,6 @@ class CopyReconciler:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._blocked: dict[CopyKey, float] = {}
-        """Targets with a foreign object, and how long to wait until the next look."""
         self._unsealed: dict[CopyKey, tuple[str, bytes]] = {}
         """Objects without a valid seal that aren't as their rule wants them: the version that was
         read, and the digest of what was wanted then. They aren't read again before either changes.
@@ -45,7 +47,7 @@ class CopyReconciler:
         view = self._world.kinds.get(key.kind)
         if view is None or not view.subscription.reflector.lists:
             return Done()  # the rules are surveyed when the view is complete
-        return await _Attempt(self._world, view, key, self._blocked, self._unsealed).run()
+        return await _Attempt(self._world, view, key, self._unsealed).run()
 
 
 class _Attempt:
@@ -56,13 +58,11 @@ class _Attempt:
         world: World,
         view: KindView,
         key: CopyKey,
-        blocked: dict[CopyKey, float],
         unsealed: dict[CopyKey, tuple[str, bytes]],
     ) -> None:
         self._world = world
         self._view = view
         self._key = key
-        self._blocked = blocked
         self._unsealed = unsealed
         self._writer = CopyWriter(world, view, key)
 
@@ -72,13 +72,9 @@ class _Attempt:
         if plan.why is Why.UP_TO_DATE and wait > 0:
             return Again(wait)
         try:
-            if self._key in self._blocked and plan.act is Act.CREATE:
-                await self._writer.look()
-                plan = self._plan()
-            elif plan.why is Why.UP_TO_DATE:
-                plan = await self._checked(plan)
+            plan = await self._checked(plan)
             for _ in range(ATTEMPTS):
-                if outcome := self._without_a_write(plan):
+                if outcome := await self._without_a_write(plan):
                     return outcome
                 if await self._wrote_as_planned(plan):
                     return self._settled(plan)
@@ -88,16 +84,18 @@ class _Attempt:
             return self._not_as_wanted()
         except ApiError as error:
             return self._failed(plan, error)
-        return Again(1.0)  # somebody else writes as fast as we do
+        return Again(AGAIN)
 
-    def _without_a_write(self, plan: Plan[Bid]) -> Outcome | None:
+    async def _without_a_write(self, plan: Plan[Bid]) -> Outcome | None:
         """What a plan comes to where nothing is to be written (now); None: write."""
+        if plan.act is Act.NOTHING and plan.why in (Why.FOREIGN, Why.SATISFIED):
+            return await self._in_the_way(plan)
         if plan.act is Act.RESEAL and self._is_refused(plan):
             return self._not_as_wanted()
         if plan.act in (Act.NOTHING, Act.ASK_OWNER):
             return self._nothing(plan)
         if plan.act is Act.ADOPT and self._awaits_source():
-            return Again(SOURCE_AGAIN)
+            return Again(AGAIN)
         return None
 
     def _plan(self) -> Plan[Bid]:
@@ -106,6 +104,28 @@ class _Attempt:
     # --- what metadata don't prove ---------------------------------------------------------------
 
     async def _checked(self, plan: Plan[Bid]) -> Plan[Bid]:
+        """Read first what may be another object than is known, where there is a reason to."""
+        if plan.why is Why.UP_TO_DATE:
+            return await self._checked_copy(plan)
+        foreign, winner = self._world.foreign, plan.winner
+        known = foreign.get(self._key)
+        if known is None or winner is None or plan.why not in (Why.MISSING, Why.SATISFIED):
+            return plan
+        if foreign.stands(self._key, winner.terms):
+            return Plan(Act.NOTHING, Why.FOREIGN, winner) if known.satisfied is None else plan
+        if foreign.is_gone(self._key):
+            foreign.forget(self._key)
+        else:
+            await self._look()
+        return self._plan()
+
+    async def _look(self) -> None:
+        """Find out what stands there."""
+        await self._writer.look()
+        if self._writer.foreign is None:
+            self._world.foreign.forget(self._key)
+
+    async def _checked_copy(self, plan: Plan[Bid]) -> Plan[Bid]:
         """Read a copy that looks right, where there is a reason to, and compare what it holds."""
         drift, winner = self._world.drift, plan.winner
         if drift.wait(self._key) is None or winner is None:
@@ -117,9 +137,9 @@ class _Attempt:
         try:
             live = await self._writer.read()
         except errors.NotFound as error:
-            if error.namespace_missing or error.kind_missing:
+            if is_place_gone(error):
                 raise
-            await self._writer.look()
+            await self._look()
             return self._plan()
         except ApiError:
             drift.suspect(self._key)
@@ -150,12 +170,12 @@ class _Attempt:
         try:
             await self._writer.write(plan)
         except (errors.AlreadyExists, errors.ConflictError):
-            await self._writer.look()
+            await self._look()
             return False
         except errors.NotFound as error:
-            if error.namespace_missing or error.kind_missing:
+            if is_place_gone(error):
                 raise
-            await self._writer.look()
+            await self._look()
             return False
         finally:
             if service:
@@ -181,12 +201,49 @@ class _Attempt:
     def _record(self) -> CopyRecord | None:
         return self._view.copies.get((self._key.namespace, self._key.name))
 
+    # --- objects that aren't ours ----------------------------------------------------------------
+
+    async def _in_the_way(self, plan: Plan[Bid]) -> Outcome:
+        """It stays as it is: right where it holds what the rule wants, else in conflict."""
+        foreign, winner, found = self._world.foreign, plan.winner, self._writer.foreign
+        assert winner is not None
+        known = foreign.get(self._key)
+        if found is not None:
+            version, tenant = found.resource_version, winner.claim.tenant
+            known = foreign.met(self._key, self._view.resource, version, tenant)
+            if known.terms != winner.terms and not await self._compared(known, found, winner):
+                foreign.forget(self._key)
+                return Again(AGAIN)
+        assert known is not None
+        if known.satisfied is None:
+            self._report(FailureReason.CONFLICT, conflict_message(known.differs))
+        else:
+            self._world.problems.pop(self._key, None)
+            self._touch(plan)
+        return Again(foreign.next_wait(self._key), Lane.RESYNC)
+
+    async def _compared(self, known: ForeignObject, found: Foreign, winner: Bid) -> bool:
+        """Read the object, where the rule may know what it holds; False: it isn't there now."""
+        differs = None
+        if compares(winner.on_conflict, winner.claim.tenant):
+            try:
+                live = await self._writer.read()
+            except errors.NotFound as error:
+                if is_place_gone(error):
+                    raise
+                return False
+            record = self._record()
+            if live["metadata"]["uid"] != found.uid or (record is not None and record.owner):
+                return False
+            known.version = str(live["metadata"]["resourceVersion"])
+            differs = differences(winner.claim.content(winner.namespace), live)
+        known.terms, known.differs = winner.terms, differs
+        return True
+
     # --- outcomes --------------------------------------------------------------------------------
 
     def _nothing(self, plan: Plan[Bid]) -> Outcome:
         """Nothing can or need be written."""
-        if plan.why is Why.FOREIGN:
-            return self._conflict()
         if plan.act is Act.ASK_OWNER:
             record = self._record()
             rule = self._world.rules.by_owner(record.owner) if record else None
@@ -196,7 +253,7 @@ class _Attempt:
 
     def _settled(self, plan: Plan[Bid]) -> Outcome:
         self._world.problems.pop(self._key, None)
-        self._blocked.pop(self._key, None)
+        self._world.foreign.forget(self._key)
         self._unsealed.pop(self._key, None)
         self._touch(plan)
         return Done()
@@ -211,38 +268,19 @@ class _Attempt:
             "there, and holds something else than the rule wants; remove it, or have it "
             f"overwritten: copyrator reseal rule {owner}",
         )
-        return Again(CONFLICT_LONGEST, Lane.RESYNC)
-
-    def _conflict(self) -> Outcome:
-        wait = min(self._blocked.get(self._key, CONFLICT_FIRST / 2) * 2, CONFLICT_LONGEST)
-        self._blocked[self._key] = wait
-        self._report(
-            FailureReason.CONFLICT,
-            "an object of that name that isn't ours stands there; remove it, or set "
-            "spec.onConflict",
-        )
-        return Again(wait)
+        return Again(LONGEST_LOOK, Lane.RESYNC)
 
     def _failed(self, plan: Plan[Bid], error: ApiError) -> Outcome:
-        if _is_namespace_closed(error):
+        if is_namespace_closed(error):
             return self._settled(plan)  # the watch of namespaces will tell, too
-        reason = _reason(error)
+        reason = reason_of(error)
         self._world.metrics.copy_failures.labels(reason.value).inc()
-        bind = self._bind(plan) if NOT_HELD in error.message else None
+        bind = missing_bind(error, plan.winner, self._view.resource)
         if bind is not None:
             self._world.client.lacks(bind)
-        self._report(reason, _message(reason, error, bind))
+        self._report(reason, message_of(error, bind))
         self._touch(plan)
         return Failed(error)
-
-    def _bind(self, plan: Plan[Bid]) -> Refusal | None:
-        """The right to bind the role that a copy would bind."""
-        winner, resource = plan.winner, self._view.resource
-        if winner is None or winner.broken or resource.kind != "RoleBinding":
-            return None
-        role = winner.claim.content(winner.namespace).payload.get("roleRef") or {}
-        right = Right(resource.group, f"{str(role.get('kind')).lower()}s", "bind")
-        return Refusal(right, self._key.namespace, str(role.get("name")))
 
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)
@@ -261,42 +299,3 @@ class _Attempt:
             owners |= {bid.owner for bid in bids}
         for owner in owners - {""}:
             self._world.touch(owner)
-
-
-def _is_namespace_closed(error: ApiError) -> bool:
-    """Terminating or gone: left alone, and nobody's failure."""
-    return isinstance(error, errors.NamespaceTerminating) or (
-        isinstance(error, errors.NotFound) and error.namespace_missing
-    )
-
-
-_REASONS: tuple[tuple[type[ApiError], FailureReason], ...] = (
-    (errors.QuotaExceeded, FailureReason.QUOTA_EXCEEDED),
-    (errors.AdmissionDenied, FailureReason.ADMISSION_DENIED),
-    (errors.Forbidden, FailureReason.FORBIDDEN),
-    (errors.TooLarge, FailureReason.TOO_LARGE),
-)
-
-
-def _reason(error: ApiError) -> FailureReason:
-    if isinstance(error, errors.Invalid) and error.immutable:
-        return FailureReason.IMMUTABLE
-    return next((word for kind, word in _REASONS if isinstance(error, kind)), FailureReason.ERROR)
-
-
-def _message(reason: FailureReason, error: ApiError, bind: Refusal | None) -> str:
-    if reason is FailureReason.IMMUTABLE:
-        return f"{error.message}; set spec.onImmutable: Recreate to have it deleted and made anew"
-    if reason is FailureReason.FORBIDDEN and NOT_HELD in error.message:
-        return f"{_not_held(bind)}. The API server: {error.message}"
-    return error.message
-
-
-def _not_held(bind: Refusal | None) -> str:
-    if bind is None:
-        return "the operator may not grant rights that it doesn't have itself"
-    return (
-        'the operator lacks the right to bind this role: the verb "bind" on '
-        f'{bind.right.resource} "{bind.name}" '
-        "(for a ClusterRole the chart's value rules.bindClusterRoles gives it)"
-    )

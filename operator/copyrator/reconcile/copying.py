@@ -147,6 +147,7 @@ class CopyController:
             for subscription in service.sources:
                 subscription.release()
         self._kinds.forget()
+        world.foreign.close()
         if world.namespace_watch is not None:
             world.namespace_watch.release()
         await world.isolated.close()

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from copyrator.api.keys import ObjectName
@@ -20,6 +19,7 @@ from copyrator.kube.client import KubeClient
 from copyrator.kube.errors import ApiError
 from copyrator.kube.reflector import OnChange
 from copyrator.kube.resources import Resource
+from copyrator.kube.seen import Seen, seen
 from copyrator.kube.watchpool import OnSynced, Subscription, WatchPool, WatchSpec
 from copyrator.reconcile.source_shares import SourceShare
 from copyrator.rules.sources import SourceReader, SourceRecord
@@ -36,21 +36,6 @@ FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
 
 _Place = tuple[Resource, str, SourceShare]
 """Of what kind, in which namespace, for whose rules."""
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """All that is kept of an object that may be nobody's source."""
-
-    resource_version: str
-
-
-@dataclass(frozen=True, slots=True)
-class _SeenReader:
-    """Decodes the metadata of a shared watch; equal to any other."""
-
-    def __call__(self, body: Mapping[str, Any]) -> Seen:
-        return Seen(str(body["metadata"]["resourceVersion"]))
 
 
 class NamedSources:
@@ -125,7 +110,7 @@ class SharedWatch:
             resource=resource,
             namespace=namespace,
             metadata_only=True,
-            decode=_SeenReader(),
+            decode=seen,
             share=share,
             reserved=share.tenant is not None,
         )
@@ -191,10 +176,10 @@ class _Wanted:
 
         Also where no room was left to hold what was read, and there is now.
         """
-        seen = self.shared.subscription.store.get(self.name)
-        if seen is None:
+        told: Seen | None = self.shared.subscription.store.get(self.name)
+        if told is None:
             return False
-        if self.record is None or _is_newer(seen.resource_version, self.record.resource_version):
+        if self.record is None or _is_newer(told.resource_version, self.record.resource_version):
             return True
         return not self.record.whole and self.shared.share.has_room(self.record.size)
 

@@ -34,6 +34,8 @@ class Survey:
 
     desired: int = 0
     ready: int = 0
+    satisfied: int = 0
+    """Of the ready ones: objects that others made."""
     failed: int = 0
     conflicts: int = 0
     stuck: int = 0
@@ -182,8 +184,9 @@ def _judge(world: World, survey: Survey, claim: Claim, key: CopyKey, *, owned: b
     plan = world.plan(key)
     mine = plan.winner is not None and plan.winner.claim is claim
     survey.kept += owned and mine
-    if mine and plan.why is Why.UP_TO_DATE:
+    if mine and plan.why in (Why.UP_TO_DATE, Why.SATISFIED):
         survey.ready += 1
+        survey.satisfied += plan.why is Why.SATISFIED
     elif plan.winner is not None and mine and plan.why is Why.BROKEN:
         survey.failed += 1
         survey.sample(key, FailureReason.TEMPLATE_ERROR, plan.winner.wish.problem or "")

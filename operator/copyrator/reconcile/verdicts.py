@@ -139,7 +139,19 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Verd
             f"{survey.ready} of {survey.desired} copies are right; "
             f"{len(survey.unwanted)} are to be removed",
         )
-    return Verdict(Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date")
+    return _right(survey)
+
+
+def _right(survey: Survey) -> Verdict:
+    """Everything stands as it should, some of it perhaps by others' hands."""
+    if not survey.satisfied:
+        return Verdict(Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date")
+    return Verdict(
+        Health.READY,
+        RuleReason.SATISFIED,
+        f"{survey.ready - survey.satisfied} copies are up to date; {survey.satisfied} objects "
+        "that others made hold what the rule wants, and are left alone",
+    )
 
 
 def _failing(survey: Survey) -> str:
@@ -185,6 +197,7 @@ def facts(spec: RuleSpec, survey: Survey, *, sources: int, targets: int) -> Rule
         copies=CopyCounts(
             desired=survey.desired,
             ready=survey.ready,
+            satisfied=survey.satisfied,
             failed=survey.failed,
             conflicts=survey.conflicts,
             pending=survey.pending,

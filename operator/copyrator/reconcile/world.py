@@ -21,6 +21,7 @@ from copyrator.kube.watchpool import Subscription, WatchPool
 from copyrator.metrics import Metrics
 from copyrator.reconcile.drift import Drift
 from copyrator.reconcile.due import DueWork
+from copyrator.reconcile.foreign import ForeignObjects
 from copyrator.reconcile.named_sources import NamedSources
 from copyrator.reconcile.source_shares import SourceShares
 from copyrator.reconcile.tally import Tally
@@ -134,6 +135,10 @@ class World:
     due: DueWork = field(init=False)
     drift: Drift = field(init=False)
     """Copies that have to be read whole."""
+    watches_foreign: bool = True
+    """Whether what stands in the way is watched; a rehearsal looks once."""
+    foreign: ForeignObjects = field(init=False)
+    """Objects that aren't ours and stand where copies should be."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
@@ -145,6 +150,8 @@ class World:
         self.tally = Tally(self.metrics)
         self.due = DueWork(self)
         self.drift = Drift(self.monotonic)
+        pool = self.watch_pool if self.watches_foreign else None
+        self.foreign = ForeignObjects(pool, self.queue.add_after, self.monotonic)
 
     @property
     def namespaces_synced(self) -> bool:
@@ -180,6 +187,7 @@ class World:
                 hold=hold,
                 deletion=deletion,
                 foreign=foreign,
+                satisfied=self.foreign.satisfied(key),
                 is_source=self.index.is_source(key.kind, key.namespace, key.name),
             )
         )

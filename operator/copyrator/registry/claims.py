@@ -17,7 +17,7 @@ from copyrator.registry.rules import Rule
 from copyrator.rules.adoption import copier
 from copyrator.rules.content import Content, copied_content, payload_of, rendered_content
 from copyrator.rules.ownership import ACCEPTED, Shape
-from copyrator.rules.planning import Foreign
+from copyrator.rules.planning import Foreign, Terms
 from copyrator.rules.records import CopyRecord
 from copyrator.rules.rendering import (
     NO_TEXTS,
@@ -285,6 +285,11 @@ class Bid:
     def on_conflict(self) -> ConflictPolicy:
         """What to do about a foreign object."""
         return self.claim.maker.spec.on_conflict
+
+    @property
+    def terms(self) -> Terms:
+        """What a foreign object has to hold to count as right, and under which policy."""
+        return self.wish.digest, self.on_conflict
 
     @property
     def broken(self) -> bool:

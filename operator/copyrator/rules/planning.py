@@ -50,6 +50,8 @@ class Why(StrEnum):
     """Its rule exists no more and nobody wants it: not ours to delete."""
     OWNED_BY_OTHER = "OwnedByOther"
     FOREIGN = "Foreign"
+    SATISFIED = "Satisfied"
+    """An object that isn't ours holds what is wanted: it stays as it is, and counts as right."""
     UNSEALED = "Unsealed"
     """It carries the rule's marks, but no valid seal: a lost key, or a forgery."""
     IS_SOURCE = "IsSource"
@@ -75,6 +77,10 @@ class Hold(StrEnum):
     """It doesn't want the copy any more; its reconcile hasn't decided yet."""
 
 
+Terms = tuple[bytes, ConflictPolicy]
+"""The digest of what a claim wants, and its policy: what a foreign object was compared with."""
+
+
 class Want(Protocol):
     """What the planner asks of a claim."""
 
@@ -93,6 +99,10 @@ class Want(Protocol):
     @property
     def on_conflict(self) -> ConflictPolicy:
         """What to do about a foreign object."""
+
+    @property
+    def terms(self) -> Terms:
+        """What a foreign object has to hold to count as right, and under which policy."""
 
     def is_right(self, record: CopyRecord) -> bool:
         """Whether a copy is as wanted."""
@@ -136,6 +146,8 @@ class Situation(Generic[W]):
     """That owner's policy."""
     foreign: Foreign | None = None
     """What a look found instead of our copy."""
+    satisfied: Terms | None = None
+    """The terms that such an object was found to fulfil, by this look or an earlier one."""
     is_source: bool = False
 
 
@@ -175,11 +187,19 @@ def _plan_free(now: Situation[W]) -> Plan[W]:
         return Plan(Act.NOTHING, Why.IS_SOURCE)
     if winner.broken:
         return Plan(Act.NOTHING, Why.BROKEN, winner)
-    if now.foreign is None:
-        return Plan(Act.CREATE, Why.MISSING, winner)
-    if winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(now.foreign):
+    return _plan_unowned(now, winner)
+
+
+def _plan_unowned(now: Situation[W], winner: W) -> Plan[W]:
+    """A claim may have the place, unless an object that isn't ours is to stay there."""
+    foreign = now.foreign
+    if foreign and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(foreign)):
         return Plan(Act.ADOPT, Why.FOREIGN, winner)
-    return Plan(Act.NOTHING, Why.FOREIGN)
+    if now.satisfied == winner.terms:
+        return Plan(Act.NOTHING, Why.SATISFIED, winner)
+    if foreign is None:
+        return Plan(Act.CREATE, Why.MISSING, winner)
+    return Plan(Act.NOTHING, Why.FOREIGN, winner)
 
 
 def _plan_unsealed(now: Situation[W], marked: W) -> Plan[W]:

@@ -39,6 +39,10 @@ class Claim:
     def broken(self):
         return self.content is None
 
+    @property
+    def terms(self):
+        return (self.content or "").encode(), self.on_conflict
+
     def is_right(self, record):
         return record.content == self.content
 
@@ -75,7 +79,52 @@ def plan(claims=(), standing=None, **more):
         ),
         ({"claims": [A], "is_source": True}, Act.NOTHING, Why.IS_SOURCE, None),
         # Something foreign does.
-        ({"claims": [A], "foreign": FOREIGN}, Act.NOTHING, Why.FOREIGN, None),
+        ({"claims": [A], "foreign": FOREIGN}, Act.NOTHING, Why.FOREIGN, A),
+        # ... that was found to hold what is wanted, by this look or an earlier one.
+        ({"claims": [A], "satisfied": A.terms}, Act.NOTHING, Why.SATISFIED, A),
+        (
+            {"claims": [A], "satisfied": A.terms, "foreign": FOREIGN},
+            Act.NOTHING,
+            Why.SATISFIED,
+            A,
+        ),
+        # ... but something else is wanted now, or under another policy.
+        (
+            {"claims": [replace(A, content="new")], "satisfied": A.terms},
+            Act.CREATE,
+            Why.MISSING,
+            replace(A, content="new"),
+        ),
+        (
+            {"claims": [replace(A, on_conflict=ConflictPolicy.ADOPT)], "satisfied": A.terms},
+            Act.CREATE,
+            Why.MISSING,
+            replace(A, on_conflict=ConflictPolicy.ADOPT),
+        ),
+        # ... and a rule that takes over takes over what is as wanted, too.
+        (
+            {
+                "claims": [replace(A, adopting=True)],
+                "satisfied": A.terms,
+                "foreign": FOREIGN,
+            },
+            Act.ADOPT,
+            Why.FOREIGN,
+            replace(A, adopting=True),
+        ),
+        (
+            {"claims": [A], "satisfied": A.terms, "is_source": True},
+            Act.NOTHING,
+            Why.IS_SOURCE,
+            None,
+        ),
+        (
+            {"claims": [replace(A, paused=True)], "satisfied": A.terms},
+            Act.NOTHING,
+            Why.PAUSED,
+            replace(A, paused=True),
+        ),
+        ({"satisfied": A.terms}, Act.NOTHING, Why.UNWANTED, None),
         (
             {"claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)], "foreign": FOREIGN},
             Act.ADOPT,
@@ -216,6 +265,7 @@ situations = st.builds(
     hold=st.sampled_from(Hold),
     deletion=st.sampled_from(DeletionPolicy),
     foreign=st.none() | st.just(FOREIGN),
+    satisfied=st.none() | claims.map(lambda claim: claim.terms),
     is_source=st.booleans(),
 )
 
@@ -265,9 +315,11 @@ def holder(now: Situation) -> Claim | None:
     if standing and standing.owner and (standing.deleting or now.hold is Hold.KEEPS):
         return None
     heir = next((claim for claim in now.claims if not claim.paused), None)
-    if heir is None or now.foreign is None or (standing and standing.owner):
+    if heir is None or (standing and standing.owner):
         return heir
-    return heir if heir.on_conflict is ConflictPolicy.OVERWRITE or heir.adopting else None
+    if now.foreign is not None:
+        return heir if heir.on_conflict is ConflictPolicy.OVERWRITE or heir.adopting else None
+    return heir if now.satisfied != heir.terms else None
 
 
 @settings(max_examples=1000)

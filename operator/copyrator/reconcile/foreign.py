@@ -1,0 +1,143 @@
+"""What is known of objects that aren't ours and stand where a copy should be.
+
+Each is read when it is met, and again only when it changed: a watch tells (foreign_watches.py), or
+where there was no room for one, a look from time to time. What a trusted rule wants is compared
+with what stands there: an object that holds it counts as right and stays as it is (ADR 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule import ConflictPolicy
+from copyrator.engine.queue import Lane
+from copyrator.kube.resources import Resource
+from copyrator.kube.watchpool import WatchPool
+from copyrator.reconcile.foreign_watches import ForeignWatches
+from copyrator.rules.planning import Terms
+
+FIRST_LOOK = 10.0
+"""Seconds after which an object that isn't watched is looked at again, doubling; and between two
+looks at one that changes all the time."""
+LONGEST_LOOK = 300.0
+"""The most of them for a conflict. After as many a watch is asked whether it still stands."""
+LONGEST_SATISFIED = 3_600.0
+"""The most of them for an object that holds what the rule wants: there may be one in each
+namespace."""
+
+
+@dataclass(slots=True, eq=False)
+class ForeignObject:
+    """One object, as it was last read."""
+
+    version: str
+    looked_at: float
+    """Loop time."""
+    terms: Terms | None = None
+    """What it was met with last: for anything else it has to be looked at again."""
+    differs: tuple[str, ...] | None = None
+    """The fields that aren't as those terms ask; None where they weren't compared."""
+    wait: float = FIRST_LOOK / 2
+
+    @property
+    def satisfied(self) -> Terms | None:
+        """The terms that it fulfils."""
+        return self.terms if self.differs == () else None
+
+    def next_wait(self, *, watched: bool) -> float:
+        """Seconds until the next look."""
+        longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
+        if watched:
+            return longest
+        self.wait = min(self.wait * 2, longest)
+        return self.wait
+
+
+class ForeignObjects:
+    """Knows them by the copy's key; has a key looked at again when its object changes.
+
+    Args:
+        pool: for the watches; None where nothing is to be watched.
+        look_again: makes a key due in so many seconds.
+        monotonic: the clock.
+    """
+
+    def __init__(
+        self,
+        pool: WatchPool | None,
+        look_again: Callable[[CopyKey, float, Lane], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.watches = ForeignWatches(pool, self._changed)
+        self._look_again = look_again
+        self._now = monotonic
+        self._known: dict[CopyKey, ForeignObject] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: CopyKey) -> ForeignObject | None:
+        """What was found there, if anything that isn't ours was."""
+        return self._known.get(key)
+
+    def satisfied(self, key: CopyKey) -> Terms | None:
+        """The terms that the object there fulfils (rules.planning.Situation)."""
+        known = self._known.get(key)
+        return known.satisfied if known else None
+
+    def stands(self, key: CopyKey, terms: Terms) -> bool:
+        """Tell whether the object is known to be the same still, and was met with these terms."""
+        known = self._known.get(key)
+        return (
+            known is not None
+            and known.terms == terms
+            and self.watches.version(key) == known.version
+        )
+
+    def is_gone(self, key: CopyKey) -> bool:
+        """Tell whether the object's watch says that nothing stands there."""
+        return self.watches.version(key) == ""
+
+    def met(
+        self, key: CopyKey, resource: Resource, version: str, tenant: str | None
+    ) -> ForeignObject:
+        """An object of this version was found in the way of a rule (of a tenant's, or None)."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = ForeignObject(version, self._now())
+        elif known.version != version:
+            known.version, known.terms, known.differs = version, None, None
+        known.looked_at = self._now()
+        self.watches.follow(key, resource, tenant)
+        return known
+
+    def next_wait(self, key: CopyKey) -> float:
+        """Seconds until the object is to be looked at again, if no watch tells anything before."""
+        return self._known[key].next_wait(watched=self.watches.version(key) is not None)
+
+    def forget(self, key: CopyKey) -> None:
+        """Nothing is in the way any more, or nobody wants the place."""
+        if self._known.pop(key, None) is not None:
+            self.watches.release(key)
+
+    def close(self) -> None:
+        """Forget everything."""
+        self._known.clear()
+        self.watches.close()
+
+    def _changed(self, key: CopyKey, version: str) -> None:
+        known = self._known.get(key)
+        if known is None or version == known.version:
+            return
+        wait = known.looked_at + FIRST_LOOK - self._now() if version else 0.0
+        self._look_again(key, max(wait, 0.0), Lane.NORMAL)
+
+
+def compares(policy: ConflictPolicy, tenant: str | None) -> bool:
+    """Tell whether what stands there is compared with what a rule wants.
+
+    Never for a tenant's rule: its author would learn what others' objects hold.
+    """
+    return tenant is None and policy is not ConflictPolicy.OVERWRITE
