@@ -87,15 +87,15 @@ class CopyCounts:
     pending: int = 0
 
     def to_dict(self) -> dict[str, int]:
-        """As the status holds it."""
-        return {
+        """As the status holds it; ``satisfied`` only where there are any."""
+        found = {
             "desired": self.desired,
             "ready": self.ready,
-            "satisfied": self.satisfied,
             "failed": self.failed,
             "conflicts": self.conflicts,
             "pending": self.pending,
         }
+        return found | ({"satisfied": self.satisfied} if self.satisfied else {})
 
 
 @dataclass(frozen=True, slots=True)

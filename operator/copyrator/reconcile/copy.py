@@ -209,8 +209,7 @@ class _Attempt:
         assert winner is not None
         known = foreign.get(self._key)
         if found is not None:
-            version, tenant = found.resource_version, winner.claim.tenant
-            known = foreign.met(self._key, self._view.resource, version, tenant)
+            known = foreign.met(self._key, self._view.resource, found, winner)
             if known.terms != winner.terms and not await self._compared(known, found, winner):
                 foreign.forget(self._key)
                 return Again(AGAIN)
@@ -225,7 +224,7 @@ class _Attempt:
     async def _compared(self, known: ForeignObject, found: Foreign, winner: Bid) -> bool:
         """Read the object, where the rule may know what it holds; False: it isn't there now."""
         differs = None
-        if compares(winner.on_conflict, winner.claim.tenant):
+        if compares(winner):
             try:
                 live = await self._writer.read()
             except errors.NotFound as error:

@@ -16,7 +16,8 @@ from copyrator.engine.queue import Lane
 from copyrator.kube.resources import Resource
 from copyrator.kube.watchpool import WatchPool
 from copyrator.reconcile.foreign_watches import ForeignWatches
-from copyrator.rules.planning import Terms
+from copyrator.registry.claims import Bid
+from copyrator.rules.planning import Foreign, Terms
 
 FIRST_LOOK = 10.0
 """Seconds after which an object that isn't watched is looked at again, doubling; and between two
@@ -35,6 +36,8 @@ class ForeignObject:
     version: str
     looked_at: float
     """Loop time."""
+    owner: str
+    """``namespace/name`` of the rule that it is in the way of."""
     terms: Terms | None = None
     """What it was met with last: for anything else it has to be looked at again."""
     differs: tuple[str, ...] | None = None
@@ -100,17 +103,15 @@ class ForeignObjects:
         """Tell whether the object's watch says that nothing stands there."""
         return self.watches.version(key) == ""
 
-    def met(
-        self, key: CopyKey, resource: Resource, version: str, tenant: str | None
-    ) -> ForeignObject:
-        """An object of this version was found in the way of a rule (of a tenant's, or None)."""
-        known = self._known.get(key)
+    def met(self, key: CopyKey, resource: Resource, found: Foreign, winner: Bid) -> ForeignObject:
+        """An object was found in the way of a rule."""
+        known, version = self._known.get(key), found.resource_version
         if known is None:
-            known = self._known[key] = ForeignObject(version, self._now())
+            known = self._known[key] = ForeignObject(version, self._now(), winner.owner)
         elif known.version != version:
             known.version, known.terms, known.differs = version, None, None
-        known.looked_at = self._now()
-        self.watches.follow(key, resource, tenant)
+        known.looked_at, known.owner = self._now(), winner.owner
+        self.watches.follow(key, resource, winner.claim.tenant)
         return known
 
     def next_wait(self, key: CopyKey) -> float:
@@ -121,6 +122,12 @@ class ForeignObjects:
         """Nothing is in the way any more, or nobody wants the place."""
         if self._known.pop(key, None) is not None:
             self.watches.release(key)
+
+    def rule_ended(self, owner: str) -> None:
+        """A rule isn't served any more: what is in its way may be in nobody's now."""
+        for key, known in self._known.items():
+            if known.owner == owner:
+                self._look_again(key, 0.0, Lane.RESYNC)
 
     def close(self) -> None:
         """Forget everything."""
@@ -135,9 +142,9 @@ class ForeignObjects:
         self._look_again(key, max(wait, 0.0), Lane.NORMAL)
 
 
-def compares(policy: ConflictPolicy, tenant: str | None) -> bool:
+def compares(winner: Bid) -> bool:
     """Tell whether what stands there is compared with what a rule wants.
 
     Never for a tenant's rule: its author would learn what others' objects hold.
     """
-    return tenant is None and policy is not ConflictPolicy.OVERWRITE
+    return winner.claim.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE

@@ -58,6 +58,7 @@ class RuleRemover:
         service.generation = 0
         service.condemned.clear()
         self.drop_claims(owner)
+        self._world.foreign.rule_ended(owner)
         for subscription in service.sources:
             subscription.release()
         service.sources = []

@@ -14,6 +14,9 @@ from tests.component.copying.fake_cluster import path_of
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
+from copyrator.api.keys import CopyKey
+from copyrator.engine.outcome import Again, Lane
+from copyrator.reconcile.foreign import LONGEST_LOOK
 from copyrator.reconcile.survey import survey_rule
 
 TARGETS = [f"team-{number}" for number in range(30)]
@@ -223,10 +226,20 @@ async def test_a_foreign_object_is_left_alone_and_not_asked_about_again_and_agai
     cluster.object("configmaps", HOME, "app", data={"key": "ours"})
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: counts(cluster, "rule").get("conflicts") == 1)
-    assert cluster.found("configmaps", "team", "app")["data"] == {"key": "theirs"}
+    place = path_of("configmaps", "team", "app")
+    reads = [seen for seen in cluster.of("get") if seen.path == place]
+    assert ["as=Partial" in seen.headers["Accept"] for seen in reads] == [True, False]
+    assert cluster.writes("configmaps") == [("create", path_of("configmaps", "team", "")[:-1])]
+    key = CopyKey("configmaps", "team", "app")
+    await until(lambda: operator.controller._world.foreign.watches.version(key), "it is watched")
     cluster.seen.clear()
+    for _ in range(3):  # as if its time had come
+        assert await operator.controller.reconcile(key) == Again(LONGEST_LOOK, Lane.RESYNC)
+    operator.controller._world.look_at_all_rules()
     await operator.settled()
+    assert [seen for seen in cluster.seen if seen.path.startswith(place)] == []
     assert cluster.writes("configmaps") == []
+    assert cluster.found("configmaps", "team", "app")["data"] == {"key": "theirs"}
 
 
 async def test_of_two_rules_the_older_wins_and_the_other_takes_over_when_it_goes(cluster, operator):

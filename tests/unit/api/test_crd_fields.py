@@ -29,6 +29,7 @@ from copyrator.api.rule_spec import (
 )
 from copyrator.api.rule_spec import DeletionPolicy as RuleDeletionPolicy
 from copyrator.api.rule_status import (
+    CopyCounts,
     Failure,
     FailureReason,
     PlanCounts,
@@ -189,6 +190,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
     now = parse_time("2026-01-01T00:00:00Z")
     assert now is not None
     facts = RuleFacts(
+        copies=CopyCounts(satisfied=1),
         failures=[Failure("a", "b", FailureReason.CONFLICT)],
         plan=PlanCounts(),
         synced=True,

@@ -36,7 +36,6 @@ def test_the_status_says_what_was_found() -> None:
     assert status["copies"] == {
         "desired": 3,
         "ready": 3,
-        "satisfied": 0,
         "failed": 0,
         "conflicts": 0,
         "pending": 0,
