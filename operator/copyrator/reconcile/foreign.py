@@ -42,7 +42,8 @@ class ForeignObject:
     """What it was met with last: for anything else it has to be looked at again."""
     differs: tuple[str, ...] | None = None
     """The fields that aren't as those terms ask; None where they weren't compared."""
-    wait: float = FIRST_LOOK / 2
+    wait: float = 0.0
+    """Seconds that were waited last for a look."""
 
     @property
     def satisfied(self) -> Terms | None:
@@ -54,7 +55,7 @@ class ForeignObject:
         longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
         if watched:
             return longest
-        self.wait = min(self.wait * 2, longest)
+        self.wait = min(max(self.wait * 2, FIRST_LOOK), longest)
         return self.wait
 
 

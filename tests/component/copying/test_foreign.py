@@ -1,5 +1,7 @@
 """Objects that others made and that stand where copies should be: seen at once, never touched."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 from tests.component.copying.conftest import (
     HOME,
@@ -19,6 +21,8 @@ from copyrator.reconcile import foreign
 
 TEAM = "team"
 PLACE = path_of("configmaps", TEAM, "app")
+PLACES = PLACE.rpartition("/")[0]
+"""Where one is made."""
 KEY = CopyKey("configmaps", TEAM, "app")
 OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
 
@@ -34,6 +38,20 @@ def no_looks(monkeypatch):
 def many_looks(monkeypatch):
     """What changes may be looked at at once."""
     monkeypatch.setattr(foreign, "FIRST_LOOK", 0.1)
+
+
+@pytest.fixture
+async def another(cluster):
+    """Starts an operator of the test's own, and ends it however the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**settings):
+            operator = Operator(cluster, **settings)
+            stack.push_async_callback(operator.stop)
+            await operator.start()
+            return operator
+
+        yield start
 
 
 async def in_the_way(cluster, operator, data, count="conflicts", **more):
@@ -52,7 +70,7 @@ def known(operator):
 
 def requests(cluster):
     """Verbs of all requests that concern the object alone, but for its watch."""
-    there = (PLACE, PLACE.rpartition("/")[0])
+    there = (PLACE, PLACES)
     return [s.verb for s in cluster.seen if s.path in there and s.verb not in ("list", "watch")]
 
 
@@ -141,10 +159,11 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_l
     assert watched(operator) == []
 
 
-async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, many_looks, monkeypatch):
+async def test_beyond_the_bound_a_look_from_time_to_time_tells(
+    cluster, many_looks, another, monkeypatch
+):
     monkeypatch.setattr(limits, "FOREIGN_WATCHES", 1)
-    operator = Operator(cluster)
-    await operator.start()
+    operator = await another()
     cluster.namespace(TEAM)
     for name in ("a", "b"):
         cluster.object("configmaps", TEAM, name, data=THEIRS)
@@ -153,11 +172,16 @@ async def test_beyond_the_bound_a_look_from_time_to_time_tells(cluster, many_loo
         await until(lambda name=name: counts(cluster, name).get("conflicts") == 1)
     assert len(known(operator).watches) == 1
     assert len(known(operator)) == 2
+
+    def reads():
+        return [s.headers["Accept"] for s in cluster.of("get") if s.path == f"{PLACES}/b"]
+
+    await until(lambda: len(reads()) == 5, "it is looked at again")
+    assert ["as=Partial" in accept for accept in reads()] == [True, False, True, True, True]
     for name in ("b", "a"):  # the second has no watch
         cluster.gone("configmaps", TEAM, name)
         await until(lambda name=name: reason(cluster, name) == "Synced")
     assert len(known(operator)) == len(known(operator).watches) == 0
-    await operator.stop()
 
 
 # --- it is what the rule wants --------------------------------------------------------------------
@@ -233,26 +257,23 @@ async def test_overwrite_takes_over_what_skip_left_alone(cluster, operator):
     assert watched(operator) == []
 
 
-async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator):
+async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, another):
     await in_the_way(cluster, operator, OURS, "satisfied")
     await operator.stop()
     cluster.seen.clear()
-    again = Operator(cluster)
-    await again.start()
+    again = await another()
     await until(lambda: known(again).satisfied(KEY), "it was compared")
     await again.settled()
     assert requests(cluster) == ["create", "get", "get"]
     assert cluster.writes("copyrators") == []
-    await again.stop()
 
 
 # --- tenants --------------------------------------------------------------------------------------
 
 
-async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster):
-    operator = Operator(cluster, tenant_rules=True)
+async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster, another):
     cluster.namespace("tenant")
-    await operator.start()
+    operator = await another(tenant_rules=True)
     space(cluster, "target", "tenant")
     secret(cluster, "tenant")
     secret(cluster, "target")
@@ -268,4 +289,3 @@ async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster):
     assert all("PartialObjectMetadata" in seen.headers["Accept"] for seen in reads)
     cluster.gone("secrets", "target", "app")
     await until(lambda: ready(cluster, "rule") == "Synced")
-    await operator.stop()
