@@ -138,7 +138,6 @@ def test_a_conflict_that_the_user_resolves_converges(operator, user, namespace, 
     user.rule(operator.namespace, word, copying(source, word, target))
     user.wait_reason(operator.namespace, word, "PartialFailure")
     user.delete("configmaps", target, word)
-    user.patch("copyrators", operator.namespace, word, spec={"onConflict": "Overwrite"})
     user.wait_data("configmaps", target, word, {"key": "ours"})
     user.wait_ready(operator.namespace, word)
 
