@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.engine.outcome import Again, Done, Failed, Outcome
@@ -9,12 +11,15 @@ from copyrator.engine.queue import Lane
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.reconcile.copy_failures import (
+    REFUSED,
+    awaited_message,
     conflict_message,
     is_namespace_closed,
     is_place_gone,
     message_of,
     missing_bind,
     reason_of,
+    unsealed_message,
 )
 from copyrator.reconcile.foreign import LONGEST_LOOK, ForeignObject, compares
 from copyrator.reconcile.world import KindView, World
@@ -169,13 +174,16 @@ class _Attempt:
             service.open_writes += 1
         try:
             await self._writer.write(plan)
-        except (errors.AlreadyExists, errors.ConflictError):
-            await self._look()
-            return False
-        except errors.NotFound as error:
+        except (errors.AlreadyExists, errors.ConflictError, errors.NotFound) as error:
             if is_place_gone(error):
                 raise
             await self._look()
+            return False
+        except REFUSED:
+            with suppress(ApiError):
+                await self._look()
+            if plan.act is not Act.CREATE or self._writer.foreign is None:
+                raise
             return False
         finally:
             if service:
@@ -191,11 +199,7 @@ class _Attempt:
         foreign = self._writer.foreign
         rule = self._world.awaited_source(self._key, foreign) if foreign else None
         if rule is not None:
-            self._report(
-                FailureReason.CONFLICT,
-                f"the rule {rule.owner} copies the object that stands there, and its source isn't "
-                "known yet: see that rule's status",
-            )
+            self._report(FailureReason.CONFLICT, awaited_message(rule.owner))
         return rule is not None
 
     def _record(self) -> CopyRecord | None:
@@ -261,12 +265,7 @@ class _Attempt:
         """It isn't read again before the watch tells of a change, or something else is wanted."""
         record = self._record()
         owner = record.marks if record else ""
-        self._report(
-            FailureReason.CONFLICT,
-            f"an object that carries the marks of the rule {owner} without a valid seal stands "
-            "there, and holds something else than the rule wants; remove it, or have it "
-            f"overwritten: copyrator reseal rule {owner}",
-        )
+        self._report(FailureReason.CONFLICT, unsealed_message(owner))
         return Again(LONGEST_LOOK, Lane.RESYNC)
 
     def _failed(self, plan: Plan[Bid], error: ApiError) -> Outcome:

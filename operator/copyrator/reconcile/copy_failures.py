@@ -11,6 +11,10 @@ from copyrator.kube.refusals import NOT_HELD, Refusal, Right
 from copyrator.kube.resources import Resource
 from copyrator.registry.claims import Bid
 
+REFUSED = (errors.Forbidden, errors.QuotaExceeded, errors.AdmissionDenied)
+"""What the API server answers before it looks whether something stands there: it asks for rights to
+grant, quotas and webhooks first."""
+
 _REASONS: tuple[tuple[type[ApiError], FailureReason], ...] = (
     (errors.QuotaExceeded, FailureReason.QUOTA_EXCEEDED),
     (errors.AdmissionDenied, FailureReason.ADMISSION_DENIED),
@@ -26,9 +30,9 @@ def is_namespace_closed(error: ApiError) -> bool:
     )
 
 
-def is_place_gone(error: errors.NotFound) -> bool:
+def is_place_gone(error: ApiError) -> bool:
     """Whether more is missing than the object: its namespace, or its kind."""
-    return error.namespace_missing or error.kind_missing
+    return isinstance(error, errors.NotFound) and (error.namespace_missing or error.kind_missing)
 
 
 def reason_of(error: ApiError) -> FailureReason:
@@ -44,6 +48,23 @@ def conflict_message(differs: Sequence[str] | None) -> str:
     return (
         "an object of that name that isn't ours stands there; remove it, or set "
         f"spec.onConflict{how}"
+    )
+
+
+def unsealed_message(owner: str) -> str:
+    """What to do about an object with the marks of a rule (``namespace/name``) and no seal."""
+    return (
+        f"an object that carries the marks of the rule {owner} without a valid seal stands "
+        "there, and holds something else than the rule wants; remove it, or have it "
+        f"overwritten: copyrator reseal rule {owner}"
+    )
+
+
+def awaited_message(owner: str) -> str:
+    """Why an object isn't overwritten that may be the source of a rule."""
+    return (
+        f"the rule {owner} copies the object that stands there, and its source isn't known yet: "
+        "see that rule's status"
     )
 
 

@@ -13,7 +13,7 @@ from tests.component.copying.conftest import (
 )
 from tests.component.copying.fake_cluster import path_of
 from tests.component.copying.test_trust import ready, secret, space, status, tenant_rule
-from tests.component.kube.fake_api import until
+from tests.component.kube.fake_api import error, until
 
 from copyrator.api import limits
 from copyrator.api.keys import CopyKey
@@ -52,6 +52,10 @@ async def another(cluster):
             return operator
 
         yield start
+
+
+refused = error(403, "Forbidden", message="you may not grant that")
+"""Answers a create."""
 
 
 async def in_the_way(cluster, operator, data, count="conflicts", **more):
@@ -266,6 +270,26 @@ async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, 
     await again.settled()
     assert requests(cluster) == ["create", "get", "get"]
     assert cluster.writes("copyrators") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "why", "verbs"),
+    [(OURS, "Satisfied", 2), (THEIRS, "PartialFailure", 2), (None, "PartialFailure", 1)],
+)
+async def test_an_object_is_found_also_where_the_create_is_refused_before(
+    cluster, operator, data, why, verbs
+):
+    """Rights to grant, quotas and webhooks are asked before the API server says AlreadyExists."""
+    cluster.always("create", refused)
+    cluster.namespace(TEAM)
+    if data is not None:
+        cluster.object("configmaps", TEAM, "app", data=data)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster, "rule") == why)
+    found = [failed for failed, _ in failures(cluster)]
+    assert found == {"Satisfied": []}.get(why, ["Conflict" if data else "Forbidden"])
+    assert requests(cluster)[: 1 + verbs] == ["create", *["get"] * verbs]
 
 
 # --- tenants --------------------------------------------------------------------------------------
