@@ -187,7 +187,8 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         f"delete {second} {word}\n"
         f"create {fresh} {word} +labels/team +token +user\n"
         f"blocked {full} {word} {quota}\n"
-        f"conflict {taken} {word} Conflict: {foreign} spec.onConflict\n"
+        f"conflict {taken} {word} Conflict: {foreign} spec.onConflict "
+        "(it differs in labels, data)\n"
         "Plan: 1 to create, 1 to update, 1 to delete, 1 in conflict, 1 blocked; "
         "0 are as they should be.\n"
     )
@@ -285,6 +286,29 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
     ))  # fmt: skip
     stage.wait_reason(RULES.format(stage.home), f"{word}-late", "PartialFailure")
     assert f"rule {owner}-late: wants it, but it belongs to the rule {owner}" in said(taken)
+
+
+def test_an_object_that_is_right_already_is_named_as_such(stage, word, namespace):
+    taken, shown = namespace("taken"), f"rule {stage.home}/{word}"
+    stage.apply(
+        secret(stage.home, word, "user"),
+        secret(taken, word, "user"),
+        rule(
+            stage.home,
+            word,
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [taken]},
+        ),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Satisfied")
+    assert "1 wanted: 1 ready (1 of them others' objects), 0 failed" in plainly(
+        stage.types(f"describe {shown}")
+    )
+    assert stage.types(f"plan {shown}") == "No changes: 1 copy is as it should be.\n"
+    said = plainly(stage.types(f"why {taken}/{word} --kind secret").replace("\n", " "))
+    assert f"stands there and holds what the rule {stage.home}/{word} wants" in said
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=true")
+    assert stage.cluster.kubectl("get", "secret", word, "-n", taken, "-o", "name")
 
 
 @pytest.mark.refused("list deployments", "list leases")

@@ -97,7 +97,10 @@ CASES = {
         },
     ),
     "roles": template(
-        RBAC, "Role", "reader", rules=[{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
+        RBAC,
+        "Role",
+        "reader",
+        rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
     ),
     "serviceaccounts": template("v1", "ServiceAccount", "ci", imagePullSecrets=[{"name": "pull"}]),
     "secrets": template("v1", "Secret", "creds", stringData={"user": EVERY}),
