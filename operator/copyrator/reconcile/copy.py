@@ -220,8 +220,7 @@ class _Attempt:
         assert known is not None
         if known.satisfied is None:
             self._report(FailureReason.CONFLICT, conflict_message(known.differs))
-        else:
-            self._world.problems.pop(self._key, None)
+        elif self._world.problems.pop(self._key, None) or found is not None:
             self._touch(plan)
         return Again(foreign.next_wait(self._key), Lane.RESYNC)
 

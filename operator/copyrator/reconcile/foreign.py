@@ -52,9 +52,9 @@ class ForeignObject:
 
     def next_wait(self, *, watched: bool) -> float:
         """Seconds until the next look."""
-        longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
         if watched:
-            return longest
+            return LONGEST_LOOK
+        longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
         self.wait = min(max(self.wait * 2, FIRST_LOOK), longest)
         return self.wait
 
