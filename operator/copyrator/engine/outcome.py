@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 class Lane(enum.IntEnum):
@@ -18,13 +19,17 @@ class Lane(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The world is as it should be, for what this key is concerned."""
+    """For what this key is concerned, all is as it should be."""
+
+    label: ClassVar[str] = "done"
+    """The label `outcome` of copyrator_reconciles_total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
     """Nothing is wrong, but look again in `after` seconds (a poll, a Job that runs)."""
 
+    label: ClassVar[str] = "again"
     after: float
     lane: Lane = Lane.NORMAL
 
@@ -33,6 +38,7 @@ class Again:
 class Failed:
     """It didn't work; look again after the key's back-off. `error` is logged when it changes."""
 
+    label: ClassVar[str] = "failed"
     error: Exception | str
 
 

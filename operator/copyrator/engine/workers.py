@@ -166,7 +166,7 @@ class Workers(Generic[K]):
         if self._metrics is None:
             return
         kind = type(key).__name__
-        self._metrics.reconciles.labels(kind, type(outcome).__name__.lower()).inc()
+        self._metrics.reconciles.labels(kind, outcome.label).inc()
         self._metrics.reconcile_seconds.labels(kind).observe(seconds)
         if isinstance(outcome, Failed):
             self._metrics.queue_retries.labels(kind).inc()
