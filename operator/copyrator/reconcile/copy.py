@@ -222,7 +222,7 @@ class _Attempt:
             self._report(FailureReason.CONFLICT, conflict_message(known.differs))
         elif self._world.problems.pop(self._key, None) or found is not None:
             self._touch(plan)
-        return Again(foreign.next_wait(self._key), Lane.RESYNC)
+        return Again(foreign.next_wait(self._key, known), Lane.RESYNC)
 
     async def _compared(self, known: ForeignObject, found: Foreign, winner: Bid) -> bool:
         """Read the object, where the rule may know what it holds; False: it isn't there now."""

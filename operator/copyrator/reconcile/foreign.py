@@ -115,9 +115,9 @@ class ForeignObjects:
         self.watches.follow(key, resource, winner.claim.tenant)
         return known
 
-    def next_wait(self, key: CopyKey) -> float:
+    def next_wait(self, key: CopyKey, known: ForeignObject) -> float:
         """Seconds until the object is to be looked at again, if no watch tells anything before."""
-        return self._known[key].next_wait(watched=self.watches.version(key) is not None)
+        return known.next_wait(watched=self.watches.version(key) is not None)
 
     def forget(self, key: CopyKey) -> None:
         """Nothing is in the way any more, or nobody wants the place."""
@@ -131,7 +131,7 @@ class ForeignObjects:
                 self._look_again(key, 0.0, Lane.RESYNC)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Forget everything, for good."""
         self._known.clear()
         self.watches.close()
 

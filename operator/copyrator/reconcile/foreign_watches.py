@@ -92,6 +92,7 @@ class ForeignWatches:
             followed.places.release(followed.namespace)
 
     def close(self) -> None:
-        """Watch nothing any more."""
+        """Watch nothing any more, whatever is still in work."""
+        self._pool = None
         for key in list(self._followed):
             self.release(key)

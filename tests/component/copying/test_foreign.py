@@ -159,6 +159,7 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_l
     assert operator.controller._world.problems == {}
     make_rule(cluster, "rule", by_name("app"))
     await until(lambda: len(watched(operator)) == 1)
+    await operator.idle()
     await operator.controller.stop()
     assert watched(operator) == []
 

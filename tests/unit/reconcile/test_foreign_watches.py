@@ -96,6 +96,7 @@ def test_a_place_is_taken_once_and_given_back_once(watches, pool):
     follow(watches, "next"), follow(watches, "one too many")
     assert len(pool.handed_out) == EACH + 1
     watches.close()
+    follow(watches, "too late")
     assert [one.released for one in pool.handed_out] == [1] * (EACH + 1)
     assert len(watches) == 0
 
