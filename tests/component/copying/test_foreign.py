@@ -157,8 +157,9 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_l
     cluster.gone("copyrators", HOME, "rule")
     await until(lambda: not watched(operator), "nobody's conflict is watched")
     assert operator.controller._world.problems == {}
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     make_rule(cluster, "rule", by_name("app"))
-    await until(lambda: len(watched(operator)) == 1)
+    await until(lambda: len(watched(operator)) == 1, "it is watched again")
     await operator.idle()
     await operator.controller.stop()
     assert watched(operator) == []
