@@ -97,9 +97,9 @@ def test_of_an_object_no_more_is_read_than_its_name_and_version() -> None:
     raw = msgspec.json.encode(whole)
     assert read_name(raw) == body(A, 5)
     page = {"kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": "9"}}
-    assert list(decode_page(msgspec.json.encode({**page, "items": [whole]}), read_name).items) == [
-        body(A, 5)
-    ]
+    assert list(
+        decode_page(msgspec.json.encode({**page, "items": [whole]}), reader=read_name).items
+    ) == [body(A, 5)]
     event = decode_event(msgspec.json.encode({"type": "ADDED", "object": whole}), read_name)
     assert event.object == body(A, 5)
 
