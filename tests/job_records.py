@@ -1,7 +1,7 @@
 """A Job of the operator's as its watch shows it; tests say with `replace` what became of it."""
 
-from copyrator.bundles.job import JobKind
-from copyrator.bundles.observation import JobRecord
+from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.observation import JobRecord
 
 JOB = JobRecord(
     namespace="team",

@@ -1,4 +1,4 @@
-"""The table of limits, from the constants of copyrator/api/limits.py and their docstrings."""
+"""The table of limits, from the constants of copyrator/settings/limits.py and their docstrings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
 
-from copyrator.api import limits
+from copyrator.settings import limits
 from demo.chart import ROOT
 from generate.cells import NOTE, cell
 
@@ -95,7 +95,7 @@ def shown(value: object, meaning: str) -> str:
 
 
 def _limits() -> str:
-    path = ROOT / "operator" / "copyrator" / "api" / "limits.py"
+    path = ROOT / "operator" / "copyrator" / "settings" / "limits.py"
     return document(limits, path.read_text())
 
 

@@ -4,6 +4,6 @@ Importing this module registers everything with kopf's default registry; setting
 environment variables that `copyrator run --help` lists.
 """
 
-from copyrator.supervisor import install
+from copyrator.runtime.supervisor import install
 
 install()

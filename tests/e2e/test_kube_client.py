@@ -12,14 +12,11 @@ import pytest
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
 
 from copyrator.api.keys import ObjectName
-from copyrator.engine.limits import AdaptiveLimit
 from copyrator.kube import errors
 from copyrator.kube.auth import load_connection
-from copyrator.kube.client import KubeClient, PatchType
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.client.client import KubeClient, PatchType
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.events import WARNING, EventRecorder, ObjectRef
-from copyrator.kube.faults import Timing
-from copyrator.kube.reflector import Reflector
 from copyrator.kube.resources import (
     CONFIGMAPS,
     NAMESPACES,
@@ -30,7 +27,10 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
-from copyrator.kube.watchpool import WatchPool, WatchSpec
+from copyrator.kube.watch.faults import Timing
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.reflector import Reflector
+from copyrator.workqueue.limits import AdaptiveLimit
 from localcluster import Cluster
 
 MakeNamespace = Callable[..., str]
@@ -359,7 +359,7 @@ async def test_a_watch_pool_sees_what_others_do(
     client: KubeClient, namespace: MakeNamespace
 ) -> None:
     ns = namespace()
-    pool = WatchPool(client)
+    pool = InformerFactory(client)
     seen: list[str] = []
 
     def listener(name: ObjectName, old: Any, new: Any) -> None:

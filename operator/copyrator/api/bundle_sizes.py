@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-from copyrator.api import limits
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.names import RELEASE_METADATA_PREFIXES
+from copyrator.settings import limits
 
 _LISTS: Final = {("valuesFrom",): limits.BUNDLE_LIST, ("job", "tolerations"): limits.BUNDLE_LIST}
 _MAPS: Final = {

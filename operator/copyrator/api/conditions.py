@@ -64,7 +64,7 @@ _STATUSES: Final[Mapping[Health, tuple[ConditionStatus, ConditionStatus, Conditi
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReadyCondition:
     """One answer for the whole object: its health, a stable word why, and a sentence."""
 
     health: Health
@@ -73,7 +73,7 @@ class Verdict:
 
 
 def build_conditions(
-    previous: Any, verdict: Verdict, *, generation: int, now: datetime
+    previous: Any, verdict: ReadyCondition, *, generation: int, now: datetime
 ) -> list[dict[str, Any]]:
     """Turn a verdict into the three conditions.
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
-from copyrator.api.limits import OBJECT_CONTAINERS, PROBLEM_PATH
+from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
 
 E = TypeVar("E", bound=StrEnum)
 Check = Callable[[str], str | None]
 """Takes a value, returns what is wrong with it and what to do, or None."""
 
 NOT_WHOLE: Final = "notReadWhole"
-"""In the metadata of an object of which a part wasn't read (kube/depth.py): the reason."""
+"""In the metadata of an object of which a part wasn't read (kube/client/depth.py): the reason."""
 
 TOO_DEEP: Final = "it is nested too deeply"
 TOO_MANY: Final = f"it has more than {OBJECT_CONTAINERS:,} maps and lists"

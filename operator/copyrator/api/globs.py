@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api.fields import Check, Fields
-from copyrator.api.limits import MAX_GLOB_TEXT, MAX_GLOBS
+from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
 
 _START: Final = ord("\n")
 """Between two patterns; no pattern that can match a name or a key holds it."""

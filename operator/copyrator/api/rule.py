@@ -9,7 +9,6 @@ from typing import Any, Final
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type, unreadable
 from copyrator.api.globs import read_globs
-from copyrator.api.limits import RULE_DEPTH, RULE_ITEMS, RULE_VALUES, SELECTOR_TEXT
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
@@ -28,6 +27,7 @@ from copyrator.api.rule_spec import (
 )
 from copyrator.api.rule_transform import Place, path_of, read_template, read_transform
 from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, parse_selector
+from copyrator.settings.limits import RULE_DEPTH, RULE_ITEMS, RULE_VALUES, SELECTOR_TEXT
 
 __all__ = [
     "ConflictPolicy",
@@ -57,7 +57,7 @@ RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
     """Read a CopyratorRule as the API server holds it. Never raises, whatever JSON it is given.
 
-    Jinja2 in it is not looked at: compiling takes long (rules/compiling).
+    Jinja2 in it is not looked at: compiling takes long (copies/policy/compiling.py).
     """
     try:
         fields = Fields(body, "")

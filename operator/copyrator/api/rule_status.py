@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from copyrator.api.conditions import (
     ConditionType,
-    Verdict,
+    ReadyCondition,
     build_conditions,
     conditions_by_type,
 )
@@ -127,7 +127,7 @@ class RuleFacts:
 
 
 def build_rule_status(
-    previous: Any, verdict: Verdict, facts: RuleFacts, *, generation: int, now: datetime
+    previous: Any, verdict: ReadyCondition, facts: RuleFacts, *, generation: int, now: datetime
 ) -> dict[str, Any]:
     """Build the whole status. Equal input and an unchanged world give an equal status.
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from copyrator.api import names, syntax
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import read_globs
-from copyrator.api.limits import RULE_DEPTH, TEMPLATE_TEXT, TEMPLATE_TEXTS
 from copyrator.api.rule_spec import KeyTransform, MetadataTransform, Template, Transform
+from copyrator.settings.limits import RULE_DEPTH, TEMPLATE_TEXT, TEMPLATE_TEXTS
 
 _DATA_KINDS: Final = ("ConfigMap", "Secret")
 

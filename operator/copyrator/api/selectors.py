@@ -14,7 +14,7 @@ from typing import Any, Final
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, SpecError, check_text
 from copyrator.api.globs import NO_GLOBS, Globs, is_wild
-from copyrator.api.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
+from copyrator.settings.limits import MAX_REQUIREMENT_VALUES, MAX_REQUIREMENTS
 
 __all__ = [
     "ANY_LABELS",

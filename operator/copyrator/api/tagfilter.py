@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import re2
 
-from copyrator.api import limits
+from copyrator.settings import limits
 
 
 class FilterError(ValueError):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NoReturn
 
-from copyrator.api.limits import VERSION_CONSTRAINTS, VERSION_LENGTH
 from copyrator.api.semver_key import Key, floor, is_prerelease, read_semver
 from copyrator.api.syntax import shown
 from copyrator.api.version_span import EVERYTHING, NOTHING, Alternative, Cut, Fit, Span
+from copyrator.settings.limits import VERSION_CONSTRAINTS, VERSION_LENGTH
 
 TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 """A tag (OCI distribution specification, ``<reference>``)."""

@@ -1,1 +1,1 @@
-"""Deciding about Bundles: versions, Jobs, states. Pure: no I/O, no clock."""
+"""werf bundles: the second job, whole."""

@@ -16,7 +16,7 @@ from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
 from copyrator.cli.objects import RESOURCES, SINGULAR, What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose, show
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 
 LOOK = 0.25
 """Seconds between two looks at what is waited for."""

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from copyrator.kube.auth import default_namespace, load_connection
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Client = TypeVar("Client", bound=KubeClient)

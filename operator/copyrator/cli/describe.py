@@ -13,12 +13,12 @@ from copyrator.api import names
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.describe_copy import copy_lines, find_copy, standing_of
+from copyrator.cli.dry_run import DryRunClient
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import labelled, prose
-from copyrator.cli.rehearsal import DryRunClient
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import EVENTS
 
 Body = Mapping[str, Any]

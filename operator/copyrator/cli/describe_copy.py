@@ -8,14 +8,14 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.cli import rows
+from copyrator.cli.dry_run import DryRunClient, rehearsing
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import copies
 from copyrator.cli.output import labelled
-from copyrator.cli.rehearsal import DryRunClient, rehearsing
 from copyrator.cli.why_rules import Question, verdict_of
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
 
 Body = Mapping[str, Any]

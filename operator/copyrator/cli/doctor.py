@@ -24,16 +24,16 @@ from copyrator.cli.installation import (
 )
 from copyrator.cli.objects import listed
 from copyrator.cli.output import Format, count, dump, output_option, prose
+from copyrator.copies.hash_key import SECRET_NAME
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, SECRETS
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, NotFound, RateLimited, RegistryError
 from copyrator.oci.reference import Repository
-from copyrator.prerequisites import missing_crds
-from copyrator.reconcile.hash_key import SECRET_NAME
+from copyrator.runtime.prerequisites import missing_crds
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 POLICY_DOMAIN = "copyrator.flant.com"

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
-from copyrator.bundles.policy import refusal
+from copyrator.bundles.policy.policy import refusal
+from copyrator.bundles.reference_opened import needed
+from copyrator.bundles.reference_scopes import Ref, Scope, decide, waiting
+from copyrator.bundles.references import references_of
 from copyrator.cli.doctor_rights import allowed
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed
 from copyrator.cli.output import count
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, SECRETS, Resource
-from copyrator.reconcile.bundle_reference_opened import needed
-from copyrator.reconcile.bundle_reference_scopes import Ref, Scope, decide, waiting
-from copyrator.reconcile.bundle_references import references_of
 
 _AT_ONCE: Final = 8
 _REMEDY: Final = {

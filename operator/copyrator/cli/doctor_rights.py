@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from copyrator.config import Settings
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
     BUNDLES,
     EVENTS,
@@ -20,6 +19,7 @@ from copyrator.kube.resources import (
     Discovery,
     Resource,
 )
+from copyrator.settings.config import Settings
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
 WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")

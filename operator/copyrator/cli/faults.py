@@ -9,7 +9,7 @@ import click
 
 from copyrator.cli.output import prose
 from copyrator.kube import errors
-from copyrator.kube.connection import KubeconfigError
+from copyrator.kube.client.connection import KubeconfigError
 from copyrator.oci.errors import RegistryError
 
 DEBUG = "COPYRATOR_DEBUG"

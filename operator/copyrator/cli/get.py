@@ -24,7 +24,7 @@ from copyrator.cli.objects import (
 )
 from copyrator.cli.output import Column, Format, Table, dump, items, output_option, plain, reference
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Resource
 
 

@@ -13,11 +13,11 @@ import click
 
 from copyrator.api.times import parse_time
 from copyrator.cli.objects import listed
-from copyrator.config import Settings
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import LEASES, Resource
-from copyrator.options import from_options, parameters
+from copyrator.settings.config import Settings
+from copyrator.settings.options import from_options, parameters
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 SELECTOR = "app.kubernetes.io/name=copyrator"

@@ -13,7 +13,7 @@ from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
 from copyrator.cli.objects import What, complete_names, listed, one
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
 
 

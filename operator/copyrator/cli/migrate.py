@@ -15,7 +15,7 @@ from copyrator.cli.migrate_tools import DATA_KINDS, Wish, cluster_secret, wishes
 from copyrator.cli.objects import listed
 from copyrator.cli.output import Format, count, dump, items, object_option, reference
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
     CONFIGMAPS,
     NAMESPACES,

@@ -13,10 +13,10 @@ from click.shell_completion import CompletionItem
 from copyrator.api import names
 from copyrator.cli.cluster import Target
 from copyrator.cli.faults import Fault
-from copyrator.config import DEFAULT_KINDS
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
+from copyrator.settings.config import DEFAULT_KINDS
 
 PATIENCE = 10.0
 """Seconds that the completion of a name may take."""

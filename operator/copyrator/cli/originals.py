@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from copyrator import options
+from copyrator.settings import options
 
 OUTSIDE = "--run-outside-cluster"
 """The role-binding controller's flag; alone it says that the operator is meant."""

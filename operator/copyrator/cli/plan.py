@@ -14,20 +14,20 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.dry_run import DryRun, DryRunClient, WholeSurvey, dry_object, rehearsing
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, operator_namespace_option
 from copyrator.cli.manifests import Manifest, read_manifests
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, Table, console, dump, output_option, prose
-from copyrator.cli.plan_rows import COLUMNS, Action, Keys, Row, action_of, diff, summary
-from copyrator.cli.rehearsal import DryRunClient, Rehearsal, WholeSurvey, dry_object, rehearsing
+from copyrator.cli.plan_rows import COLUMNS, Keys, Row, RowAction, action_of, diff, summary
+from copyrator.copies.cache.claims import SourceBinding
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.policy.planning import Action
+from copyrator.copies.policy.sources import SourceReader
+from copyrator.copies.summarize import survey_rule
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
-from copyrator.reconcile.survey import survey_rule
-from copyrator.registry.claims import Claim
-from copyrator.registry.rules import Rule
-from copyrator.rules.planning import Act
-from copyrator.rules.sources import SourceReader
 
 AT_ONCE = 8
 """Dry runs in flight."""
@@ -137,7 +137,7 @@ async def _bodies(
 Result = tuple[Rule, list[Row], int]
 
 
-async def _serve(rehearsal: Rehearsal, body: Mapping[str, Any]) -> Rule:
+async def _serve(rehearsal: DryRun, body: Mapping[str, Any]) -> Rule:
     """Serve the rule, and those that it may meet.
 
     Raises:
@@ -156,16 +156,16 @@ async def _serve(rehearsal: Rehearsal, body: Mapping[str, Any]) -> Rule:
     return rule
 
 
-def _check_means_something(rehearsal: Rehearsal, rule: Rule) -> None:
-    world = rehearsal.world
-    if not world.index.of_rule(rule.owner) and not world.count_owned(rule.owner):
+def _check_means_something(rehearsal: DryRun, rule: Rule) -> None:
+    context = rehearsal.context
+    if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
         said = rehearsal.client.verdicts.get(rule.key)
         why = f"{said['reason']}: {said['message']}" if said else "it has no source yet"
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
 
 async def _add_sources(
-    rehearsal: Rehearsal,
+    rehearsal: DryRun,
     rule: Rule,
     client: DryRunClient,
     target: Target,
@@ -173,11 +173,11 @@ async def _add_sources(
 ) -> None:
     """Sources that stand in the file count as applied."""
     assert not isinstance(rule.spec, InvalidSpec)
-    source, world = rule.spec.source, rehearsal.world
-    service = world.services.get(rule.key)
+    source, context = rule.spec.source, rehearsal.context
+    service = context.services.get(rule.key)
     if source is None or service is None or service.maker is None:
         return
-    resource = await world.discovery.resolve(source.kind, source.api_version)
+    resource = await context.discovery.resolve(source.kind, source.api_version)
     for manifest in manifests:
         namespace = manifest.namespace or target.namespace
         labels = manifest.body["metadata"].get("labels") or {}
@@ -189,15 +189,15 @@ async def _add_sources(
             record = SourceReader(resource.api_version, resource.kind)(body)
             if not record.refused:
                 rank = (source.namespaces.index(namespace), manifest.name)
-                world.index.add(Claim(service.maker, record, rank))
+                context.index.add(SourceBinding(service.maker, record, rank))
 
 
-async def _rows(rehearsal: Rehearsal, rule: Rule) -> Result:
-    world = rehearsal.world
+async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
+    context = rehearsal.context
     survey = WholeSurvey()
-    await survey_rule(world, rule, survey)
+    await survey_rule(context, rule, survey)
     rows = []
-    service = world.services[rule.key]
+    service = context.services[rule.key]
     service.condemned |= set(survey.unwanted)
     limit = asyncio.Semaphore(AT_ONCE)
 
@@ -209,9 +209,9 @@ async def _rows(rehearsal: Rehearsal, rule: Rule) -> Result:
     mine = [key for key in due if key not in survey.failures]
     tried = await asyncio.gather(*(try_(key) for key in [*mine, *survey.unwanted]))
     rows += [row for row in tried if row]
-    kind = world.kinds[service.maker.resource].resource.kind if service.maker else ""
+    kind = context.kinds[service.maker.resource].resource.kind if service.maker else ""
     for key, (reason, message) in survey.failures.items():
-        action = Action.CONFLICT if reason is FailureReason.CONFLICT else Action.BLOCKED
+        action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
         rows.append(Row(action, kind, key.namespace, key.name, reason.value, message))
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = survey.desired - len(survey.failures)
@@ -219,35 +219,37 @@ async def _rows(rehearsal: Rehearsal, rule: Rule) -> Result:
     return rule, rows, max(desired - changing, 0)
 
 
-async def _try(rehearsal: Rehearsal, key: CopyKey) -> Row | None:
+async def _try(rehearsal: DryRun, key: CopyKey) -> Row | None:
     """Have one copy written by a dry run, and say what came of it."""
-    world, client = rehearsal.world, rehearsal.client
-    resource = world.kinds[key.kind].resource
-    planned = world.plan(key)
-    record = world.kinds[key.kind].copies.get((key.namespace, key.name))
-    foreign = record is None or not (record.owner or planned.act is Act.RESEAL)
+    context, client = rehearsal.context, rehearsal.client
+    resource = context.kinds[key.kind].resource
+    planned = context.plan(key)
+    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
+    foreign = record is None or not (record.owner or planned.act is Action.RESEAL)
     await rehearsal.act(key)
     where = (resource.kind, key.namespace, key.name)
-    problem = world.problems.get(key)
+    problem = context.problems.get(key)
     writes = [
         *client.writes.get(resource.path(key.namespace), ()),
         *client.writes.get(resource.path(key.namespace, key.name), ()),
     ]
     mine = [write for write in writes if write[0] != "POST" or _names(write[1]) == key.name]
     if problem:
-        action = Action.CONFLICT if problem.reason is FailureReason.CONFLICT else Action.BLOCKED
+        action = (
+            RowAction.CONFLICT if problem.reason is FailureReason.CONFLICT else RowAction.BLOCKED
+        )
         return Row(action, *where, problem.reason.value, problem.message)
     methods = [method for method, _ in mine]
-    if planned.act not in (Act.DELETE, Act.ASK_OWNER) and "DELETE" in methods:
-        return Row(Action.RECREATE, *where)
+    if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
+        return Row(RowAction.RECREATE, *where)
     action_ = action_of(methods, foreign=foreign)
     if action_ is None:
         return None
     wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
     keys = Keys()
     if wanted is not None:
-        keys = await _diff(rehearsal, key, wanted, new=action_ is Action.CREATE)
-        if action_ is Action.UPDATE and not str(keys) and not rehearsal.key_known:
+        keys = await _diff(rehearsal, key, wanted, new=action_ is RowAction.CREATE)
+        if action_ is RowAction.UPDATE and not str(keys) and not rehearsal.key_known:
             return None
     return Row(action_, *where, keys=keys)
 
@@ -256,12 +258,10 @@ def _names(body: Mapping[str, Any] | None) -> str:
     return str(((body or {}).get("metadata") or {}).get("name"))
 
 
-async def _diff(
-    rehearsal: Rehearsal, key: CopyKey, wanted: Mapping[str, Any], *, new: bool
-) -> Keys:
+async def _diff(rehearsal: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
     if new:
         return diff(None, wanted)
-    resource = rehearsal.world.kinds[key.kind].resource
+    resource = rehearsal.context.kinds[key.kind].resource
     try:
         live = await rehearsal.client.get(resource, key.namespace, key.name)
     except errors.ApiError:

@@ -9,10 +9,10 @@ from enum import StrEnum
 from typing import Any
 
 from copyrator.cli.output import Column, count
-from copyrator.rules.transform import DATA_FIELDS
+from copyrator.copies.policy.transform import DATA_FIELDS
 
 
-class Action(StrEnum):
+class RowAction(StrEnum):
     """What would happen to a target."""
 
     CREATE = "create"
@@ -28,7 +28,7 @@ class Action(StrEnum):
     """The API server, or something in it, says no."""
 
 
-CHANGES = frozenset(Action)
+CHANGES = frozenset(RowAction)
 """All of them: what is as it should be has no row."""
 
 
@@ -49,7 +49,7 @@ class Keys:
 class Row:
     """One target."""
 
-    action: Action
+    action: RowAction
     kind: str
     namespace: str
     name: str
@@ -85,15 +85,15 @@ COLUMNS = (
 )
 
 
-def action_of(methods: Sequence[str], *, foreign: bool) -> Action | None:
+def action_of(methods: Sequence[str], *, foreign: bool) -> RowAction | None:
     """What the writes to one object come to; None where there were none."""
     if not methods:
         return None
     if "POST" in methods:
-        return Action.CREATE
+        return RowAction.CREATE
     if "PUT" in methods:
-        return Action.ADOPT if foreign else Action.UPDATE
-    return Action.RELEASE if "PATCH" in methods else Action.DELETE
+        return RowAction.ADOPT if foreign else RowAction.UPDATE
+    return RowAction.RELEASE if "PATCH" in methods else RowAction.DELETE
 
 
 def diff(live: Mapping[str, Any] | None, wanted: Mapping[str, Any]) -> Keys:
@@ -132,7 +132,7 @@ def summary(rows: Iterable[Row], right: int) -> str:
     counts = Counter(row.action for row in rows)
     if not counts:
         return f"No changes: {count(right, 'copy', 'copies')} {_as_it_is(right)}."
-    parts = [f"{counts[action]} to {action}" for action in Action if counts[action]]
+    parts = [f"{counts[action]} to {action}" for action in RowAction if counts[action]]
     text = ", ".join(parts)
     for words, good in (("to conflict", "in conflict"), ("to blocked", "blocked")):
         text = text.replace(words, good)

@@ -12,8 +12,8 @@ import click
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
 from copyrator.api.tagfilter import FilterError
 from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
-from copyrator.bundles.candidates import Choice, explain
-from copyrator.bundles.criteria import Criteria
+from copyrator.bundles.policy.candidates import Choice, explain
+from copyrator.bundles.policy.criteria import Criteria
 from copyrator.cli.cluster import run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Format, Table, dump, output_option

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from copyrator import options
 from copyrator.cli.originals import run_arguments
+from copyrator.settings import options
 
 
 class _Run(click.Command):
@@ -24,6 +24,6 @@ def run(**values: Any) -> None:
 
     Each option also has an environment variable; an option beats its variable.
     """
-    from copyrator import supervisor  # noqa: PLC0415 - so that --help doesn't wait for kopf
+    from copyrator.runtime import supervisor  # noqa: PLC0415 - so that --help doesn't wait for kopf
 
     raise SystemExit(supervisor.run(options.from_options(values)))

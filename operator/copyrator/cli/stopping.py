@@ -7,7 +7,7 @@ import asyncio
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import DEPLOYMENTS, Installation, of_deployment
 from copyrator.cli.objects import listed
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import PODS
 
 PATIENCE = 90.0

@@ -18,7 +18,7 @@ from copyrator.cli.objects import MANAGED, copy_kinds, listed
 from copyrator.cli.output import count
 from copyrator.cli.stopping import stop
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Resource
 
 OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}

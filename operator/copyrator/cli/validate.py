@@ -17,8 +17,8 @@ from copyrator.cli.crds import schemas
 from copyrator.cli.manifests import Manifest, Step, read_manifests
 from copyrator.cli.output import Format, count, dump, output_option
 from copyrator.cli.schema import Problem, problems
-from copyrator.rules.compiling import compile_text, rule_texts
-from copyrator.rules.template_meter import TemplateError
+from copyrator.copies.policy.compiling import compile_text, rule_texts
+from copyrator.copies.policy.template_meter import TemplateError
 
 _VERSIONS = {
     names.RULE_KIND: names.RULE_API_VERSION,

@@ -8,7 +8,7 @@ from copyrator import __version__
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.installation import find_installation, own_namespace_option
 from copyrator.cli.output import Format, dump, output_option
-from copyrator.kube.connection import KubeconfigError
+from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.errors import ApiError
 
 

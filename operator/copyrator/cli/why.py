@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from copyrator.bundles.reference_scopes import Ref
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
+from copyrator.cli.dry_run import DryRunClient, owner_of, rehearsing
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -20,13 +22,11 @@ from copyrator.cli.installation import (
 )
 from copyrator.cli.objects import RESOURCES, listed
 from copyrator.cli.output import Format, answer_option, dump, prose
-from copyrator.cli.rehearsal import DryRunClient, owner_of, rehearsing
 from copyrator.cli.why_bundle import explain_bundle
 from copyrator.cli.why_rules import Question, answers, explain, verdict_of
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
-from copyrator.reconcile.bundle_reference_scopes import Ref
 
 _NAMING = ("values", "valuesFrom", "auth", "caSecret")
 """Fields of a Bundle that name a ConfigMap or Secret."""

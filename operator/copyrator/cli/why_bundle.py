@@ -11,11 +11,11 @@ from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, pars
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.schedule import interval_of
+from copyrator.bundles.policy.schedule import interval_of
+from copyrator.bundles.reference_scopes import Ref
+from copyrator.bundles.references import references_of
 from copyrator.cli import rows
 from copyrator.cli.installation import Installation
-from copyrator.reconcile.bundle_reference_scopes import Ref
-from copyrator.reconcile.bundle_references import references_of
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",

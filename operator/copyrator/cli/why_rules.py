@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec, Mode
-from copyrator.cli.rehearsal import Rehearsal
+from copyrator.cli.dry_run import DryRun
+from copyrator.copies.cache.claims import CopyRequest, SourceBinding
+from copyrator.copies.cache.namespaces import Namespace
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.policy.planning import Action, Cause, Plan
 from copyrator.kube.resources import Resource
-from copyrator.registry.claims import Bid, Claim
-from copyrator.registry.namespaces import Namespace
-from copyrator.registry.rules import Rule
-from copyrator.rules.planning import Act, Plan, Why
 
 _SENTENCES = {
-    Why.UP_TO_DATE: "It is as the rule {winner} wants it.",
-    Why.UNWANTED: "No rule wants it there.",
-    Why.SATISFIED: "An object that isn't a copy stands there and holds what the rule {winner} "
+    Cause.UP_TO_DATE: "It is as the rule {winner} wants it.",
+    Cause.UNWANTED: "No rule wants it there.",
+    Cause.SATISFIED: "An object that isn't a copy stands there and holds what the rule {winner} "
     "wants: it counts as right and is left alone.",
-    Why.FOREIGN: "The rule {winner} wants a copy there, but an object that isn't a copy is in the "
-    "way; remove it, or set spec.onConflict.",
-    Why.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
-    Why.ABANDONED: "Its rule exists no more and no other wants it: it is left alone.",
-    Why.IS_SOURCE: "It is itself the source of a rule, so it is never overwritten.",
-    Why.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
-    Why.BEING_DELETED: "It is being deleted, and somebody's finalizer holds it.",
-    Why.PAUSED: "The rule {winner} wants it, but is paused (suspend, mode: Plan, or not served).",
-    Why.BROKEN: "The rule {winner} can't make it; see below.",
+    Cause.FOREIGN: "The rule {winner} wants a copy there, but an object that isn't a copy is in "
+    "the way; remove it, or set spec.onConflict.",
+    Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
+    Cause.ABANDONED: "Its rule exists no more and no other wants it: it is left alone.",
+    Cause.IS_SOURCE: "It is itself the source of a rule, so it is never overwritten.",
+    Cause.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
+    Cause.BEING_DELETED: "It is being deleted, and somebody's finalizer holds it.",
+    Cause.PAUSED: "The rule {winner} wants it, but is paused (suspend, mode: Plan, or not served).",
+    Cause.BROKEN: "The rule {winner} can't make it; see below.",
 }
 
 
@@ -36,7 +36,7 @@ _SENTENCES = {
 class Question:
     """Which object is asked about."""
 
-    rehearsal: Rehearsal
+    rehearsal: DryRun
     resource: Resource
     namespace: str
     name: str
@@ -49,51 +49,51 @@ class Question:
     @property
     def place(self) -> Namespace | None:
         """Its namespace, where that exists."""
-        return self.rehearsal.world.namespaces.get(self.namespace)
+        return self.rehearsal.context.namespaces.get(self.namespace)
 
 
 async def verdict_of(asked: Question) -> str:
     """One sentence: what the operator does about this object now."""
-    world, place = asked.rehearsal.world, asked.place
+    context, place = asked.rehearsal.context, asked.place
     if place is None:
         return f"The namespace {asked.namespace} doesn't exist."
     if place.terminating:
         return f"The namespace {place.name} is being deleted: nothing is made or changed there."
-    if asked.resource.key not in world.kinds:
+    if asked.resource.key not in context.kinds:
         return "No rule that is served is of this kind."
-    plan = world.plan(asked.key)
-    if plan.act in (Act.CREATE, Act.REPLACE, Act.ADOPT, Act.RESEAL):
+    plan = context.plan(asked.key)
+    if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
-    if plan.act in (Act.DELETE, Act.RELEASE, Act.ASK_OWNER):
+    if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
         return "Its rule doesn't want it any more: it is about to be removed."
     return _sentence(plan.why, plan.winner.owner if plan.winner else "")
 
 
-async def _attempt(asked: Question, plan: Plan[Bid]) -> str:
+async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     """Try the write, to hear who says no."""
     rehearsal = asked.rehearsal
     owner = plan.winner.owner if plan.winner else ""
     await rehearsal.act(asked.key)
-    if problem := rehearsal.world.problems.get(asked.key):
+    if problem := rehearsal.context.problems.get(asked.key):
         return f"The rule {owner} wants it, but: {problem.reason}: {problem.message}"
-    if rehearsal.world.plan(asked.key).why is Why.SATISFIED:
-        return _sentence(Why.SATISFIED, owner)
-    if plan.act is Act.REPLACE and not rehearsal.key_known:
+    if rehearsal.context.plan(asked.key).why is Cause.SATISFIED:
+        return _sentence(Cause.SATISFIED, owner)
+    if plan.act is Action.REPLACE and not rehearsal.key_known:
         return f"It is the rule {owner}'s; the operator's hash key can't be read to say more."
-    found = "isn't there" if plan.act is Act.CREATE else "isn't as the rule wants it"
+    found = "isn't there" if plan.act is Action.CREATE else "isn't as the rule wants it"
     return (
         f"The rule {owner} wants it and could write it this moment; if it still {found} in a few "
         "seconds, the operator isn't running: copyrator doctor"
     )
 
 
-def _sentence(why: Why, winner: str) -> str:
+def _sentence(why: Cause, winner: str) -> str:
     return _SENTENCES.get(why, why.value).format(winner=winner or "?")
 
 
 def answers(asked: Question) -> dict[str, str]:
     """Each rule's answer, by its namespace/name: what it wants there, or why it wants nothing."""
-    rules = sorted(asked.rehearsal.world.rules, key=lambda rule: rule.owner)
+    rules = sorted(asked.rehearsal.context.rules, key=lambda rule: rule.owner)
     return {rule.owner: _of_rule(asked, rule) for rule in rules}
 
 
@@ -117,7 +117,7 @@ def _of_rule(asked: Question, rule: Rule) -> str:
     place = asked.place
     if place is None:
         return "that namespace doesn't exist"
-    claims = list(asked.rehearsal.world.index.of_rule(rule.owner).values())
+    claims = list(asked.rehearsal.context.index.of_rule(rule.owner).values())
     if not claims:
         return _paused(rule) + _no_source(asked.rehearsal, rule)
     said = _outside(claims[0], place) or _of_claims(asked, rule, claims, place)
@@ -132,7 +132,7 @@ def _paused(rule: Rule) -> str:
     return "only plans (mode: Plan); else: " if spec.mode is Mode.PLAN else ""
 
 
-def _no_source(rehearsal: Rehearsal, rule: Rule) -> str:
+def _no_source(rehearsal: DryRun, rule: Rule) -> str:
     said = rehearsal.client.verdicts.get(rule.key)
     if said:
         return f"{said['reason']}: {said['message']}"
@@ -142,14 +142,14 @@ def _no_source(rehearsal: Rehearsal, rule: Rule) -> str:
     return f"has no source: nothing that matches is in {where}"
 
 
-def _of_claims(asked: Question, rule: Rule, claims: list[Claim], place: Namespace) -> str:
+def _of_claims(asked: Question, rule: Rule, claims: list[SourceBinding], place: Namespace) -> str:
     made = {claim.at(place).name: claim for claim in claims}
     if asked.name not in made:
         broken = [claim.at(place).problem for claim in claims if claim.at(place).problem]
         shown = ", ".join(sorted(name for name in made if name)[:3])
         return f"can't be made: {broken[0]}" if broken else f"makes {shown} there, not this"
     claim = made[asked.name]
-    plan = asked.rehearsal.world.plan(asked.key)
+    plan = asked.rehearsal.context.plan(asked.key)
     if not claim.covers(place):
         return _uncovered(claim, place)
     if plan.winner and plan.winner.owner != rule.owner:
@@ -159,7 +159,7 @@ def _of_claims(asked: Question, rule: Rule, claims: list[Claim], place: Namespac
     return f"wants it, from {claim.origin or 'its template'}"
 
 
-def _outside(claim: Claim, place: Namespace) -> str | None:
+def _outside(claim: SourceBinding, place: Namespace) -> str | None:
     """Why the namespace is no target of the rule, or None."""
     targets = claim.maker.targets
     wanted = targets.targets
@@ -184,7 +184,7 @@ def _unaccepted(place: Namespace, tenant: str | None) -> str:
     )
 
 
-def _uncovered(claim: Claim, place: Namespace) -> str:
+def _uncovered(claim: SourceBinding, place: Namespace) -> str:
     source = claim.source
     if source and source.namespace == place.name:
         return "this is its source"

@@ -12,8 +12,8 @@ import kopf
 from kopf._core.reactor.inventory import ResourceMemories, ResourceMemory
 
 from copyrator.api.names import RULE_PREFIX
-from copyrator.kube.kopf_guard import WATCH_SECONDS
-from copyrator.kube.kopf_watch import LONGEST_PAGE
+from copyrator.handlers.kopf_guard import WATCH_SECONDS
+from copyrator.handlers.kopf_watch import LONGEST_PAGE
 from copyrator.kube.resources import Resource
 
 log = logging.getLogger(__name__)

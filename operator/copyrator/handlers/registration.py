@@ -7,14 +7,16 @@ from typing import Any
 import kopf
 
 from copyrator.handlers import lifecycle
-from copyrator.handlers.intake import Intake
+from copyrator.handlers.deduplication import EventDeduplicator
+from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.handlers.lifecycle import Lifecycle
-from copyrator.kube.kopf_guard import KopfGuard
 
 Registry = kopf.OperatorRegistry
 
 
-def register(registry: Registry, process: Lifecycle, guard: KopfGuard, *intakes: Intake) -> None:
+def register(
+    registry: Registry, process: Lifecycle, guard: KopfGuard, *intakes: EventDeduplicator
+) -> None:
     """Tell kopf what to call; each event of an intake's resource is passed to it."""
     lifecycle.register(registry, process)
     register_login(registry, guard)
@@ -30,7 +32,7 @@ def register_login(registry: Registry, guard: KopfGuard) -> None:
         return kopf.AiohttpSession(server=guard.connection.host, aiohttp_session=guard.session())
 
 
-def _register_events(registry: Registry, intake: Intake) -> None:
+def _register_events(registry: Registry, intake: EventDeduplicator) -> None:
     """Created, there at the start, changed and deleted all arrive as events."""
     res = intake.resource
 

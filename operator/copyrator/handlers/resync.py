@@ -10,10 +10,10 @@ import logging
 import random
 
 from copyrator.api.keys import BundleKey, Key, RuleKey
-from copyrator.engine.outcome import Lane
-from copyrator.engine.queue import WorkQueue
-from copyrator.handlers.intake import Intake, Reader
+from copyrator.handlers.deduplication import EventDeduplicator, Reader
 from copyrator.kube.errors import ApiError
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.queue import WorkQueue
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ CONFIRM_AGAIN = 5.0
 
 
 async def resync_for_ever(
-    reader: Reader, rules: Intake, bundles: Intake, queue: WorkQueue[Key]
+    reader: Reader, rules: EventDeduplicator, bundles: EventDeduplicator, queue: WorkQueue[Key]
 ) -> None:
     """List both kinds every RESYNC_SECONDS and queue all that exist; a fault costs one time."""
     while True:
@@ -40,7 +40,7 @@ async def resync_for_ever(
 
 
 async def confirm_missed(
-    reader: Reader, intakes: tuple[Intake, ...], missed: asyncio.Event
+    reader: Reader, intakes: tuple[EventDeduplicator, ...], missed: asyncio.Event
 ) -> None:
     """Whenever `missed` is set, find out whether what kopf's lists missed is gone."""
     while True:
@@ -56,10 +56,14 @@ async def confirm_missed(
 
 
 def look_at_all(
-    rules: Intake, bundles: Intake, queue: WorkQueue[Key], *, respect_backoff: bool = False
+    rules: EventDeduplicator,
+    bundles: EventDeduplicator,
+    queue: WorkQueue[Key],
+    *,
+    respect_backoff: bool = False,
 ) -> None:
     """Queue every rule and Bundle, with or without those that wait after a failure."""
     keys: list[Key] = [RuleKey(*name) for name in rules.names()]
     keys += [BundleKey(*name) for name in bundles.names()]
     for key in keys:
-        queue.add(key, Lane.RESYNC, respect_backoff=respect_backoff)
+        queue.add(key, Priority.RESYNC, respect_backoff=respect_backoff)

@@ -20,8 +20,8 @@ from typing import Any
 import aiohttp
 import yaml
 
-from copyrator.kube.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
-from copyrator.proxies import Proxies, ProxyError
+from copyrator.kube.client.connection import REREAD_SECONDS, Connection, Endpoint, KubeconfigError
+from copyrator.settings.proxies import Proxies, ProxyError
 
 __all__ = [
     "Connection",

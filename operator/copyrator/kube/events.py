@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, NamespaceTerminating, NotFound
-from copyrator.kube.fair_queue import FairQueue
 from copyrator.kube.resources import EVENTS
 from copyrator.metrics import Metrics
+from copyrator.workqueue.fair_queue import FairQueue
 
 log = logging.getLogger(__name__)
 

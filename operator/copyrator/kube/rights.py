@@ -52,7 +52,7 @@ class _Lack:
     granted: bool = False
 
 
-class MissingRights:
+class MissingPermissions:
     """Takes refusals at any time; `review_for_ever` is a task of its own."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -26,8 +26,8 @@ from typing import Final
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from copyrator.api.limits import REGISTRY_LOOKUPS
 from copyrator.oci.errors import AddressRefused
+from copyrator.settings.limits import REGISTRY_LOOKUPS
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

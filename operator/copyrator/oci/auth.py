@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from copyrator.api.json_text import read_json
-from copyrator.api.limits import CREDENTIAL_BYTES, DOCKER_CONFIG_BYTES, REGISTRY_HEADER_BYTES
 from copyrator.oci.reference import DOCKER_HUB_NAMES
+from copyrator.settings.limits import CREDENTIAL_BYTES, DOCKER_CONFIG_BYTES, REGISTRY_HEADER_BYTES
 
 DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
 _SCHEME = re.compile(r"(?:^|,)\s*(Bearer|Basic)\b", re.IGNORECASE)

@@ -9,10 +9,10 @@ import ssl
 from collections import OrderedDict
 from typing import Final
 
-from copyrator.api.limits import CA_BYTES, CA_CONTEXTS
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import Trust
-from copyrator.timeslice import TimeSlice
+from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
+from copyrator.workqueue.timeslice import TimeSlice
 
 _END: Final = "-----END CERTIFICATE-----"
 _AT_ONCE: Final = 10

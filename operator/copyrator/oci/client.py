@@ -15,8 +15,6 @@ import msgspec
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.api.limits import MANIFEST_BYTES, TAG_LISTS_AT_ONCE, TAG_PAGE_BYTES
-from copyrator.fairness import FairLimit
 from copyrator.oci.addresses import Network
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
@@ -25,6 +23,8 @@ from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens
 from copyrator.oci.transport import Transport
+from copyrator.settings.limits import MANIFEST_BYTES, TAG_LISTS_AT_ONCE, TAG_PAGE_BYTES
+from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics

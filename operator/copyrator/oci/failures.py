@@ -11,7 +11,7 @@ from typing import Final
 import aiohttp
 
 from copyrator.oci.errors import InvalidResponse, RateLimited, RegistryError, TLSFailed, Unreachable
-from copyrator.proxies import ProxyError
+from copyrator.settings.proxies import ProxyError
 
 DEFAULT_RETRY_AFTER: Final = 60.0
 RETRY_AFTER_CAP: Final = 3600.0

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from copyrator.api.limits import (
+from copyrator.settings.limits import (
     REGISTRY_HOST_LABELS,
     REGISTRY_HOSTS,
     REGISTRY_REQUESTS_PER_HOST,

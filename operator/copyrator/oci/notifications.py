@@ -18,8 +18,8 @@ from itertools import islice
 from typing import Any, Final
 
 from copyrator.api.json_text import read_json
-from copyrator.api.limits import WEBHOOK_PUSHES
 from copyrator.oci.reference import DOCKER_HUB_HOST, DOCKER_HUB_NAMES
+from copyrator.settings.limits import WEBHOOK_PUSHES
 
 
 class Sender(StrEnum):

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from copyrator.api.limits import TAG_CHARACTERS
+from copyrator.settings.limits import TAG_CHARACTERS
 
 BATCH: Final = 1000
 """Tags that are decoded at a time."""

@@ -15,7 +15,11 @@ from typing import Final
 
 from yarl import URL
 
-from copyrator.api.limits import (
+from copyrator.oci.errors import InvalidResponse, Unreachable
+from copyrator.oci.exchange import Answer, Sink
+from copyrator.oci.reference import Repository
+from copyrator.oci.tag_scanner import NotATagListError, TagScanner
+from copyrator.settings.limits import (
     REGISTRY_HEADER_BYTES,
     TAG_LIST_BYTES,
     TAG_LIST_PAGES,
@@ -23,12 +27,8 @@ from copyrator.api.limits import (
     TAG_LIST_TAGS,
     TAG_LIST_VALUES,
 )
-from copyrator.fairness import FairLimit
-from copyrator.oci.errors import InvalidResponse, Unreachable
-from copyrator.oci.exchange import Answer, Sink
-from copyrator.oci.reference import Repository
-from copyrator.oci.tag_scanner import NotATagListError, TagScanner
-from copyrator.timeslice import TimeSlice
+from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.timeslice import TimeSlice
 
 TAGS_A_PAGE: Final = 1000
 

@@ -17,17 +17,17 @@ from typing import Any, Final, NamedTuple
 from yarl import URL
 
 from copyrator.api.json_text import read_json
-from copyrator.api.limits import (
-    REALM_CHARACTERS,
-    TOKEN_ANSWER_BYTES,
-    TOKEN_CHARACTERS,
-    TOKENS_CHARACTERS,
-)
 from copyrator.oci.auth import Challenge, Credential, parse_challenges
 from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, RegistryError
 from copyrator.oci.exchange import Answer, Request, Trust
 from copyrator.oci.reference import Repository
 from copyrator.oci.transport import Transport
+from copyrator.settings.limits import (
+    REALM_CHARACTERS,
+    TOKEN_ANSWER_BYTES,
+    TOKEN_CHARACTERS,
+    TOKENS_CHARACTERS,
+)
 
 DEFAULT_LIFETIME: Final = 60.0
 """Seconds a token lives where its server doesn't say (distribution's specification)."""

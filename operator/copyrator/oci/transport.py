@@ -18,15 +18,6 @@ import aiohttp
 from yarl import URL
 
 from copyrator import __version__
-from copyrator.api.limits import (
-    REGISTRY_HEADER_BYTES,
-    REGISTRY_HEADERS,
-    REGISTRY_LARGE_ANSWERS,
-    REGISTRY_REQUESTS,
-    REGISTRY_REQUESTS_PER_HOST,
-    REGISTRY_SMALL_ANSWER,
-)
-from copyrator.fairness import FairLimit
 from copyrator.oci.addresses import AddressRules, CheckedResolver, Network, check_url
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import InvalidResponse, Unreachable
@@ -40,7 +31,16 @@ from copyrator.oci.hosts import (
     KeptAlive,
     Labels,
 )
-from copyrator.proxies import Proxies
+from copyrator.settings.limits import (
+    REGISTRY_HEADER_BYTES,
+    REGISTRY_HEADERS,
+    REGISTRY_LARGE_ANSWERS,
+    REGISTRY_REQUESTS,
+    REGISTRY_REQUESTS_PER_HOST,
+    REGISTRY_SMALL_ANSWER,
+)
+from copyrator.settings.proxies import Proxies
+from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics

@@ -14,19 +14,19 @@ from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.config import Settings
-from copyrator.engine.queue import WorkQueue
-from copyrator.engine.scheduler import DueScheduler
-from copyrator.engine.workers import Workers
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.bundles.cache import BundleRegistry
+from copyrator.bundles.reconciler import BundleController
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
-from copyrator.kube.reflector import Timing
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watchpool import Subscription, WatchPool, WatchSpec
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.reflector import Timing
 from copyrator.metrics import Metrics
-from copyrator.reconcile.bundle import BundleController
-from copyrator.registry.bundles import BundleRegistry
+from copyrator.settings.config import Settings
+from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.scheduler import DueScheduler
+from copyrator.workqueue.workers import Workers
 
 
 class Operator:
@@ -36,7 +36,7 @@ class Operator:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
-        self.pool = WatchPool(self.client, timing=timing)
+        self.pool = InformerFactory(self.client, timing=timing)
         self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
@@ -65,7 +65,7 @@ class Operator:
         self._scheduling = asyncio.create_task(self.scheduler.run())
         self.workers.start()
 
-    def _watch_bundles(self) -> Subscription:
+    def _watch_bundles(self) -> Registration:
         return self.pool.acquire(WatchSpec(resource=BUNDLES), self._bundle_changed)
 
     def _bundle_changed(self, _name: Any, old: Any, new: Any) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
-from tests.component.copying.fake_cluster import FakeCluster, Filter, manager_of, merge
+from tests.component.copies.fake_cluster import FakeCluster, Filter, manager_of, merge
 from tests.component.kube.fake_api import Answer, error, is_collection
 
 WRITES = ("create", "update", "patch", "delete")

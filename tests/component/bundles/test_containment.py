@@ -11,9 +11,9 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.steps import least_cpu_seconds
 
-from copyrator.api import limits
-from copyrator.bundles.report import printed_digests
-from copyrator.registry import bundles
+from copyrator.bundles import cache as bundles
+from copyrator.bundles.policy.report import printed_digests
+from copyrator.settings import limits
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]

@@ -269,8 +269,8 @@ def stage(
     bundle: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Stage:
-    monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._FIRST_RETRY", 0.0)
-    monkeypatch.setattr("copyrator.reconcile.bundle_runs.HANDOVER", 1.0)
+    monkeypatch.setattr("copyrator.bundles.uninstalls._FIRST_RETRY", 0.0)
+    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 1.0)
     return Stage(cluster, registry, run, bundle)
 
 

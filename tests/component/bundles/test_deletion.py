@@ -126,7 +126,7 @@ async def test_keeping_the_release_means_letting_a_deploy_finish(
 async def test_says_why_an_uninstall_failed_and_tries_again(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._FIRST_RETRY", 0.5)
+    monkeypatch.setattr("copyrator.bundles.uninstalls._FIRST_RETRY", 0.5)
     await run()
     bundle()
     await deployed(cluster)
@@ -330,7 +330,7 @@ async def test_a_deletion_while_the_operator_was_down_is_caught_up_with(
 async def test_an_uninstall_waits_for_its_service_account_and_says_so(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.reconcile.bundle_uninstalls._LOOK_AGAIN", 0.1)
+    monkeypatch.setattr("copyrator.bundles.uninstalls._LOOK_AGAIN", 0.1)
     await run()
     bundle()
     await deployed(cluster)

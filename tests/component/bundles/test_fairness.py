@@ -13,11 +13,11 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import hang
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.api import limits
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.polls import Polls, Question
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
-from copyrator.reconcile.bundle_polls import Polls, Question
+from copyrator.settings import limits
 
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient

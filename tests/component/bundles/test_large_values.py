@@ -17,15 +17,15 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.steps import measured_steps
 
-from copyrator.api import limits
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.keys import BundleKey
-from copyrator.fairness import FairLimit
-from copyrator.isolated import Isolated
+from copyrator.bundles.redaction import Redaction, WithheldError
+from copyrator.bundles.references import MissingReferenceError, References
 from copyrator.kube.errors import NotFound
-from copyrator.reconcile.bundle_redaction import Redaction, WithheldError
-from copyrator.reconcile.bundle_references import MissingReferenceError, References
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.isolated import Isolated
 
 MB = 1024 * 1024
 LONGEST = 3 * limits.STEP_SECONDS

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.steps import measured_steps
 
-from copyrator.api import limits
 from copyrator.api.tagfilter import compile_filter
-from copyrator.bundles.candidates import TagSelection
-from copyrator.bundles.versions import VersionRange, parse_version
-from copyrator.reconcile.bundle_choices import offer_all
+from copyrator.bundles.choices import offer_all
+from copyrator.bundles.policy.candidates import TagSelection
+from copyrator.bundles.policy.versions import VersionRange, parse_version
+from copyrator.settings import limits
 
 TAGS = 20_000
 LONGEST = 3 * limits.STEP_SECONDS

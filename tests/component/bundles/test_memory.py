@@ -13,7 +13,7 @@ from tests.component.oci.fake_registry import FakeRegistry
 from tests.histories import status
 
 from copyrator.kube.resources import BUNDLES
-from copyrator.kube.watchpool import Subscription, WatchSpec
+from copyrator.kube.watch.informers import Registration, WatchSpec
 
 FEW, MORE = 20, 100
 BUNDLE = 8_000
@@ -25,7 +25,7 @@ OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator
 class Forgetful(Operator):
     """Passes each Bundle on as kopf does: the body itself is kept by nobody."""
 
-    def _watch_bundles(self) -> Subscription:
+    def _watch_bundles(self) -> Registration:
         spec = WatchSpec(resource=BUNDLES, decode=self._pass_on)
         return self.pool.acquire(spec, lambda *_: None)
 

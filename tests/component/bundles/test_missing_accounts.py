@@ -14,7 +14,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import error
 from tests.component.oci.fake_registry import FakeRegistry
 
-from copyrator.reconcile import bundle_accounts
+from copyrator.bundles import accounts as bundle_accounts
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]

@@ -51,7 +51,7 @@ async def test_a_poll_that_finds_nothing_new_reads_no_status(
     await eventually(lambda: len(registry.asked) >= asked + 2)  # the first one settles it
     await asyncio.sleep(0.3)
     read: list[bytes] = []
-    monkeypatch.setattr("copyrator.registry.bundles._unpack", read.append)
+    monkeypatch.setattr("copyrator.bundles.cache._unpack", read.append)
 
     await eventually(lambda: len(registry.asked) >= asked + 4)
 
@@ -151,7 +151,7 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
 async def test_a_registry_that_takes_its_time_is_mentioned(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.reconcile.bundle_offers.PATIENCE", 0.2)
+    monkeypatch.setattr("copyrator.bundles.offers.PATIENCE", 0.2)
     registry.gate = asyncio.Event()
     bundle()
     await run()
@@ -164,8 +164,8 @@ async def test_a_registry_that_takes_its_time_is_mentioned(
 async def test_a_tag_that_appears_later_is_found(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
-    monkeypatch.setattr("copyrator.reconcile.bundle_offers.ERROR_SHARING", 0.0)
+    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
+    monkeypatch.setattr("copyrator.bundles.offers.ERROR_SHARING", 0.0)
     bundle(version="2.0.0")
     await run()
     await eventually(lambda: cluster.reason() == "TagNotFound")
@@ -230,7 +230,7 @@ async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
 async def test_a_rate_limit_is_obeyed_for_every_repository_of_the_host(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
+    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
 
     async def enough(_: web.Request) -> web.Response:
         return web.Response(status=429, headers={"Retry-After": "2"})

@@ -12,8 +12,8 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
 
+from copyrator.bundles import pushes as bundle_pushes
 from copyrator.oci.notifications import Push
-from copyrator.reconcile import bundle_pushes
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]

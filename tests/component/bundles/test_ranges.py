@@ -167,7 +167,7 @@ async def test_half_a_list_and_an_empty_one_change_nothing(
     answer: Callable[[web.Request], Any],
     reason: str,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
+    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
     digest = registry.put("app", "1.0.1", "newest")
     bundle(version="1.x")
     await run(timer_interval=1.0)

@@ -13,19 +13,19 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.kube.fake_api import Answer
 
-from copyrator.api import limits
 from copyrator.api.keys import BundleKey, ObjectName
-from copyrator.config import Settings
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.bundles import reference_opened as opening
+from copyrator.bundles import reference_watches as watches
+from copyrator.bundles.reference_scopes import Ref, Scope
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import NotFound
-from copyrator.kube.faults import Timing
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.kube.scopedpool import ScopedPool
-from copyrator.kube.watchpool import WatchPool
-from copyrator.reconcile import bundle_reference_opened as opening
-from copyrator.reconcile import bundle_reference_watches as watches
-from copyrator.reconcile.bundle_reference_scopes import Ref, Scope
+from copyrator.kube.watch.faults import Timing
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.settings import limits
+from copyrator.settings.config import Settings
 
 ALL = Scope(CONFIGMAPS)
 TIMING = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
@@ -37,7 +37,7 @@ class Reader:
     def __init__(self, cluster: BundleCluster, *served: str) -> None:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
-        self.pool = WatchPool(self.client, timing=TIMING)
+        self.pool = InformerFactory(self.client, timing=TIMING)
         if served:
             self.pool = ScopedPool(self.client, served, timing=TIMING)
         self.read: dict[BundleKey, str] = {}

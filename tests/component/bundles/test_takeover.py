@@ -90,7 +90,7 @@ async def test_nothing_is_deployed_only_because_the_registry_is_down(
     inherit: Inherit,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.schedule.FIRST_POLL_RETRY", 0.2)
+    monkeypatch.setattr("copyrator.bundles.policy.schedule.FIRST_POLL_RETRY", 0.2)
     digest = put(registry, "1.0.0", "first")
     registry.fault = unknown_for_now
     inherit()

@@ -4,8 +4,8 @@ import pytest
 from aiohttp import web
 from tests.component.kube.fake_api import FakeApi
 
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 
 
 @pytest.fixture

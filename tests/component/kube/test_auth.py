@@ -14,12 +14,12 @@ import yaml
 from kubernetes.aio.config import incluster_config
 from tests.component.kube.fake_api import FakeApi, error
 
+from copyrator.handlers.kopf_guard import KopfGuard
 from copyrator.handlers.registration import register_login
 from copyrator.kube import auth
 from copyrator.kube.auth import KubeconfigError, load_connection
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
-from copyrator.kube.kopf_guard import KopfGuard
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
 
 
@@ -239,7 +239,8 @@ async def test_kopf_survives_a_lasting_401_and_does_not_storm(api: FakeApi) -> N
 def test_neither_kopf_nor_the_kubernetes_client_is_loaded_with_the_client() -> None:
     """They take 26 MB and half a second, which `copyrator plan` needn't pay at its start."""
     code = (
-        "import sys, copyrator.kube.client, copyrator.kube.auth, copyrator.kube.watchpool, json;"
+        "import json, sys;"
+        "import copyrator.kube.auth, copyrator.kube.client.client, copyrator.kube.watch.informers;"
         "print(json.dumps([m for m in ('kopf', 'kubernetes', 'pydantic') if m in sys.modules]))"
     )
     path = str(Path(auth.__file__).parents[2])

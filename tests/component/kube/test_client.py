@@ -13,10 +13,11 @@ from prometheus_client import generate_latest
 from tests.component.kube.fake_api import FakeApi, cut, error, event, hang, raw, stream, until
 
 from copyrator.api.fields import NOT_WHOLE, TOO_DEEP
-from copyrator.kube import calls, errors
-from copyrator.kube import transport as transport_module
-from copyrator.kube.client import KubeClient, PatchType
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube import errors
+from copyrator.kube.client import calls
+from copyrator.kube.client import transport as transport_module
+from copyrator.kube.client.client import KubeClient, PatchType
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS, NAMESPACES, SECRETS
 from copyrator.metrics import Metrics
 
@@ -363,7 +364,7 @@ async def test_pages_of_whole_objects_are_sized_by_their_bytes(
 async def test_a_page_that_is_too_large_is_asked_for_with_fewer_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.kube.client.PAGE_BYTES", 50_000)
+    monkeypatch.setattr("copyrator.kube.client.client.PAGE_BYTES", 50_000)
     for number in range(30):
         api.put(f"c{number:02}", data={"blob": "x" * 10_000})
     api.put("c10", data={"blob": "x" * 60_000})  # alone it is larger than a page
@@ -577,8 +578,8 @@ def _only_for(token: str, api: FakeApi) -> Any:
 async def test_a_list_of_names_has_short_pages_whatever_is_in_the_objects(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.kube.pages.USUAL_BYTES", 20_000)
-    monkeypatch.setattr("copyrator.kube.client.PAGE_BYTES", 40_000)
+    monkeypatch.setattr("copyrator.kube.client.pages.USUAL_BYTES", 20_000)
+    monkeypatch.setattr("copyrator.kube.client.client.PAGE_BYTES", 40_000)
     for number in range(60):  # small ones first, so that the next page is asked to be a long one
         api.put(f"a-{number}")
     for number in range(30):

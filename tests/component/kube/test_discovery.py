@@ -8,7 +8,7 @@ from aiohttp import web
 from tests.component.kube.fake_api import FakeApi, error
 
 from copyrator.kube import errors
-from copyrator.kube.client import KubeClient
+from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import NETWORKPOLICIES, Discovery, Resource
 
 

@@ -11,11 +11,11 @@ import pytest
 from aiohttp import web
 from tests.component.kube.fake_api import Answer, FakeApi, cut, error, hang, until
 
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
-from copyrator.kube.elector import Elector
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, ServerError
-from copyrator.kube.lease import Terms
+from copyrator.kube.leader.elector import Elector
+from copyrator.kube.leader.lease import Terms
 
 TERMS = Terms(renew=0.01, retry=0.01, look=0.02, answer=1.0)
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ops/leases/copyrator"

@@ -9,8 +9,8 @@ import pytest
 from tests.component.kube.fake_api import FakeApi, error, hang, until
 
 from copyrator.kube import events as events_module
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.events import NORMAL, WARNING, EventRecorder, ObjectRef
 from copyrator.metrics import Metrics
 

@@ -27,14 +27,14 @@ from tests.component.kube.fake_api import (
 from tests.steps import measured_steps
 
 from copyrator.api.fields import TOO_MANY
-from copyrator.api.limits import STEP_SECONDS
-from copyrator.kube import kopf_guard
-from copyrator.kube.connection import Connection, Endpoint
-from copyrator.kube.faults import Timing
-from copyrator.kube.kopf_guard import KopfGuard
-from copyrator.kube.kopf_text import whole
+from copyrator.handlers import kopf_guard
+from copyrator.handlers.kopf_guard import KopfGuard
+from copyrator.handlers.kopf_text import whole
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
-from copyrator.watchdog import failing_watches
+from copyrator.kube.watch.faults import Timing
+from copyrator.runtime.watchdog import failing_watches
+from copyrator.settings.limits import STEP_SECONDS
 
 QUICK = Timing(
     doubt=2.0,

@@ -22,13 +22,13 @@ from tests.component.kube.fake_api import (
 )
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube import reflector as reflector_module
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.errors import Forbidden, NotFound, Unreachable
-from copyrator.kube.faults import Timing
-from copyrator.kube.reflector import Reflector
 from copyrator.kube.resources import CONFIGMAPS
+from copyrator.kube.watch import reflector as reflector_module
+from copyrator.kube.watch.faults import Timing
+from copyrator.kube.watch.reflector import Reflector
 from copyrator.metrics import Metrics
 
 QUICK = Timing(
@@ -372,7 +372,7 @@ async def test_an_api_server_that_is_away_is_one_line_in_the_log(
         task.cancel()
     assert isinstance(reflector.failure, Unreachable)
     assert not reflector.synced
-    assert len([r for r in caplog.records if r.name == "copyrator.kube.faults"]) == 1
+    assert len([r for r in caplog.records if r.name == "copyrator.kube.watch.faults"]) == 1
 
 
 async def test_a_silent_watch_is_found_out_and_what_it_hid_is_seen(
@@ -488,7 +488,7 @@ async def test_a_version_from_the_future_leads_to_a_list(reflect: Reflect, api: 
 async def test_a_hanging_list_is_given_up(
     reflect: Reflect, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("copyrator.kube.client.LIST_TIMEOUT", 0.1)
+    monkeypatch.setattr("copyrator.kube.client.client.LIST_TIMEOUT", 0.1)
     api.script("list", hang())
     await settled(reflect(), api)
     assert api.count("list") == 2

@@ -6,11 +6,11 @@ import pytest
 from tests.component.kube.fake_api import FakeApi, error
 
 from copyrator.kube import errors, rights
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.refusals import Refusal, Right
 from copyrator.kube.resources import SECRETS
-from copyrator.kube.rights import MissingRights
+from copyrator.kube.rights import MissingPermissions
 
 CREATE = Right("", "secrets", "create")
 DENIED = (
@@ -47,7 +47,7 @@ def clock():
 
 @pytest.fixture
 def lacking(clock):
-    return MissingRights(clock=clock)
+    return MissingPermissions(clock=clock)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def review(lacking, authorizer, clock, seconds):
 
 
 async def test_a_request_that_is_refused_shows_the_right_that_is_missing(api: FakeApi):
-    lacking = MissingRights()
+    lacking = MissingPermissions()
     assert lacking.sentence() is None
     api.script("create", error(403, "Forbidden", DENIED))
     connection = Connection(Endpoint(host=api.url))

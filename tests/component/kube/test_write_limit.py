@@ -12,13 +12,13 @@ import pytest
 from aiohttp import web
 from tests.component.kube.fake_api import FakeApi, error
 
-from copyrator.engine.limits import START, AdaptiveLimit
-from copyrator.engine.outcome import Done, Outcome
-from copyrator.engine.queue import WorkQueue
-from copyrator.engine.workers import Workers
-from copyrator.kube.client import KubeClient
-from copyrator.kube.connection import Connection, Endpoint
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.resources import CONFIGMAPS
+from copyrator.workqueue.limits import START, AdaptiveLimit
+from copyrator.workqueue.outcome import Done, Outcome
+from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.workers import Workers
 
 SECONDS = 0.045
 """That an answer takes, however many are in work."""

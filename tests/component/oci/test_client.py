@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
 
-from copyrator.api.limits import REGISTRY_REQUESTS_PER_HOST
 from copyrator.oci import failures
 from copyrator.oci.auth import Challenge, Credential
 from copyrator.oci.client import RegistryClient
@@ -26,6 +25,7 @@ from copyrator.oci.errors import (
 )
 from copyrator.oci.reference import Repository
 from copyrator.oci.tokens import _realm
+from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 
 ALICE = Credential("alice", "s3cret")
 BOB = Credential("bob", "wrong")

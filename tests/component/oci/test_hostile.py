@@ -16,12 +16,6 @@ from aiohttp import web
 from prometheus_client import generate_latest
 from tests.component.oci.fake_registry import FakeRegistry, Handler, answering, registry_client
 
-from copyrator.api.limits import (
-    REGISTRY_HOST_LABELS,
-    REGISTRY_HOSTS,
-    TAG_LIST_TAGS,
-    TOKEN_CHARACTERS,
-)
 from copyrator.metrics import Metrics
 from copyrator.oci import hosts as hosts_module
 from copyrator.oci import tokens
@@ -29,6 +23,12 @@ from copyrator.oci.auth import Credential
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AddressRefused, InvalidResponse, RegistryError
 from copyrator.oci.reference import Repository
+from copyrator.settings.limits import (
+    REGISTRY_HOST_LABELS,
+    REGISTRY_HOSTS,
+    TAG_LIST_TAGS,
+    TOKEN_CHARACTERS,
+)
 
 ALICE = Credential("alice", "s3cret")
 MB = 1024 * 1024

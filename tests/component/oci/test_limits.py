@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
-from copyrator.api.limits import REGISTRY_REQUESTS_PER_HOST
 from copyrator.oci import hosts
 from copyrator.oci.client import RegistryClient
 from copyrator.oci.reference import Repository
+from copyrator.settings.limits import REGISTRY_REQUESTS_PER_HOST
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from tests.e2e.bundles.bad_registry import serving
 from tests.e2e.bundles.conftest import Operator, is_gone, make_team, operating, within
 from tests.long import LONG
 
-from copyrator.api import limits
 from copyrator.cli import cli
+from copyrator.settings import limits
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.audit import AuditEvent

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.e2e.copying.conftest import Operator, User, deploy, undeploy
+from tests.e2e.copies.conftest import Operator, User, deploy, undeploy
 from tests.e2e.faults.proxy import FaultProxy, Seen, fails_within, holds, only
 from tests.e2e.operator_process import until
 

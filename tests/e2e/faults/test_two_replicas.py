@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 from tests.e2e.bundles.conftest import Team
 from tests.e2e.bundles.conftest import team as bundle_team
-from tests.e2e.copying.conftest import User
+from tests.e2e.copies.conftest import User
 from tests.e2e.faults.replicas import ACCOUNTS, Installation, Replica, installed
 from tests.e2e.operator_process import until
 

@@ -6,7 +6,7 @@ from typing import Any
 from tests.e2e.marks_policy.conftest import policies_of
 
 from copyrator.api import names
-from copyrator.rules.metadata import OUR_KEYS
+from copyrator.copies.policy.metadata import OUR_KEYS
 from demo.chart import render
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
-from tests.e2e.copying.conftest import User
+from tests.e2e.copies.conftest import User
 from tests.e2e.marks_policy.conftest import (
     MARKS,
     OURS,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from tests.e2e.copying.conftest import User
+from tests.e2e.copies.conftest import User
 from tests.e2e.marks_policy.conftest import (
     LABELS,
     MARKS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.copying.conftest import User
+from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.bundle_cases import FAILS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.roles import Roles

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.marks_policy.test_copies import MARK
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases

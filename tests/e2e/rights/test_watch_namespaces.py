@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import install, settings
 from tests.e2e.rights.stage import BUNDLES, SECONDS

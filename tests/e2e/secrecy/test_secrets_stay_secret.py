@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.copying.conftest import User, encoded
+from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.conftest import install, settings

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from tests.job_records import JOB
 
-from copyrator.bundles.job import DEPLOY_CONTAINER
-from copyrator.bundles.observation import Ending, ending_of
+from copyrator.bundles.policy.job import DEPLOY_CONTAINER
+from copyrator.bundles.policy.observation import Ending, ending_of
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 

@@ -6,7 +6,7 @@ from typing import Any
 from tests.e2e.standin.conftest import Charts, Werf
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.job import DeployOrder, build_deploy_job
+from copyrator.bundles.policy.job import DeployOrder, build_deploy_job
 from localcluster import Api
 from localcluster.waiting import eventually
 

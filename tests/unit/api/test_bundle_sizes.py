@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from tests.junk import JSON, TEXTS
 from tests.steps import least_cpu_seconds
 
-from copyrator.api import limits
 from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
-from copyrator.registry.bundles import BundleEntry, read_entry
+from copyrator.bundles.cache import BundleEntry, read_entry
+from copyrator.settings import limits
 
 DEFAULTS = BundleDefaults()
 LONGEST = 4 * limits.STEP_SECONDS

@@ -13,7 +13,7 @@ from copyrator.api.conditions import (
     MAX_MESSAGE,
     ConditionType,
     Health,
-    Verdict,
+    ReadyCondition,
     build_conditions,
     conditions_by_type,
     foreign_conditions,
@@ -32,7 +32,7 @@ MEANINGS = [
 
 
 def build(previous: Any, health: Health, message: str = "", later: float = 0) -> list[Any]:
-    verdict = Verdict(health, "Because", message)
+    verdict = ReadyCondition(health, "Because", message)
     now = NOW + timedelta(seconds=later)
     return build_conditions(previous, verdict, generation=4, now=now)
 

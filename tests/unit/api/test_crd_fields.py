@@ -17,7 +17,7 @@ from copyrator.api.bundle import (
     parse_bundle,
 )
 from copyrator.api.bundle_spec import DEFAULT_VERSION, DeletionPolicy, ValuesKind
-from copyrator.api.conditions import ConditionStatus, Health, Verdict
+from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rule import RuleSpec, parse_rule
 from copyrator.api.rule_spec import (
@@ -196,7 +196,9 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         synced=True,
         request="now",
     )
-    built = build_rule_status(None, Verdict(Health.READY, "Synced"), facts, generation=1, now=now)
+    built = build_rule_status(
+        None, ReadyCondition(Health.READY, "Synced"), facts, generation=1, now=now
+    )
 
     def names(value: Any, path: str) -> Iterator[str]:
         for key, item in value.items():

@@ -11,7 +11,7 @@ from tests.steps import least_cpu_seconds
 
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.globs import Globs, read_globs
-from copyrator.api.limits import MAX_GLOB_TEXT, MAX_GLOBS
+from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
 
 GLOBS = [
     ("team-*", ["team-", "team-a", "team-a-b"], ["my-team-a", "team", ""]),

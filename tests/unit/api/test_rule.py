@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.junk import JSON
 from tests.steps import least_cpu_seconds
 
-from copyrator.api.limits import STEP_SECONDS
 from copyrator.api.rule import (
     ConflictPolicy,
     DeletionPolicy,
@@ -21,6 +20,7 @@ from copyrator.api.rule import (
     parse_rule,
 )
 from copyrator.api.selectors import LabelSelector
+from copyrator.settings.limits import STEP_SECONDS
 
 META = {"name": "main-rule", "namespace": "ops"}
 SECRET = {"kind": "Secret", "name": "registry-creds"}

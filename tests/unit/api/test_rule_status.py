@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from copyrator.api.conditions import Health, Verdict
+from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
     MAX_FAILURES,
@@ -21,7 +21,7 @@ from copyrator.api.rule_status import (
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
-READY = Verdict(Health.READY, RuleReason.SYNCED, "3 copies")
+READY = ReadyCondition(Health.READY, RuleReason.SYNCED, "3 copies")
 FACTS = RuleFacts(sources=1, targets=3, copies=CopyCounts(desired=3, ready=3), synced=True)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, Outcome
-from copyrator.bundles.candidates import Verdict
-from copyrator.bundles.criteria import Criteria, criteria_of, deployed_tag
-from copyrator.bundles.versions import VersionRange, parse_version
+from copyrator.bundles.policy.candidates import Selection
+from copyrator.bundles.policy.criteria import Criteria, criteria_of, deployed_tag
+from copyrator.bundles.policy.versions import VersionRange, parse_version
 
 SPEC = BundleSpec(
     namespace="n", name="b", registry="r", repo="app", version="1.*", project_namespace="n"
@@ -66,5 +66,5 @@ def test_a_selection_heeds_all_of_it() -> None:
 
     choice = selection.result()
 
-    assert (choice.verdict, choice.tag) == (Verdict.QUARANTINED, "1.3.0-rc.1")
+    assert (choice.verdict, choice.tag) == (Selection.QUARANTINED, "1.3.0-rc.1")
     assert [one.reason for one in choice.rejected] == ["Filtered", "Quarantined"]

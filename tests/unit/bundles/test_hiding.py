@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from copyrator.bundles.hiding import hidden, quoted
+from copyrator.bundles.policy.redaction import hidden, quoted
 
 
 def without(text: str, *contents: bytes) -> str:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import ValuesKind
-from copyrator.bundles.identity import (
+from copyrator.bundles.policy.identity import (
     Hash,
     ValuesHash,
     job_name,
     release_metadata,
     spec_hash,
 )
-from copyrator.rules.sealing import Sealer
+from copyrator.copies.policy.sealing import Sealer
 
 SPEC = {"registry": "r", "repo": "app", "version": "1.0.0", "env": {"A": 1}}
 

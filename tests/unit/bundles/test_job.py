@@ -9,8 +9,8 @@ import yaml
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, ValuesKind
-from copyrator.bundles.identity import ValuesFiles
-from copyrator.bundles.job import DeployOrder, Login, build_deploy_job, build_uninstall_job
+from copyrator.bundles.policy.identity import ValuesFiles
+from copyrator.bundles.policy.job import DeployOrder, Login, build_deploy_job, build_uninstall_job
 
 GOLDEN = Path(__file__).parent / "golden"
 DIGEST = "sha256:" + "0123456789abcdef" * 4

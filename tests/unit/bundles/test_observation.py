@@ -8,7 +8,7 @@ import pytest
 from tests.job_records import JOB
 
 from copyrator.api.bundle_status import BundleReason, Outcome
-from copyrator.bundles.observation import (
+from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,
     ending_of,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_status import BundleReason
-from copyrator.bundles.obstacles import (
+from copyrator.bundles.policy.blocked import (
     Mount,
     blocked_by,
     has_started,

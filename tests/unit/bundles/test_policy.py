@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
-from copyrator.bundles.policy import image_repository, refusal
+from copyrator.bundles.policy.policy import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
 IMAGES = ("registry.werf.io/werf/werf",)

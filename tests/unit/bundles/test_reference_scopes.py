@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api import limits
+from copyrator.bundles.reference_scopes import Names, Ref, Scope, covering, decide, waiting
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, Resource
-from copyrator.reconcile.bundle_reference_scopes import Names, Ref, Scope, covering, decide, waiting
+from copyrator.settings import limits
 
 ALL = Scope(CONFIGMAPS)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.junk import TEXTS, mangled
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
-from copyrator.bundles.report import (
+from copyrator.bundles.policy.report import (
     DeployReport,
     last_error_line,
     log_tail,

@@ -3,7 +3,7 @@
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.bundles.requests import Request, awaits_reset, pending_request, reset_patch
+from copyrator.bundles.policy.requests import Request, awaits_reset, pending_request, reset_patch
 
 REQUESTED = "operator.werf.dev/requestedAt"
 FORCED = "operator.werf.dev/forceAt"

@@ -14,8 +14,8 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rejected,
 )
-from copyrator.bundles.resolution import (
-    Wish,
+from copyrator.bundles.policy.resolution import (
+    DesiredVersion,
     is_answered,
     resolved,
     retry_at,
@@ -25,7 +25,7 @@ from copyrator.bundles.resolution import (
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
-WISH = Wish(generation=2, spec_hash="s", values_hash="v", request="", login="")
+WISH = DesiredVersion(generation=2, spec_hash="s", values_hash="v", request="", login="")
 
 
 def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
@@ -59,7 +59,7 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
     ],
 )
 def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
-    status: BundleStatus, wish: Wish, answered: bool
+    status: BundleStatus, wish: DesiredVersion, answered: bool
 ) -> None:
     assert is_answered(status, wish) is answered
 

@@ -14,8 +14,8 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.bundles import verdicts
-from copyrator.bundles.rollback import (
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.rollback import (
     Revision,
     RolledBack,
     asks_for_rollback,

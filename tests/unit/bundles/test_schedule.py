@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.schedule import poll_retry, question_of, retry_delay, same_rhythm
-from copyrator.bundles.slots import Slot
+from copyrator.bundles.policy.schedule import poll_retry, question_of, retry_delay, same_rhythm
+from copyrator.bundles.policy.slots import Slot
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.bundles.slots import Slot, Slots
+from copyrator.bundles.policy.slots import Slot, Slots
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
 

@@ -16,9 +16,9 @@ from copyrator.api.bundle_status import (
     Outcome,
 )
 from copyrator.api.times import format_time
-from copyrator.bundles.observation import Ending
-from copyrator.bundles.requests import Request
-from copyrator.bundles.state import (
+from copyrator.bundles.policy.observation import Ending
+from copyrator.bundles.policy.requests import Request
+from copyrator.bundles.policy.state import (
     Action,
     Decision,
     Evidence,

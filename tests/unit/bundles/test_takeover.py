@@ -8,8 +8,8 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, VersionRef
-from copyrator.bundles.state import Action, Decision, Need, Wanted, decide
-from copyrator.bundles.takeover import Baseline, config_digest, is_inherited, taken_over
+from copyrator.bundles.policy.state import Action, Decision, Need, Wanted, decide
+from copyrator.bundles.policy.takeover import Baseline, config_digest, is_inherited, taken_over
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 SPEC = BundleSpec(

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.tagfilter import compile_filter
-from copyrator.bundles.candidates import Choice, Rejection, TagSelection, Verdict, explain
-from copyrator.bundles.versions import VersionRange, is_lower, parse_version, read_tag
+from copyrator.bundles.policy.candidates import Choice, Rejection, Selection, TagSelection, explain
+from copyrator.bundles.policy.versions import VersionRange, is_lower, parse_version, read_tag
 
 WERF_JUNK = [
     "0123456789abcdef0123456789abcdef0123456789abcdef01234567-1700000000000",
@@ -83,7 +83,7 @@ def reasons(choice: Choice) -> list[tuple[str | None, str | None]]:
 def test_the_highest_version_in_range_wins(version: str, tags: list[str], best: str) -> None:
     for order in (tags, tags[::-1]):
         choice = chosen(version, order)
-        assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, best)
+        assert (choice.verdict, choice.tag) == (Selection.CHOSEN, best)
 
 
 def test_a_deployed_version_stays_among_equal_ones() -> None:
@@ -107,11 +107,11 @@ def test_junk_never_wins(version: str, junk: str) -> None:
 def test_junk_alone_is_no_match(junk: str) -> None:
     choice = chosen("*", [junk], prerelease=True)
 
-    assert (choice.verdict, choice.tag, choice.rejected) == (Verdict.NO_MATCH, None, ())
+    assert (choice.verdict, choice.tag, choice.rejected) == (Selection.NO_MATCH, None, ())
 
 
 def test_no_tags_are_no_match() -> None:
-    assert chosen("*", []) == Choice(Verdict.NO_MATCH)
+    assert chosen("*", []) == Choice(Selection.NO_MATCH)
 
 
 def test_says_why_higher_tags_were_passed_over() -> None:
@@ -145,20 +145,20 @@ def test_keeps_the_highest_five_of_many_however_they_come() -> None:
 def test_a_better_match_that_failed_too_often_is_not_replaced_by_a_lower_one() -> None:
     choice = chosen("1.*", ["1.1.0", "1.2.0", "1.3.0"], quarantined={"1.3.0"}, deployed="1.1.0")
 
-    assert (choice.verdict, choice.tag) == (Verdict.QUARANTINED, "1.3.0")
+    assert (choice.verdict, choice.tag) == (Selection.QUARANTINED, "1.3.0")
     assert reasons(choice) == [("1.3.0", "Quarantined")]
 
 
 def test_a_higher_version_ends_the_wait_behind_a_quarantined_one() -> None:
     choice = chosen("1.*", ["1.2.0", "1.3.0", "1.4.0"], quarantined={"1.3.0"}, deployed="1.2.0")
 
-    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.4.0")
+    assert (choice.verdict, choice.tag) == (Selection.CHOSEN, "1.4.0")
 
 
 def test_nothing_is_downgraded_when_a_tag_is_gone() -> None:
     choice = chosen("1.*", ["1.1.0", "1.2.0"], deployed="1.3.0")
 
-    assert (choice.verdict, choice.tag, choice.best) == (Verdict.WOULD_DOWNGRADE, None, "1.2.0")
+    assert (choice.verdict, choice.tag, choice.best) == (Selection.WOULD_DOWNGRADE, None, "1.2.0")
     assert reasons(choice) == [("1.2.0", "LowerThanDeployed")]
     assert choice.counts == {Rejection.LOWER_THAN_DEPLOYED: 1}
 
@@ -177,20 +177,20 @@ def test_a_spec_that_asks_for_the_lower_version_is_obeyed(
 ) -> None:
     choice = chosen(version, ["1.1.0", "1.2.0"], **({"deployed": "1.3.0"} | more))
 
-    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.2.0")
+    assert (choice.verdict, choice.tag) == (Selection.CHOSEN, "1.2.0")
 
 
 def test_pre_releases_that_are_no_longer_asked_for_are_left() -> None:
     choice = chosen("1.*", ["1.2.0", "1.3.0-rc.1"], deployed="1.3.0-rc.1")
 
-    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.2.0")
+    assert (choice.verdict, choice.tag) == (Selection.CHOSEN, "1.2.0")
 
 
 @pytest.mark.parametrize("deployed", ["latest", "main", "1.2.0", "1.1.0"])
 def test_an_upgrade_is_none_of_that(deployed: str) -> None:
     choice = chosen("*", ["1.2.0", "1.1.0"], deployed=deployed)
 
-    assert (choice.verdict, choice.tag) == (Verdict.CHOSEN, "1.2.0")
+    assert (choice.verdict, choice.tag) == (Selection.CHOSEN, "1.2.0")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_where_no_tag_is_semver_dotted_numbers_are_versions(
 def test_one_semver_tag_makes_the_others_no_versions() -> None:
     choice = chosen("*", ["2024.1", "2024.10", "1.0.0-rc.1"])
 
-    assert choice.verdict is Verdict.NO_MATCH
+    assert choice.verdict is Selection.NO_MATCH
     assert reasons(choice) == [("1.0.0-rc.1", "PreRelease")]
     assert choice.counts == {Rejection.PRE_RELEASE: 1, Rejection.NOT_A_VERSION: 2}
 
@@ -228,12 +228,12 @@ def test_the_filter_decides_which_tags_are_there_at_all() -> None:
 def test_a_list_that_lost_its_semver_tags_takes_nothing_else_in_their_place() -> None:
     choice = chosen("*", ["2024.1"], deployed="1.2.3")
 
-    assert choice.verdict is Verdict.NO_MATCH
+    assert choice.verdict is Selection.NO_MATCH
 
 
 def test_dotted_numbers_are_not_downgraded_either() -> None:
-    assert chosen("*", ["2024.1"], deployed="2024.2").verdict is Verdict.WOULD_DOWNGRADE
-    assert chosen("*", ["1.0.0"], deployed="2024.2").verdict is Verdict.WOULD_DOWNGRADE
+    assert chosen("*", ["2024.1"], deployed="2024.2").verdict is Selection.WOULD_DOWNGRADE
+    assert chosen("*", ["1.0.0"], deployed="2024.2").verdict is Selection.WOULD_DOWNGRADE
 
 
 def test_explains_what_is_missing() -> None:
@@ -286,7 +286,7 @@ def test_the_choice_is_the_one_that_a_look_at_all_tags_gives(
     random.shuffle(shuffled)
     assert chosen(version, shuffled, prerelease=prerelease, deployed=deployed) == choice
     if choice.best is None:
-        assert choice.verdict is Verdict.NO_MATCH
+        assert choice.verdict is Selection.NO_MATCH
         return
     best = read_tag(choice.best)
     assert best is not None

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.api import limits
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.installation import Installation
-from copyrator.config import Settings
-from copyrator.kube.client import Page
-from copyrator.kube.pages import Items
+from copyrator.kube.client.client import Page
+from copyrator.kube.client.pages import Items
+from copyrator.settings import limits
+from copyrator.settings.config import Settings
 
 Place = tuple[str, str]
 

@@ -9,8 +9,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from copyrator import options
-from copyrator.config import LogFormat, LogLevel, Settings
+from copyrator.settings import options
+from copyrator.settings.config import LogFormat, LogLevel, Settings
 
 
 def parse(*args: str, **environ: str) -> Settings:

@@ -4,9 +4,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from copyrator import options
 from copyrator.cli import cli
 from copyrator.cli.originals import run_arguments
+from copyrator.settings import options
 
 IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 ELSEWHERE = {"KUBERNETES_SERVICE_HOST": None}
@@ -16,7 +16,7 @@ ELSEWHERE = {"KUBERNETES_SERVICE_HOST": None}
 def started(monkeypatch):
     """The settings with which the operator was started, instead of starting it."""
     seen = []
-    from copyrator import supervisor  # noqa: PLC0415
+    from copyrator.runtime import supervisor  # noqa: PLC0415
 
     monkeypatch.setattr(supervisor, "run", lambda settings: seen.append(settings) or 0)
     for parameter in options.parameters():

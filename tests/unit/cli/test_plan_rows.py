@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from copyrator.cli.plan_rows import Action, Keys, Row, action_of, diff, summary
+from copyrator.cli.plan_rows import Keys, Row, RowAction, action_of, diff, summary
 
 
 def secret(data, **metadata):
@@ -16,7 +16,7 @@ def test_a_difference_names_keys_and_no_values():
     wanted = secret({"same": "c2FtZQ==", "new": "bmV3", "other": "dHdv"}, labels={"a": "2"})
     keys = diff(live, wanted)
     assert str(keys) == "+new ~labels/a ~other -old"
-    row = Row(Action.UPDATE, "Secret", "ns", "name", keys=keys)
+    row = Row(RowAction.UPDATE, "Secret", "ns", "name", keys=keys)
     said = json.dumps(row.to_dict()) + str(keys)
     for value in ("c2FtZQ", "bmV3", "dHdv", "b2xk"):
         assert value not in said
@@ -40,12 +40,12 @@ def test_of_other_kinds_the_fields_are_named():
     ("methods", "foreign", "action"),
     [
         ([], False, None),
-        (["POST"], True, Action.CREATE),
-        (["PUT"], False, Action.UPDATE),
-        (["PUT", "PUT"], False, Action.UPDATE),
-        (["PUT"], True, Action.ADOPT),
-        (["DELETE"], False, Action.DELETE),
-        (["PATCH"], False, Action.RELEASE),
+        (["POST"], True, RowAction.CREATE),
+        (["PUT"], False, RowAction.UPDATE),
+        (["PUT", "PUT"], False, RowAction.UPDATE),
+        (["PUT"], True, RowAction.ADOPT),
+        (["DELETE"], False, RowAction.DELETE),
+        (["PATCH"], False, RowAction.RELEASE),
     ],
 )
 def test_the_writes_to_an_object_come_to_one_action(methods, foreign, action):
@@ -58,7 +58,12 @@ def test_the_last_line_counts():
 
     assert summary([], 3) == "No changes: 3 copies are as they should be."
     assert summary([], 1) == "No changes: 1 copy is as it should be."
-    rows = [row(Action.CREATE), row(Action.CREATE), row(Action.CONFLICT), row(Action.BLOCKED)]
+    rows = [
+        row(RowAction.CREATE),
+        row(RowAction.CREATE),
+        row(RowAction.CONFLICT),
+        row(RowAction.BLOCKED),
+    ]
     changes = "Plan: 2 to create, 1 in conflict, 1 blocked;"
     assert summary(rows, 0) == f"{changes} 0 are as they should be."
     assert summary(rows, 1) == f"{changes} 1 is as it should be."

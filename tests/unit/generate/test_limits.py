@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from copyrator.api import limits as ours
+from copyrator.settings import limits as ours
 from generate import limits
 
 SOURCE = '''\

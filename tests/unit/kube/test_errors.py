@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from copyrator.kube import errors
-from copyrator.kube.answers import from_answer
-from copyrator.kube.redaction import redact
+from copyrator.kube.client.answers import from_answer
+from copyrator.kube.client.redaction import redact
 
 
 def status(reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:

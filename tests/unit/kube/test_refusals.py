@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.kube.answers import from_answer
+from copyrator.kube.client.answers import from_answer
 from copyrator.kube.errors import Forbidden
 from copyrator.kube.refusals import Refusal, Right
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from copyrator.api.keys import ObjectName
-from copyrator.kube.pages import decode_event, decode_page, read_name
-from copyrator.kube.store import OutOfOrderError
-from copyrator.kube.wanted import Wanted, WantedStore
+from copyrator.kube.client.pages import decode_event, decode_page, read_name
+from copyrator.kube.watch.store import OutOfOrderError
+from copyrator.kube.watch.wanted import Wanted, WantedStore
 
 A, B = ObjectName("ns", "a"), ObjectName("ns", "b")
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.limits import CREDENTIAL_BYTES
 from copyrator.oci import auth as auth_module
 from copyrator.oci.auth import (
     Challenge,
@@ -16,6 +15,7 @@ from copyrator.oci.auth import (
     parse_challenges,
 )
 from copyrator.oci.reference import Repository
+from copyrator.settings.limits import CREDENTIAL_BYTES
 
 
 def encoded(text: str) -> str:

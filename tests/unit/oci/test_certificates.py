@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from tests.authority import Authority
 
-from copyrator.api.limits import CA_BYTES, CA_CONTEXTS
 from copyrator.oci.certificates import Contexts
 from copyrator.oci.errors import TLSFailed
 from copyrator.oci.exchange import Trust
+from copyrator.settings.limits import CA_BYTES, CA_CONTEXTS
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.steps import least_cpu_seconds
 
-from copyrator.api.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
 from copyrator.oci.auth import parse_challenges
 from copyrator.oci.failures import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
 from copyrator.oci.tags import _next_target
+from copyrator.settings.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
 
 PIECES = [
     "a", "a ", "a=", 'a="', '\\"x=', "a-", "-a", 'b="\\', "Bearer,", ", ", ",Basi", 'Bearer a="b" ',

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tests.junk import JSON
 from tests.steps import least_cpu_seconds
 
-from copyrator.api.limits import STEP_SECONDS, WEBHOOK_BODY_BYTES, WEBHOOK_PUSHES
 from copyrator.oci.notifications import (
     Notification,
     Push,
@@ -20,6 +19,7 @@ from copyrator.oci.notifications import (
     UnreadableNotificationError,
     parse_notification,
 )
+from copyrator.settings.limits import STEP_SECONDS, WEBHOOK_BODY_BYTES, WEBHOOK_PUSHES
 
 
 def event(action: str = "push", **target: Any) -> dict[str, Any]:

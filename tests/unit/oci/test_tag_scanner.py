@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copyrator.api.limits import STEP_SECONDS, TAG_CHARACTERS, TAG_LIST_VALUES
 from copyrator.oci.tag_scanner import NotATagListError, TagScanner
+from copyrator.settings.limits import STEP_SECONDS, TAG_CHARACTERS, TAG_LIST_VALUES
 
 TAGS = st.lists(st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,20}", fullmatch=True) | st.text())
 VALUES = st.recursive(

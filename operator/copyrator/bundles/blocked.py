@@ -1,0 +1,64 @@
+"""What keeps a Job from starting, as far as it can be seen: pods, and what they need.
+
+A pod that waits for a ConfigMap or Secret to mount doesn't say so, nor does a Job that may have no
+pod: both leave it to Events, which we have no right to list. So what they need is looked for.
+"""
+
+from __future__ import annotations
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.policy.blocked import Blocked, blocked_by, has_started, mounts_of
+from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.pod import VALUES_VOLUME
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import NotFound
+from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
+
+
+async def obstacle(
+    client: KubeClient, jobs: Jobs, job: JobRecord, spec: BundleSpec
+) -> Blocked | None:
+    """Why a Job that hasn't ended doesn't get on; None where it does, or nobody knows."""
+    pods = await jobs.pods(job)
+    if blocked := blocked_by(pods):
+        return blocked
+    if has_started(pods):
+        return None
+    if not pods:
+        return await _no_pod(client, job, spec)
+    for mount in mounts_of(pods):
+        resource = SECRETS if mount.secret else CONFIGMAPS
+        try:
+            await client.get(resource, job.namespace, mount.name)
+        except NotFound:
+            is_values = mount.volume.startswith(VALUES_VOLUME)
+            return Blocked(
+                BundleReason.VALUES_MISSING if is_values else BundleReason.AUTHENTICATION_FAILED,
+                f"{resource.kind} {job.namespace}/{mount.name}, which its pod mounts, is gone; "
+                "make it again, or take it out of the spec",
+            )
+    return None
+
+
+async def _no_pod(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Blocked:
+    if text := await missing_account(client, spec):
+        return Blocked(BundleReason.SERVICE_ACCOUNT_MISSING, text)
+    return Blocked(
+        BundleReason.JOB_UNSCHEDULABLE,
+        "it may have no pod (a quota, a policy?), and its Events say why: "
+        f"kubectl -n {job.namespace} describe job {job.name}",
+    )
+
+
+async def missing_account(client: KubeClient, spec: BundleSpec) -> str | None:
+    """A sentence where the service account doesn't exist that a Bundle's Jobs run as."""
+    try:
+        await client.get(SERVICEACCOUNTS, spec.namespace, spec.service_account)
+    except NotFound:
+        return (
+            f"ServiceAccount {spec.namespace}/{spec.service_account}, under which werf runs, "
+            "doesn't exist; make it and give it the rights that the bundle needs"
+        )
+    return None

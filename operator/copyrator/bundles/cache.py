@@ -1,0 +1,315 @@
+"""The Bundles that exist, as their last event or our own last write told.
+
+Holds what reconciling needs and no more: a Bundle takes a few KB, however long its manifest is.
+Its status is the largest part, and is looked at only while the Bundle is visited: it is kept as
+compressed JSON, and read anew at each visit.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from copyrator.api import names
+from copyrator.api.bundle import parse_bundle, parse_status
+from copyrator.api.bundle_sizes import pack_status
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.conditions import ready_reason
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.policy.identity import release_metadata, spec_hash
+from copyrator.bundles.policy.requests import Request, pending_request
+from copyrator.bundles.policy.resolution import retry_at
+from copyrator.bundles.policy.takeover import is_inherited
+from copyrator.settings import limits
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleEntry:
+    """One Bundle at one resourceVersion."""
+
+    key: BundleKey
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    spec: BundleSpec | InvalidSpec
+    spec_hash: str
+    packed_status: bytes
+    """Compressed JSON; ``status`` reads it."""
+    reason: str
+    """Of the Ready condition; empty where there is none."""
+    quarantined: bool
+    """Its newest attempt failed, and isn't tried again by itself."""
+    is_running: bool
+    """An attempt is on record that has no outcome yet."""
+    is_inherited: bool
+    """The original operator deployed it, and nothing else is known."""
+    observed_generation: int | None
+    deployed_namespace: str | None
+    """Where the release is."""
+    deployed_at: str
+    """When that was done, RFC 3339; empty where it isn't known."""
+    has_deployed: bool
+    """Something was deployed, by us or by the original."""
+    attempted_namespace: str | None
+    """Where the newest attempt was to deploy, whatever came of it."""
+    request: Request | None
+    """What a user asks for that nobody has acted on yet."""
+    retry_at: datetime | None
+    """When a failed attempt is due again. With these a poll that finds nothing new reads no
+    status."""
+    labels: Mapping[str, str]
+    """Those that reach the release."""
+    annotations: Mapping[str, str]
+    """Those that reach the release, and the operator's own."""
+    finalizers: tuple[str, ...]
+    deleting: bool
+    orphans: bool
+    """``spec.deletionPolicy`` says Orphan, also where the rest of the spec isn't valid."""
+    leftovers: bool
+    """It still carries the original operator's finalizer or kopf's annotations."""
+
+    @property
+    def status(self) -> BundleStatus:
+        """The whole status. Quick only for the Bundles that were looked at last."""
+        return _unpack(self.packed_status)
+
+    @property
+    def raw_status(self) -> dict[str, Any]:
+        """The status as it stands there, with what can't be read."""
+        raw = msgspec.json.decode(zlib.decompress(self.packed_status))
+        return raw if isinstance(raw, dict) else {}
+
+    @property
+    def is_paused(self) -> bool:
+        """No request to the registry and no update."""
+        return names.ANN_DISABLE_AUTOUPDATE in self.annotations
+
+    @property
+    def release(self) -> tuple[str, str] | None:
+        """Namespace and name of the release; None while the spec isn't valid."""
+        if isinstance(self.spec, InvalidSpec):
+            return None
+        return self.spec.project_namespace, self.spec.release
+
+    @property
+    def has_release(self) -> bool:
+        """Something may have been installed: an attempt was made, or the original deployed."""
+        return bool(self.status.attempted.attempt or self.has_deployed)
+
+    @property
+    def installed_release(self) -> tuple[str, str] | None:
+        """Namespace and name of what it deployed successfully, by its status."""
+        if not self.has_deployed:
+            return None
+        where = self.deployed_namespace or (self.release or (None,))[0]
+        return (where, self.key.name) if where else None
+
+    def installed_at(self, release: tuple[str, str]) -> tuple[bool, str]:
+        """When it last deployed this release; who never did sorts before who did."""
+        there = self.installed_release == release
+        return there, self.deployed_at if there else ""
+
+    @property
+    def running_release(self) -> tuple[str, str] | None:
+        """Namespace and name of what its running attempt deploys."""
+        return self._attempted_release if self.is_running else None
+
+    @property
+    def claims(self) -> tuple[tuple[str, str], ...]:
+        """The releases that it has, makes, or is to make.
+
+        A Bundle whose release is somewhere else can't deploy what its spec names now, and one
+        that is being deleted makes nothing: neither keeps others from it.
+        """
+        found = {self.running_release, self.installed_release}
+        if self.deleting:
+            held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(self.finalizers)
+            # Without its finalizer it is done with, however long somebody else's keeps it there.
+            found = found | {self._attempted_release} if held else {self.running_release}
+        elif self.installed_release is None:
+            found.add(self.release)
+        return tuple(sorted(one for one in found if one is not None))
+
+    @property
+    def _attempted_release(self) -> tuple[str, str] | None:
+        """What its newest attempt was to deploy, whatever came of it."""
+        where = self.attempted_namespace
+        return (where, self.key.name) if where else None
+
+
+def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry:
+    """Read a Bundle as the API server returns it."""
+    metadata = body["metadata"]
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    finalizers = tuple(metadata.get("finalizers") or ())
+    ours = {
+        key: value[: limits.BUNDLE_REQUEST]
+        for key, value in annotations.items()
+        if key.startswith(names.BUNDLE_PREFIX)
+    }
+    raw_spec = body.get("spec")
+    raw_spec = raw_spec if isinstance(raw_spec, Mapping) else {}
+    spec = _read_spec(body, defaults)
+    valid = not isinstance(spec, InvalidSpec)  # else it may be of any size, and deploys nothing
+    packed = zlib.compress(pack_status(body.get("status")))
+    status = _unpack(packed)
+    attempted = status.attempted
+    return BundleEntry(
+        key=BundleKey(metadata["namespace"], metadata["name"]),
+        uid=metadata.get("uid", ""),
+        resource_version=metadata.get("resourceVersion", ""),
+        generation=metadata.get("generation", 0),
+        created=metadata.get("creationTimestamp", ""),
+        spec=spec,
+        spec_hash=spec_hash(raw_spec, labels, annotations) if valid else "",
+        packed_status=packed,
+        reason=sys.intern(ready_reason(status.conditions) or ""),
+        quarantined=attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None,
+        is_running=attempted.outcome == Outcome.RUNNING,
+        is_inherited=is_inherited(status),
+        observed_generation=status.observed_generation,
+        deployed_namespace=status.deployed.namespace,
+        deployed_at=status.deployed.time or "",
+        has_deployed=bool(status.deployed.digest or status.deploy.digest),
+        attempted_namespace=_attempted_namespace(status, spec),
+        request=pending_request(ours, status),
+        retry_at=retry_at(status),
+        labels=(release_metadata(labels) if valid else None) or _NONE,
+        annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
+        finalizers=tuple(sys.intern(str(name)) for name in finalizers),
+        deleting="deletionTimestamp" in metadata,
+        orphans=raw_spec.get("deletionPolicy") == DeletionPolicy.ORPHAN,
+        leftovers=names.FINALIZER_KOPF in finalizers
+        or any(key.startswith(names.KOPF_PREFIX) for key in annotations),
+    )
+
+
+def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec | InvalidSpec:
+    """The spec; a mistake of ours in reading it is that Bundle's alone, and its status says so."""
+    try:
+        return parse_bundle(body, defaults)
+    except Exception as error:
+        what = type(error).__name__
+        log.exception("the spec of a Bundle can't be read: %s", what)
+        text = f"the operator fails to read it ({what}); please report it with the Bundle's spec"
+        return InvalidSpec("spec", text)
+
+
+def _attempted_namespace(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:
+    if not status.attempted.attempt:
+        return None
+    known = None if isinstance(spec, InvalidSpec) else spec.project_namespace
+    return status.attempted.namespace or known
+
+
+_NONE: Final[Mapping[str, str]] = {}
+"""For all who have no labels or annotations that matter; never changed."""
+
+
+@lru_cache(maxsize=32)
+def _unpack(packed: bytes) -> BundleStatus:
+    return parse_status({"status": msgspec.json.decode(zlib.decompress(packed))})
+
+
+_REMEMBERED: Final = 1024
+"""Bundles that are gone of which late news may still come."""
+
+
+class BundleRegistry:
+    """Every Bundle by its key, and by its release."""
+
+    def __init__(self) -> None:
+        self._entries: dict[BundleKey, BundleEntry] = {}
+        self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
+        self._gone: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[BundleEntry]:
+        return iter(list(self._entries.values()))
+
+    def get(self, key: BundleKey) -> BundleEntry | None:
+        """The Bundle as it is known now."""
+        return self._entries.get(key)
+
+    def take(self, entry: BundleEntry) -> bool:
+        """Hold a Bundle; False where what is held is the same object at least as new, or it's gone.
+
+        An event may come after the answer to a write of ours that is newer than it, and such an
+        answer after the event that the Bundle is gone. Versions are compared as numbers (KEP-5504).
+        """
+        if entry.uid in self._gone:
+            return False
+        held = self._entries.get(entry.key)
+        if (
+            held is not None
+            and held.uid == entry.uid
+            and _number(entry.resource_version) <= _number(held.resource_version)
+        ):
+            return False
+        if held is not None:
+            self._unlink(held)
+        self._entries[entry.key] = entry
+        for release in entry.claims:
+            claims = self._by_release.get(release, ())
+            self._by_release[release] = (*claims, entry.key)
+        return True
+
+    def remove(self, key: BundleKey, uid: str) -> bool:
+        """Drop a Bundle that is gone, unless another of its name is here already."""
+        self._gone[uid] = None
+        if len(self._gone) > _REMEMBERED:
+            self._gone.popitem(last=False)
+        held = self._entries.get(key)
+        if held is None or (uid and held.uid != uid):
+            return False
+        self._unlink(held)
+        del self._entries[key]
+        return True
+
+    def claiming(self, release: tuple[str, str] | None) -> list[BundleEntry]:
+        """All Bundles that claim a release, its owner first.
+
+        While a Job runs the release is its Bundle's, so that two never work on it together. Else
+        it is whose who deployed it successfully last, by its status, which only the operator
+        writes; else the Bundle's in the release's own namespace; else the oldest one's. Times are
+        whole seconds, so of two that were made together the uid decides, the same way every time.
+        """
+        found = [self._entries[key] for key in self._by_release.get(release, ())] if release else []
+        if release is None or len(found) < 2:
+            return found
+        found.sort(key=lambda one: (one.key.namespace != release[0], one.created, one.uid))
+        found.sort(key=lambda one: one.deleting)
+        found.sort(key=lambda one: one.installed_at(release), reverse=True)
+        found.sort(key=lambda one: one.running_release != release)
+        return found
+
+    def owner(self, release: tuple[str, str] | None) -> BundleEntry | None:
+        """Whose a release is; None while no Bundle claims it."""
+        return next(iter(self.claiming(release)), None)
+
+    def _unlink(self, entry: BundleEntry) -> None:
+        for release in entry.claims:
+            keys = self._by_release.pop(release, ())
+            if others := tuple(key for key in keys if key != entry.key):
+                self._by_release[release] = others
+
+
+def _number(version: str) -> int:
+    return int(version) if version.isdecimal() else -1

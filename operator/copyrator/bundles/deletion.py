@@ -1,0 +1,143 @@
+"""A Bundle that is being deleted: uninstall its release, or let it go and say what stays behind."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.fields import InvalidSpec
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.ownership import Ownership
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.releases import is_stored
+from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.uninstalls import Progress, Uninstalls
+from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.events import NORMAL, WARNING, ObjectRef
+from copyrator.kube.resources import NAMESPACES
+
+log = logging.getLogger(__name__)
+
+_DRIVER: Final = "HELM_DRIVER"
+"""Set in ``spec.env``: releases are kept somewhere else."""
+
+
+class Deletions:
+    """The visit to a Bundle that has a deletionTimestamp."""
+
+    def __init__(
+        self, context: Context, jobs: Jobs, writer: StatusWriter, ownership: Ownership
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._writer = writer
+        self._ownership = ownership
+        self._uninstalls = Uninstalls(context, jobs, writer)
+
+    async def visit(self, entry: BundleEntry, *, deploy_runs: bool) -> None:
+        """Do what is next on the way to letting the Bundle go."""
+        memory = self._context.memory(entry.key)
+        held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
+        if not held or memory.remove_finalizer == entry.uid:
+            return
+        if await self._is_hopeless(entry):
+            await self._let_go(entry)
+        elif deploy_runs or self._deploy_runs(entry):
+            text = "A deploy still runs; the Bundle goes on its way when that has ended"
+            await self._writer.write(entry, entry.status, verdicts.uninstalling(text))
+        elif await self._is_free(entry):
+            await self._let_go(entry)
+        else:
+            progress = await self._uninstalls.visit(entry, self._uninstallable(entry))
+            if progress is Progress.REFUSED:
+                self._orphan(entry, "namespace-terminating")
+            if progress is not Progress.UNDER_WAY:
+                await self._let_go(entry)
+
+    async def _let_go(self, entry: BundleEntry) -> None:
+        """Once: until the event comes that it is gone, the Bundle looks as before."""
+        await self._writer.remove_finalizer(entry)
+        self._context.memory(entry.key).remove_finalizer = entry.uid
+
+    async def _is_hopeless(self, entry: BundleEntry) -> bool:
+        """Tell whether nobody wants to wait any longer, or nothing could be done."""
+        if entry.annotations.get(names.ANN_FORCE_DELETE) == "true":
+            self._orphan(entry, "force-delete")
+        elif await self._is_namespace_going(entry.key.namespace):
+            self._orphan(entry, "namespace-terminating")
+        else:
+            return False
+        return True
+
+    async def _is_free(self, entry: BundleEntry) -> bool:
+        """Tell whether there is nothing to uninstall, or it is to stay."""
+        if not entry.has_release:
+            return True
+        if entry.orphans:
+            self._orphan(entry, "policy")
+            return True
+        spec = self._uninstallable(entry)
+        owner = self._context.bundles.owner((spec.project_namespace, spec.release))
+        if owner is not None and owner.key != entry.key:
+            if self._ownership.uninstalls(entry):
+                return False  # begun while the release was its own: the owner waits for it
+            text = (
+                f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it is that of "
+                f"Bundle {owner.key.namespace}/{owner.key.name}"
+            )
+            self._context.record(entry, NORMAL, "ReleaseKept", text)
+            return True
+        return not entry.has_deployed and await self._is_never_installed(entry)
+
+    async def _is_namespace_going(self, namespace: str) -> bool:
+        try:
+            body = await self._context.client.get(NAMESPACES, None, namespace)
+        except NotFound:
+            return True
+        return "deletionTimestamp" in body["metadata"]
+
+    async def _is_never_installed(self, entry: BundleEntry) -> bool:
+        """Attempts failed, and none came so far that Helm knows of a release.
+
+        Then nothing hangs on an uninstall Job, which may be as unable to start as they were.
+        """
+        spec = self._uninstallable(entry)
+        if _DRIVER in spec.env:
+            return False
+        client = self._context.client
+        try:
+            return not await is_stored(client, spec.project_namespace, spec.release)
+        except Forbidden:  # bundles.allowedSecrets of the chart
+            return False
+
+    def _orphan(self, entry: BundleEntry, cause: str) -> None:
+        """Say where somebody may look that a release isn't uninstalled."""
+        if not entry.has_release:
+            return
+        spec = self._uninstallable(entry)
+        text = (
+            f"Release {spec.project_namespace}/{spec.release} of Bundle {entry.key.namespace}/"
+            f"{entry.key.name} stays behind ({cause}): nothing uninstalls it any more"
+        )
+        log.warning("%s: %s", entry.key, text)
+        self._context.metrics.orphaned_releases.labels(cause).inc()
+        namespace = ObjectRef("v1", "Namespace", "", entry.key.namespace)
+        self._context.recorder.record(namespace, WARNING, "ReleaseOrphaned", text)
+
+    def _deploy_runs(self, entry: BundleEntry) -> bool:
+        jobs = self._jobs.of(entry.key, entry.uid)
+        return any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
+
+    def _uninstallable(self, entry: BundleEntry) -> BundleSpec:
+        """The spec to uninstall by: where the release really is, even if the spec is broken now."""
+        spec = entry.spec
+        if isinstance(spec, InvalidSpec):
+            spec = self._context.stand_in(entry.key)
+        where = entry.status.deployed.namespace or entry.status.attempted.namespace
+        return replace(spec, project_namespace=where) if where else spec

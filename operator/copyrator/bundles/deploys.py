@@ -1,0 +1,300 @@
+"""A Bundle none of whose attempts runs: ask the registry when it is time to, decide, begin.
+
+Each visit does what is due and goes away; nothing here waits for a registry or a Job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import (
+    Available,
+    BundleReason,
+    BundleStatus,
+    LastError,
+)
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import format_time
+from copyrator.bundles.accounts import Accounts
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.offers import Offers
+from copyrator.bundles.policy import state, verdicts
+from copyrator.bundles.policy.requests import acknowledged
+from copyrator.bundles.policy.resolution import (
+    DesiredVersion,
+    kept_ready,
+    resolved,
+    unresolved,
+    with_error,
+)
+from copyrator.bundles.policy.schedule import poll_retry
+from copyrator.bundles.policy.takeover import Baseline, taken_over
+from copyrator.bundles.polls import Polls
+from copyrator.bundles.references import Access, MissingReferenceError, References
+from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.runs import Runs
+from copyrator.bundles.status import StatusWriter
+from copyrator.oci.errors import AuthenticationFailed, RegistryError
+
+
+class Deploys:
+    """The visit to a Bundle that neither is being deleted nor has a Job that runs."""
+
+    def __init__(
+        self,
+        context: Context,
+        references: References,
+        writer: StatusWriter,
+        polls: Polls,
+        runs: Runs,
+    ) -> None:
+        self._context = context
+        self._references = references
+        self._writer = writer
+        self._offers = Offers(context, writer, polls)
+        self._accounts = Accounts(context)
+        self._runs = runs
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle is gone."""
+        self._accounts.forget(key)
+
+    async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Do what is due.
+
+        Raises:
+            ApiError, StaleError: what was wished for is still wished for at the next visit.
+        """
+        memory = self._context.memory(entry.key)
+        if entry.is_paused:
+            memory.wish = memory.asked_since = memory.again = None
+            self._context.wake_at(entry.key)
+            status = replace(entry.status, ready=kept_ready(entry.status), next_poll_at=None)
+            await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
+            return
+        try:
+            access = await self._references.access(entry, spec)
+            values_hash = await self._references.values_hash(entry, spec)
+        except MissingReferenceError as error:
+            await self._report_missing(entry, spec, error)
+            return
+        if memory.lacking is not None:
+            await self._look_for_account(entry, spec)
+        wish = _wish(entry, access, values_hash)
+        offer = await self._offers.ask(entry, spec, access, wish)
+        if offer is None:
+            return
+        if offer.inherited:
+            await self._take_over(entry, spec, offer, values_hash)
+            return
+        asked_since = memory.asked_since
+        known = (entry.resource_version, offer, values_hash)
+        if known in (memory.settled, memory.lacking):
+            self._plan_next_poll(entry, spec, offer, self._context.clock())
+            self._context.wake_at(entry.key, memory.next_poll)
+        elif offer.error is not None:
+            await self._poll_failed(entry, spec, offer.error)
+        elif await self._decide(entry, spec, offer, values_hash):
+            wish = replace(wish, request="")
+        memory.wish = wish
+        if not memory.poll_failures:
+            memory.answered_at = self._context.monotonic()
+        self._offers.taken(entry, asked_since)
+
+    async def _take_over(
+        self, entry: BundleEntry, spec: BundleSpec, offer: Resolution, values_hash: str | None
+    ) -> None:
+        """Put what the original deployed on record; then the Bundle is one like any other."""
+        baseline = Baseline(offer.digest or None, values_hash, entry.spec_hash, entry.generation)
+        status = taken_over(entry.status, baseline, spec, self._context.clock())
+        await self._writer.write(entry, status, verdicts.taken_over(status), decided=False)
+        self._context.queue.add(entry.key)
+
+    async def _poll_failed(
+        self, entry: BundleEntry, spec: BundleSpec, error: RegistryError
+    ) -> None:
+        now = self._context.clock()
+        memory = self._context.memory(entry.key)
+        failures = memory.poll_failures + 1
+        slot = self._context.slot(entry, spec)
+        next_poll = poll_retry(slot, failures, now, error.retry_after)
+        refused = isinstance(error, AuthenticationFailed)
+        status = replace(
+            with_error(entry.status, error.reason, error.message, now),
+            ready=0 if refused else kept_ready(entry.status),
+            next_poll_at=format_time(next_poll),
+        )
+        verdict = verdicts.unusable(error.reason, error.message, status)
+        await self._writer.write(entry, status, verdict)
+        memory.poll_failures, memory.next_poll = failures, next_poll
+        self._context.wake_at(entry.key, next_poll)
+
+    async def _report_missing(
+        self, entry: BundleEntry, spec: BundleSpec, error: MissingReferenceError
+    ) -> None:
+        """A watch calls when it appears; the slot is for references that aren't watched."""
+        now = self._context.clock()
+        is_values = error.reason is BundleReason.VALUES_MISSING
+        status = replace(
+            with_error(entry.status, error.reason, str(error), now),
+            ready=kept_ready(entry.status) if is_values else 0,
+        )
+        await self._writer.write(entry, status, verdicts.unusable(error.reason, str(error), status))
+        memory = self._context.memory(entry.key)
+        memory.wish = memory.asked_since = None
+        self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
+
+    async def _decide(
+        self, entry: BundleEntry, spec: BundleSpec, offer: Resolution, values_hash: str | None
+    ) -> bool:
+        """Act on the registry's answer. True where a request has had its own with that."""
+        now = self._context.clock()
+        memory = self._context.memory(entry.key)
+        request = entry.request
+        wanted = state.Wanted(
+            version=offer.tag,
+            digest=offer.digest,
+            reference=spec.reference,
+            namespace=spec.project_namespace,
+            values_hash=values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            request=request,
+        )
+        decision = state.Decision(state.Action.NOTHING)
+        if offer.tag:
+            decision = state.decide(entry.status, wanted, spec.retry, now)
+        self._plan_next_poll(entry, spec, offer, now)
+        status = _noted(entry.status, offer, decision, memory.next_poll or now, now)
+        if spec.suspend:
+            written = await self._writer.write(entry, status, verdicts.suspended(status))
+            if written is entry and offer.lack is None:
+                memory.settled = (entry.resource_version, offer, values_hash)
+            self._context.wake_at(entry.key, memory.next_poll)
+            return False
+        if decision.action is state.Action.DEPLOY:
+            assert decision.need is not None
+            if await self._lacks_account(entry, spec, status, offer, values_hash):
+                return False
+            return await self._begin(entry, spec, status, wanted, decision.need)
+        status, verdict = _told(status, spec, offer, decision, now)
+        if request is not None:
+            status = acknowledged(status, request)
+        written = await self._writer.write(entry, status, verdict)
+        if request is not None and request.force_update:
+            await self._writer.reset_force(written)
+        if written is entry and offer.lack is None and decision.until is None:
+            memory.settled = (entry.resource_version, offer, values_hash)
+        self._context.wake_at(entry.key, memory.next_poll, decision.until)
+        return request is not None
+
+    def _plan_next_poll(
+        self, entry: BundleEntry, spec: BundleSpec, offer: Resolution, now: datetime
+    ) -> None:
+        """At the next slot; sooner where the tag may be about to be pushed."""
+        memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
+        if offer.lack is not None and offer.lack.reason is BundleReason.TAG_NOT_FOUND:
+            memory.poll_failures += 1
+            memory.next_poll = poll_retry(slot, memory.poll_failures, now)
+        else:
+            memory.poll_failures, memory.next_poll = 0, slot.after(now)
+
+    async def _lacks_account(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        offer: Resolution,
+        values_hash: str | None,
+    ) -> bool:
+        """Say so where the service account is missing; the next poll is when it would be anyway."""
+        memory = self._context.memory(entry.key)
+        memory.lacking = None
+        text = await self._accounts.missing(entry, spec, anew=True)
+        if text is None:
+            memory.account_at = None
+            return False
+        reason = BundleReason.SERVICE_ACCOUNT_MISSING
+        status = with_error(status, reason, text, self._context.clock())
+        verdict = verdicts.unusable(reason, text, status)
+        written = await self._writer.write(entry, status, verdict)
+        memory.lacking = (written.resource_version, offer, values_hash)
+        self._context.wake_at(entry.key, memory.next_poll)
+        return True
+
+    async def _look_for_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """See whether the account has come; then go on with what the registry said last."""
+        memory = self._context.memory(entry.key)
+        if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
+            return
+        memory.lacking = memory.account_at = None
+        if memory.asked_since is None:
+            memory.asked_since = self._context.monotonic() - spec.interval
+
+    async def _begin(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        wanted: state.Wanted,
+        need: state.Need,
+    ) -> bool:
+        """Record the attempt, then make its Job."""
+        now = self._context.clock()
+        status = self._runs.named(entry, spec, state.begin(status, wanted, now))
+        verdict = verdicts.deploying(status, need)
+        await self._runs.begin(entry, spec, status, verdict)
+        return True
+
+
+def _wish(entry: BundleEntry, access: Access, values_hash: str | None) -> DesiredVersion:
+    return DesiredVersion(
+        generation=entry.generation,
+        spec_hash=entry.spec_hash,
+        values_hash=values_hash,
+        request=entry.request.token if entry.request else "",
+        login=access.credential.fingerprint if access.credential else "",
+    )
+
+
+def _told(
+    status: BundleStatus,
+    spec: BundleSpec,
+    offer: Resolution,
+    decision: state.Decision,
+    now: datetime,
+) -> tuple[BundleStatus, ReadyCondition]:
+    """What is said where nothing is deployed now."""
+    if decision.action is state.Action.WAIT:
+        return status, verdicts.will_retry(status)
+    if decision.action is state.Action.QUARANTINE:
+        return status, verdicts.quarantined(status)
+    if offer.lack is not None:
+        reason, message = offer.lack.reason, offer.lack.message
+        status = with_error(status, reason, message, now)
+        return status, verdicts.unusable(reason, message, status)
+    status = replace(status, last_error=LastError())
+    return status, verdicts.deployed(status, spec.ignored_env)
+
+
+def _noted(
+    status: BundleStatus,
+    offer: Resolution,
+    decision: state.Decision,
+    next_poll: datetime,
+    now: datetime,
+) -> BundleStatus:
+    """The status with what the registry has, or that it has nothing.
+
+    A tag that failed too often isn't passed over any more once it is new again.
+    """
+    if offer.lack is not None:
+        return unresolved(status, offer.rejected, next_poll, now)
+    quarantined = decision.action is state.Action.QUARANTINE
+    rejected = tuple(one for one in offer.rejected if quarantined or one.version != offer.tag)
+    available = Available(version=offer.tag, digest=offer.digest, rejected=rejected)
+    return resolved(status, available, next_poll, now)

@@ -1,0 +1,213 @@
+"""Our Jobs: what is known of them, making them, and what their pods say when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.policy.job import DEPLOY_CONTAINER
+from copyrator.bundles.policy.observation import JobRecord, read_job
+from copyrator.bundles.policy.report import plain, printed_digests
+from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from copyrator.kube.resources import JOBS, PODS
+from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.settings import limits
+from copyrator.workqueue.outcome import Priority
+
+log = logging.getLogger(__name__)
+
+_LOG_TIMEOUT: Final = 10.0
+HEALTH_SECONDS: Final = 2.0
+"""How often the watch is looked at."""
+_PODS_AT_ONCE: Final = 2
+"""A pod may have a megabyte and a half."""
+_TAIL_LINES: Final = (80, 8, 1)
+"""How many lines of a log's end are asked for: fewer where they are too long."""
+
+
+class Jobs:
+    """All Jobs of all Bundles, by one watch."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
+        self._subscription: Registration | None = None
+        self._health: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        spec = WatchSpec(
+            resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
+        )
+        self._subscription = self._context.watch_pool.acquire(
+            spec, self._changed, on_synced=self._visit_all
+        )
+        self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._health is not None:
+            self._health.cancel()
+            self._health = None
+        if self._subscription is not None:
+            self._subscription.release()
+            self._subscription = None
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of a Job may be believed (and is then asked for once more)."""
+        return self._subscription is not None and self._subscription.synced
+
+    @property
+    def forbidden(self) -> Forbidden | None:
+        """Why no Job is seen, where that is for want of a right."""
+        failure = self._subscription.failure if self._subscription else None
+        return failure if isinstance(failure, Forbidden) else None
+
+    def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
+        """The Jobs of a Bundle, not of its namesakes."""
+        found = self._by_bundle.get(key, {}).values()
+        return [job for job in found if job.bundle_uid == uid]
+
+    async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
+        """A Job by its name; where the watch doesn't show it, the API server is asked."""
+        known = self._by_bundle.get(key, {}).get(name)
+        if known is None:
+            try:
+                known = read_job(await self._context.client.get(JOBS, key.namespace, name))
+            except NotFound:
+                return None
+        return known if known is not None and known.bundle_uid == uid else None
+
+    async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
+        """Make a Job; one that is there already under this name and uid is as good.
+
+        Returns:
+            None where the name is taken by a Job of somebody else.
+        """
+        metadata = body["metadata"]
+        try:
+            made = await self._context.client.create(JOBS, metadata["namespace"], body)
+        except AlreadyExists:
+            made = await self._context.client.get(JOBS, metadata["namespace"], metadata["name"])
+        record = read_job(made)
+        uid = metadata["annotations"][names.ANN_BUNDLE_UID]
+        return record if record is not None and record.bundle_uid == uid else None
+
+    async def cut_ttl(self, job: JobRecord, seconds: int) -> None:
+        """Let a Job go whose outcome is on record; it is kept for ``seconds`` after its end."""
+        if job.ttl == seconds or not job.done or job.deleting:
+            return
+        patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
+        try:
+            await self._context.client.patch(JOBS, job.namespace, job.name, patch)
+        except (NotFound, Forbidden):  # for want of the right finished Jobs are kept for longer
+            return
+        jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
+        if jobs.get(job.name) == job:  # the watch may be slower than the next visit
+            jobs[job.name] = replace(job, ttl=seconds)
+
+    async def give_up(self, job: JobRecord) -> None:
+        """Let the Job controller end a Job that can't start, and leave word why."""
+        if job.given_up:
+            return
+        marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: "true"}}
+        patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": marks}
+        try:
+            await self._context.client.patch(JOBS, job.namespace, job.name, patch)
+        except NotFound:
+            return
+
+    async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
+        """The pods of a Job, newest last."""
+        found: list[dict[str, Any]] = []
+        selector = f"batch.kubernetes.io/controller-uid={job.uid}"
+        pages = self._context.client.list_pages(
+            PODS, job.namespace, label_selector=selector, limit=_PODS_AT_ONCE
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                found.extend(page.items)
+                if len(found) >= limits.BUNDLE_PODS:
+                    break
+        found = found[: limits.BUNDLE_PODS]
+        return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+    async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
+        """What werf says it pulled, in its first lines; empty where the log can't be had."""
+        return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
+
+    async def log_end(self, pods: list[dict[str, Any]]) -> str:
+        """The last lines of werf's log; the termination message where the log can't be had.
+
+        The API cuts off the end of what is longer, so then fewer lines are asked for.
+        """
+        most = limits.BUNDLE_LOG_BYTES
+        text = ""
+        for lines in _TAIL_LINES:
+            text = await self._log(pods, tail_lines=lines, limit_bytes=most)
+            if len(text.encode()) < most:
+                break
+        return plain(text or _termination_message(pods))
+
+    async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
+        if not pods:
+            return ""
+        metadata = pods[-1]["metadata"]
+        try:
+            async with asyncio.timeout(_LOG_TIMEOUT):
+                return await self._context.client.read_log(
+                    metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
+                )
+        except (ApiError, TimeoutError) as error:
+            log.debug("the log of pod %s can't be read: %s", metadata["name"], error)
+            return ""
+
+    def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
+        record = new or old
+        if record is None or not record.bundle:
+            return
+        key = BundleKey(record.namespace, record.bundle)
+        jobs = self._by_bundle.setdefault(key, {})
+        if new is None:
+            jobs.pop(record.name, None)
+            if not jobs:
+                del self._by_bundle[key]
+        else:
+            jobs[new.name] = new
+        self._context.queue.add(key, Priority.URGENT)
+
+    async def _keep_looking(self) -> None:
+        """Have all Bundles visited once a right is missing: they say so, and wait for nothing else.
+
+        The watch itself calls when it works again.
+        """
+        missing = False
+        while True:
+            await asyncio.sleep(HEALTH_SECONDS)
+            before, missing = missing, not self.synced and self.forbidden is not None
+            if missing and not before:
+                self._visit_all()
+
+    def _visit_all(self) -> None:
+        for entry in self._context.bundles:
+            self._context.queue.add(entry.key, Priority.RESYNC)
+
+
+def _termination_message(pods: list[dict[str, Any]]) -> str:
+    status = pods[-1].get("status") or {} if pods else {}
+    for container in (
+        *(status.get("containerStatuses") or ()),
+        *(status.get("initContainerStatuses") or ()),
+    ):
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("message") and not str(ended["message"]).startswith("{"):
+            return str(ended["message"])[-limits.BUNDLE_TERMINATION_MESSAGE :]
+    return ""

@@ -1,0 +1,97 @@
+"""Whose a release is, when several Bundles claim it: what the others are told, and who may begin.
+
+The order is BundleRegistry.claiming's. Beside it stand the Jobs: while one of another Bundle works
+on a release, nobody else begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.status import StaleError
+
+_REMEDY: Final = "rename this one, give it another project_namespace, or delete one of the two"
+
+
+class Ownership:
+    """Answers for Bundles whether the release that they name is theirs."""
+
+    def __init__(self, context: Context, jobs: Jobs) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._beginning: dict[tuple[str, str], BundleEntry] = {}
+
+    def conflict(self, entry: BundleEntry, spec: BundleSpec) -> tuple[BundleReason, str] | None:
+        """The reason and the message where a Bundle may not deploy its release; else None."""
+        where_it_is = entry.deployed_namespace
+        if where_it_is and where_it_is != spec.project_namespace:
+            return BundleReason.NAMESPACE_CHANGED, (
+                f"the release is deployed in {where_it_is}, and project_namespace now says "
+                f"{spec.project_namespace}: the old release would be left behind. Set it back, or "
+                "delete the Bundle and make it again"
+            )
+        release = spec.project_namespace, spec.release
+        claiming = self._context.bundles.claiming(release)
+        if claiming and claiming[0].key != entry.key:
+            return BundleReason.RELEASE_CONFLICT, _belongs(release, claiming[0])
+        for rival in claiming[1:]:
+            if self.uninstalls(rival):
+                return BundleReason.RELEASE_CONFLICT, (
+                    f"a Job of Bundle {_name(rival)} still uninstalls release {_text(release)}; "
+                    "this one deploys it when that has ended"
+                )
+        return None
+
+    def uninstalls(self, entry: BundleEntry) -> bool:
+        """Tell whether an uninstall Job of a Bundle hasn't ended yet."""
+        if not entry.deleting:
+            return False
+        jobs = self._jobs.of(entry.key, entry.uid)
+        return any(job.kind is JobKind.UNINSTALL and not job.done for job in jobs)
+
+    @contextmanager
+    def beginning(self, entry: BundleEntry, spec: BundleSpec) -> Iterator[None]:
+        """Record an attempt and make its Job while no other Bundle of the release can do so.
+
+        Raises:
+            StaleError: the release has become somebody else's since it was looked at.
+        """
+        release = spec.project_namespace, spec.release
+        holder = self._beginning.get(release)
+        if self.conflict(entry, spec) or (holder is not None and holder.key != entry.key):
+            raise StaleError
+        self._beginning[release] = entry
+        try:
+            yield
+        finally:
+            del self._beginning[release]
+
+
+def _belongs(release: tuple[str, str], owner: BundleEntry) -> str:
+    if owner.installed_release == release:
+        return f"Bundle {_name(owner)} already deploys release {_text(release)}; {_REMEDY}"
+    if owner.running_release == release:
+        return (
+            f"a Job of Bundle {_name(owner)} is deploying release {_text(release)}; when it has "
+            f"ended, this is decided anew. If you don't want to wait, {_REMEDY}"
+        )
+    why = "which is older"
+    if owner.key.namespace == release[0]:
+        why = "which is in the release's own namespace"
+    return f"release {_text(release)} is that of Bundle {_name(owner)}, {why}; {_REMEDY}"
+
+
+def _text(release: tuple[str, str]) -> str:
+    return "/".join(release)
+
+
+def _name(entry: BundleEntry) -> str:
+    return f"{entry.key.namespace}/{entry.key.name}"

@@ -1,0 +1,1 @@
+"""Deciding about Bundles: versions, Jobs, states. Pure: no I/O, no clock."""

@@ -1,0 +1,206 @@
+"""Choosing a tag for a range from a stream of tags, in constant memory, and explaining it.
+
+Thousands of tags go by, most of them werf's own stages. What is kept is the best match and the
+few highest tags that were passed over, so that a person can read why it isn't one of those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.bundle_status import MAX_REJECTED, Rejected
+from copyrator.api.version_span import Fit
+from copyrator.bundles.policy.versions import Candidate, VersionRange, is_lower, read_tag
+
+
+class Rejection(StrEnum):
+    """Why a tag isn't the one: stable words of ``status.available.rejected``."""
+
+    OUT_OF_RANGE = "OutOfRange"
+    PRE_RELEASE = "PreRelease"
+    FILTERED = "Filtered"
+    """The tag doesn't match ``spec.tagFilter``."""
+    QUARANTINED = "Quarantined"
+    LOWER_THAN_DEPLOYED = "LowerThanDeployed"
+    NOT_A_VERSION = "NotAVersion"
+    """Counted, never named."""
+
+
+class Selection(StrEnum):
+    """What came out."""
+
+    CHOSEN = "Chosen"
+    NO_MATCH = "NoMatch"
+    WOULD_DOWNGRADE = "WouldDowngrade"
+    """The best match is below what is deployed: a deleted tag, or a list that isn't whole."""
+    QUARANTINED = "Quarantined"
+    """The best match failed too often. Its digest is still worth asking for: a new push of the
+    tag ends the quarantine. A lower version is never taken in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The outcome of a complete list."""
+
+    verdict: Selection
+    tag: str | None = None
+    """What to resolve; None for NO_MATCH and WOULD_DOWNGRADE."""
+    best: str | None = None
+    """The best match, whatever the verdict."""
+    rejected: tuple[Rejected, ...] = ()
+    """The highest tags that were passed over, highest first."""
+    counts: Mapping[Rejection, int] = field(default_factory=dict)
+    """How many tags were passed over, by reason."""
+    keeps: bool = False
+    """The deployed tag is one that the spec takes, whether or not it is still in the list."""
+
+
+@dataclass(slots=True)
+class _Contest:
+    """Candidates of one kind: the best match, and the highest that were passed over."""
+
+    entrants: int = 0
+    """How many the tag filter let through."""
+    best: Candidate | None = None
+    passed_over: list[tuple[Candidate, Rejection]] = field(default_factory=list)
+    """Highest first; at most MAX_REJECTED."""
+    counts: Counter[Rejection] = field(default_factory=Counter)
+
+    def reject(self, candidate: Candidate, reason: Rejection) -> None:
+        self.counts[reason] += 1
+        kept = self.passed_over
+        if len(kept) == MAX_REJECTED and candidate.order <= kept[-1][0].order:
+            return
+        if any(one.tag == candidate.tag for one, _ in kept):  # pages may overlap
+            return
+        kept.append((candidate, reason))
+        kept.sort(key=lambda one: one[0].order, reverse=True)
+        del kept[MAX_REJECTED:]
+
+    def above(self, best: Candidate | None) -> list[tuple[Candidate, Rejection]]:
+        """Those passed over that somebody might have expected instead."""
+        return [one for one in self.passed_over if best is None or is_lower(best, one[0])]
+
+
+@dataclass(slots=True)
+class TagSelection:
+    """One question to a tag list: offer it every tag, then take the result.
+
+    The result means something only for a list that came to its end: after an error throw the
+    selection away.
+    """
+
+    range: VersionRange
+    matches: Callable[[str], bool] | None = None
+    """``TagFilter.matches`` of ``spec.tagFilter``."""
+    prerelease: bool = False
+    """``spec.prerelease``."""
+    quarantined: Collection[str] = ()
+    """Tags that failed too often."""
+    deployed: str | None = None
+    """The deployed tag: a floor, as long as the spec still takes it; a spec that doesn't asks for
+    another version and is obeyed. None where the spec now means another repository."""
+    _semver: _Contest = field(default_factory=_Contest)
+    _dotted: _Contest = field(default_factory=_Contest)
+    _junk: int = 0
+
+    def offer(self, tag: str) -> None:
+        """Look at the next tag of the list."""
+        self.consider(read_tag(tag))
+
+    def consider(self, candidate: Candidate | None) -> None:
+        """The same for a tag that ``read_tag`` has read: many selections can share one list."""
+        if candidate is None:
+            self._junk += 1
+            return
+        contest = self._semver if candidate.is_semver else self._dotted
+        reason = self._objection(candidate)
+        contest.entrants += reason is not Rejection.FILTERED
+        if reason is not None:
+            contest.reject(candidate, reason)
+        elif contest.best is None or self._order(candidate) > self._order(contest.best):
+            contest.best = candidate
+
+    def result(self) -> Choice:
+        """The choice among all that was offered."""
+        floor = self._floor()
+        contest, other = self._semver, self._dotted
+        if not contest.entrants and other.entrants and not (floor and floor.is_semver):
+            contest, other = other, contest
+        counts = contest.counts + Counter(
+            {
+                Rejection.FILTERED: other.counts[Rejection.FILTERED],
+                Rejection.NOT_A_VERSION: self._junk + other.entrants,
+            }
+        )
+        best = contest.best
+        verdict = self._verdict(best, floor)
+        rejected = contest.above(best)
+        if best and verdict in _BEST_REJECTED:
+            reason = _BEST_REJECTED[verdict]
+            counts[reason] += 1
+            rejected = [*rejected[: MAX_REJECTED - 1], (best, reason)]
+        usable = verdict in (Selection.CHOSEN, Selection.QUARANTINED)
+        return Choice(
+            verdict=verdict,
+            tag=best.tag if best and usable else None,
+            best=best.tag if best else None,
+            rejected=tuple(Rejected(version=one.tag, reason=why) for one, why in rejected),
+            counts=dict(counts),
+            keeps=floor is not None,
+        )
+
+    def _objection(self, candidate: Candidate) -> Rejection | None:
+        if self.matches is not None and not self.matches(candidate.tag):
+            return Rejection.FILTERED
+        return _UNFIT[self.range.fit(candidate.key, prerelease=self.prerelease)]
+
+    def _order(self, candidate: Candidate) -> tuple[Any, ...]:
+        """Among equal versions the deployed one stays, or a new build would deploy for nothing."""
+        version, *rest = candidate.order
+        return version, candidate.tag == self.deployed, *rest
+
+    def _floor(self) -> Candidate | None:
+        deployed = read_tag(self.deployed) if self.deployed else None
+        return deployed if deployed and self._objection(deployed) is None else None
+
+    def _verdict(self, best: Candidate | None, floor: Candidate | None) -> Selection:
+        if best is None:
+            return Selection.NO_MATCH
+        if floor is not None and is_lower(best, floor):
+            return Selection.WOULD_DOWNGRADE
+        return Selection.QUARANTINED if best.tag in self.quarantined else Selection.CHOSEN
+
+
+_UNFIT: Final = {
+    Fit.IN_RANGE: None,
+    Fit.PRE_RELEASE: Rejection.PRE_RELEASE,
+    Fit.OUT_OF_RANGE: Rejection.OUT_OF_RANGE,
+}
+_BEST_REJECTED: Final = {
+    Selection.WOULD_DOWNGRADE: Rejection.LOWER_THAN_DEPLOYED,
+    Selection.QUARANTINED: Rejection.QUARANTINED,
+}
+
+
+def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
+    """Why nothing was chosen, in a sentence for the condition.
+
+    Names tags and no counts: those change with every push of a tag that is no version.
+    """
+    if choice.verdict is Selection.WOULD_DOWNGRADE:
+        return (
+            f"The best match of {version} is {choice.best}, lower than {deployed}, which is "
+            "deployed: was its tag deleted? To go back, set spec.version to what you want"
+        )
+    over = [f"{one.version} ({one.reason})" for one in choice.rejected]
+    text = f"No tag matches {version}"
+    if over:
+        text += "; passed over: " + ", ".join(over)
+    if any(one.reason == Rejection.PRE_RELEASE for one in choice.rejected):
+        text += "; spec.prerelease: true takes pre-releases"
+    return text

@@ -1,0 +1,61 @@
+"""What a Bundle asks of a tag list: all that its choice depends on, so that equal ones share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from copyrator.api.bundle_spec import BundleSpec, Retry
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.tagfilter import compile_filter
+from copyrator.bundles.policy.candidates import TagSelection
+from copyrator.bundles.policy.versions import VersionRange
+
+
+@dataclass(frozen=True, slots=True)
+class Criteria:
+    """A range with everything that narrows it down."""
+
+    range: VersionRange
+    tag_filter: str | None = None
+    prerelease: bool = False
+    quarantined: str | None = None
+    """A tag that failed too often."""
+    deployed: str | None = None
+    """The deployed tag, of the same repository."""
+
+    def selection(self) -> TagSelection:
+        """A fresh selection, to be offered every tag of a list."""
+        return TagSelection(
+            self.range,
+            matches=compile_filter(self.tag_filter).matches if self.tag_filter else None,
+            prerelease=self.prerelease,
+            quarantined=() if self.quarantined is None else (self.quarantined,),
+            deployed=self.deployed,
+        )
+
+
+def criteria_of(spec: BundleSpec, wanted: VersionRange, status: BundleStatus) -> Criteria:
+    """What this Bundle asks for now."""
+    return Criteria(
+        range=wanted,
+        tag_filter=spec.tag_filter,
+        prerelease=spec.prerelease,
+        quarantined=_quarantined(status, spec.retry),
+        deployed=deployed_tag(status, spec.reference),
+    )
+
+
+def deployed_tag(status: BundleStatus, reference: str) -> str | None:
+    """The deployed tag, if it came from this repository: tags of another one say nothing here.
+
+    Deploys that don't tell where they came from (the original operator's) are taken for ours: a
+    downgrade in the night is worse than a question.
+    """
+    there = status.deployed
+    return there.version if there.reference in (None, reference) else None
+
+
+def _quarantined(status: BundleStatus, retry: Retry) -> str | None:
+    attempted = status.attempted
+    failed = attempted.outcome == Outcome.FAILED and (attempted.failures or 0) > retry.limit
+    return attempted.version if failed else None

@@ -1,0 +1,249 @@
+"""Jobs that deploy and uninstall: pure functions from a Bundle and an attempt to a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.policy import pod
+from copyrator.bundles.policy.identity import ValuesFiles, job_name
+
+LONG_TTL: Final = 3 * 24 * 3600
+"""Seconds that a Job is kept until its outcome is in the status; then the TTL is cut."""
+DEADLINE_MARGIN: Final = 300.0
+"""Seconds that a deploy may outlive its timeout: werf gives up first, and says why."""
+UNINSTALL_DEADLINE: Final = 900
+AUTO_ROLLBACK: Final = "--auto-rollback"
+"""The flag: the variable of that name does nothing in werf 2.67 (facts/werf.md)."""
+DEPLOY_CONTAINER: Final = "werf"
+LOGIN_CONTAINER: Final = "login"
+
+UNINSTALL_SCRIPT: Final = """\
+set -eu
+version="$(werf version)"
+case "${version#v}" in
+[12] | [12].*)
+  code=0
+  said="$(werf helm uninstall "$WERF_RELEASE" --namespace "$WERF_NAMESPACE" \\
+    --wait --timeout 5m 2>&1)" || code=$?
+  printf '%s\\n' "$said"
+  case "$code $said" in
+  "0 "* | *"release: not found"*) ;;
+  *) exit "$code" ;;
+  esac
+  ;;
+[3-9] | [3-9].* | [1-9][0-9]*)
+  exec werf dismiss --namespace "$WERF_NAMESPACE" --release "$WERF_RELEASE"
+  ;;
+*)
+  echo "Error: unknown version of werf: $version" >&2
+  exit 1
+  ;;
+esac
+"""
+"""werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't tell which werf it is.
+
+``--ignore-not-found`` isn't used: Helm 3 takes a lack of rights to read releases for "not found".
+"""
+
+
+class JobKind(StrEnum):
+    """What a Job of ours is for; the value of its label."""
+
+    DEPLOY = "deploy"
+    UNINSTALL = "uninstall"
+
+
+class Login(StrEnum):
+    """How werf gets the registry's credentials."""
+
+    NONE = "none"
+    PASSWORD = "password"  # noqa: S105 - the name of a form
+    DOCKER_CONFIG = "docker-config"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeployOrder:
+    """One attempt: everything that its Job depends on."""
+
+    spec: BundleSpec
+    uid: str
+    version: str
+    digest: str
+    """``sha256:…``; what is pulled is exactly this manifest."""
+    generation: int
+    attempt: int
+    values_hash: str | None = None
+    request: str = ""
+    login: Login = Login.NONE
+    values: tuple[ValuesFiles, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels for the release's objects; likewise ``annotations``."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def job(self) -> str:
+        """The Job's name."""
+        return job_name(
+            self.spec.name,
+            JobKind.DEPLOY,
+            self.uid,
+            self.generation,
+            self.digest,
+            self.values_hash,
+            self.request,
+            self.attempt,
+        )
+
+
+def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
+    """The Job for one attempt. Its owner is the Bundle."""
+    spec = order.spec
+    volumes = pod.values_volumes(order.values)
+    mounts = pod.values_mounts(order.values)
+    inits = []
+    if order.login is Login.PASSWORD:
+        inits.append(_login(spec))
+    elif order.login is Login.DOCKER_CONFIG:
+        volumes.append(pod.docker_config_volume(spec.auth or ""))
+        mounts.append({"name": "docker", "mountPath": pod.DOCKER_CONFIG_DIR, "readOnly": True})
+    if spec.ca_secret:
+        volumes.append(pod.ca_volume(spec.ca_secret))
+        mounts.append(_ca_mount())
+    command = ("werf", "bundle", "apply", *((AUTO_ROLLBACK,) if spec.auto_rollback else ()))
+    main = pod.container(spec, DEPLOY_CONTAINER, command, pod.variables(_deploy_env(order)))
+    main["terminationMessagePath"] = pod.REPORT_PATH
+    main["volumeMounts"] += mounts
+    pod_spec = pod.pod_spec(spec, volumes)
+    if inits:
+        pod_spec["initContainers"] = inits
+    pod_spec["containers"] = [main]
+    job = _job(spec, JobKind.DEPLOY, order.job, order.uid, pod_spec)
+    job["metadata"]["annotations"] |= {
+        names.ANN_ATTEMPT: str(order.attempt),
+        names.ANN_DIGEST: order.digest,
+    }
+    job["metadata"]["ownerReferences"] = [
+        {
+            "apiVersion": names.BUNDLE_API_VERSION,
+            "kind": names.BUNDLE_KIND,
+            "name": spec.name,
+            "uid": order.uid,
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+    ]
+    # A rollback begins when the time-out is over, and has as long once more.
+    longest = spec.timeout * (2 if spec.auto_rollback else 1)
+    job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
+    return job
+
+
+def build_uninstall_job(
+    spec: BundleSpec, uid: str, generation: int, attempt: int
+) -> dict[str, Any]:
+    """The Job that uninstalls. It has no owner: a foreground deletion would take it along."""
+    env = pod.variables(_merged(spec, pod.common(spec) | pod.release(spec)))
+    pod_spec = pod.pod_spec(spec, ())
+    command = ("sh", "-c", UNINSTALL_SCRIPT)
+    pod_spec["containers"] = [pod.container(spec, DEPLOY_CONTAINER, command, env)]
+    name = job_name(spec.name, JobKind.UNINSTALL, uid, attempt)
+    job = _job(spec, JobKind.UNINSTALL, name, uid, pod_spec)
+    job["metadata"]["annotations"] |= {
+        names.ANN_ATTEMPT: str(attempt),
+        names.ANN_GENERATION: str(generation),
+    }
+    job["spec"]["activeDeadlineSeconds"] = UNINSTALL_DEADLINE
+    return job
+
+
+def _job(
+    spec: BundleSpec, kind: JobKind, name: str, uid: str, pod_spec: Mapping[str, Any]
+) -> dict[str, Any]:
+    labels = {names.LABEL_BUNDLE: spec.name, names.LABEL_JOB_KIND: kind.value}
+    annotations = {names.ANN_DEPLOYMENT: spec.name}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": name,
+            "namespace": spec.namespace,
+            "labels": labels,
+            "annotations": annotations | {names.ANN_BUNDLE_UID: uid},
+        },
+        "spec": {
+            "backoffLimit": 0,
+            "ttlSecondsAfterFinished": LONG_TTL,
+            "podFailurePolicy": {
+                # An eviction says nothing about the bundle; the Job's reason then tells it apart.
+                "rules": [
+                    {
+                        "action": "FailJob",
+                        "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+                    }
+                ]
+            },
+            "template": {
+                "metadata": {
+                    "labels": dict(spec.job.pod_labels) | labels,
+                    "annotations": dict(spec.job.pod_annotations) | annotations,
+                },
+                "spec": pod_spec,
+            },
+        },
+    }
+
+
+def _login(spec: BundleSpec) -> dict[str, Any]:
+    secret = {"WERF_USERNAME": "username", "WERF_PASSWORD": "password"}
+    merged = _merged(spec, pod.common(spec), spec.proxies)
+    env = pod.variables({name: value for name, value in merged.items() if name not in secret})
+    for variable, key in secret.items():
+        reference = {"secretKeyRef": {"name": spec.auth, "key": key}}
+        env.append({"name": variable, "valueFrom": reference})
+    command = ("werf", "cr", "login", spec.registry)
+    login = pod.container(spec, LOGIN_CONTAINER, command, env)
+    if spec.ca_secret:
+        login["volumeMounts"].append(_ca_mount())
+    return login
+
+
+def _ca_mount() -> dict[str, Any]:
+    return {"name": "ca", "mountPath": pod.CA_DIR, "readOnly": True}
+
+
+def _deploy_env(order: DeployOrder) -> dict[str, str]:
+    spec = order.spec
+    ours = pod.common(spec) | pod.release(spec)
+    ours |= {
+        "WERF_REPO": spec.reference,
+        "WERF_TAG": f"{order.version}@{order.digest}",
+        "WERF_SAVE_DEPLOY_REPORT": "1",
+        "WERF_DEPLOY_REPORT_PATH": pod.REPORT_PATH,
+    }
+    if spec.releases_history_max is not None:
+        ours["WERF_RELEASES_HISTORY_MAX"] = str(spec.releases_history_max)
+    if order.login is Login.DOCKER_CONFIG:
+        ours["WERF_DOCKER_CONFIG"] = pod.DOCKER_CONFIG_DIR
+    ours |= pod.added_metadata(order.labels, order.annotations)
+    ours |= pod.values_variables(order.values)
+    defaults = {
+        "WERF_LOG_COLOR_MODE": "off",
+        "WERF_LOG_PRETTY": "0",
+        "WERF_TIMEOUT": str(pod.whole_seconds(spec.timeout)),
+        **spec.proxies,
+    }
+    return _merged(spec, ours, defaults)
+
+
+def _merged(
+    spec: BundleSpec, ours: Mapping[str, str], defaults: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Ours, which win; then the spec's, which may refer to ours as ``$(NAME)``; then defaults."""
+    theirs = {name: value for name, value in spec.env.items() if name not in ours}
+    known = {**ours, **theirs}
+    return {**known, **{k: v for k, v in (defaults or {}).items() if k not in known}}

@@ -1,0 +1,238 @@
+"""What became of a Job: werf's verdict, or the infrastructure's doing.
+
+A digest fails only by werf's own verdict. Everything else (eviction, image pull, scheduling, the
+registry, the API server, a kill) says nothing about the bundle and never counts against it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.times import parse_time
+from copyrator.bundles.policy.blocked import blocked_by
+from copyrator.bundles.policy.job import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.policy.report import cause, last_error_line, parse_report
+
+_REGISTRY_TROUBLE: Final = re.compile(
+    r"dial tcp|connection (?:refused|reset)|i/o timeout|no such host|TLS handshake|x509:"
+    r"|unexpected EOF|context deadline exceeded|(?:status|code)[^\n]{0,20}\b(?:429|50[0234])\b"
+    r"|too many requests|bad gateway|service unavailable|gateway timeout",
+    re.IGNORECASE,
+)
+_REGISTRY_LOGIN: Final = re.compile(
+    r"unauthorized|authentication required|\bdenied\b|\b40[13]\b", re.IGNORECASE
+)
+_CLUSTER_TROUBLE: Final = re.compile(
+    r"kubernetes cluster unreachable|the server is currently unable|etcdserver:"
+    r"|connection to the server|failed calling webhook",
+    re.IGNORECASE,
+)
+_TOO_LONG: Final = "the Job ran beyond the Bundle's timeout and was ended"
+_PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecord:
+    """A Job of ours, as much of it as decides anything; about 1 KB, so that all can be held."""
+
+    namespace: str
+    name: str
+    uid: str
+    bundle: str
+    bundle_uid: str
+    kind: JobKind
+    attempt: int
+    created: datetime | None
+    finished: datetime | None
+    complete: bool = False
+    failed: str | None = None
+    """The reason of the Failed condition; None while it hasn't failed."""
+    message: str = ""
+    ttl: int | None = None
+    deleting: bool = False
+    given_up: bool = False
+    """It couldn't start, and we ended it because the spec had changed."""
+    generation: int = 0
+    """Of the Bundle, on an uninstall Job; else 0."""
+    resource_version: str = ""
+
+    @property
+    def done(self) -> bool:
+        """It has ended, one way or the other."""
+        return self.complete or self.failed is not None
+
+
+def read_job(body: Mapping[str, Any]) -> JobRecord | None:
+    """Read a Job; None for one that isn't ours."""
+    metadata = body.get("metadata") or {}
+    labels = metadata.get("labels") or {}
+    annotations = metadata.get("annotations") or {}
+    try:
+        kind = JobKind(labels.get(names.LABEL_JOB_KIND, ""))
+    except ValueError:
+        return None
+    status = body.get("status") or {}
+    conditions = {
+        condition.get("type"): condition
+        for condition in status.get("conditions") or ()
+        if condition.get("status") == "True"
+    }
+    failed = conditions.get("Failed")
+    complete = conditions.get("Complete")
+    ended = failed or complete or {}
+    return JobRecord(
+        namespace=metadata.get("namespace", ""),
+        name=metadata.get("name", ""),
+        uid=metadata.get("uid", ""),
+        bundle=labels.get(names.LABEL_BUNDLE, ""),
+        bundle_uid=annotations.get(names.ANN_BUNDLE_UID, ""),
+        kind=kind,
+        attempt=_number(annotations.get(names.ANN_ATTEMPT, "")),
+        generation=_number(annotations.get(names.ANN_GENERATION, "")),
+        created=parse_time(metadata.get("creationTimestamp")),
+        finished=parse_time(status.get("completionTime") or ended.get("lastTransitionTime")),
+        complete=complete is not None,
+        failed=str(failed.get("reason") or "Failed") if failed else None,
+        message=str(ended.get("message") or "")[:512],
+        ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
+        deleting="deletionTimestamp" in metadata,
+        given_up=names.ANN_GIVEN_UP in annotations,
+        resource_version=metadata.get("resourceVersion", ""),
+    )
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended, in the words of the status."""
+
+    outcome: Outcome
+    reason: BundleReason
+    message: str
+    revision: int | None = None
+    exit_code: int | None = None
+
+
+_GIVEN_UP: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.JOB_LOST,
+    "the Job couldn't start and was given up for the edited spec",
+)
+
+
+def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
+    """Judge a finished deploy Job by its pods (newest last) and its own condition."""
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    main = _terminated(status.get("containerStatuses"), DEPLOY_CONTAINER)
+    login = _terminated(status.get("initContainerStatuses"), LOGIN_CONTAINER)
+    if main is None:
+        return _ending_without_werf(job, pods, login)
+    ending = _ending_of_werf(main)
+    if job.complete or ending.outcome is Outcome.SUCCEEDED:
+        return _succeeded(main)
+    if job.given_up and ending.outcome is Outcome.INTERRUPTED:
+        return _GIVEN_UP  # a kubelet may say of a container that never ran that it was killed
+    if job.failed == "DeadlineExceeded" and ending.outcome is Outcome.INTERRUPTED:
+        return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
+    if why := _disrupted(status):
+        return _interrupted(BundleReason.JOB_LOST, f"the pod was ended: {why}")
+    return ending
+
+
+def with_cause(ending: Ending, log: str) -> Ending:
+    """A failure that the report tells of names operations; the log says why."""
+    why = cause(log)
+    if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
+        return ending
+    return replace(ending, message=f"{ending.message}: {why}")
+
+
+def _ending_without_werf(
+    job: JobRecord, pods: Sequence[Mapping[str, Any]], login: Mapping[str, Any] | None
+) -> Ending:
+    """The container that speaks the verdict never ended, or nobody knows how."""
+    if job.complete:
+        return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, "done; its pod is gone already")
+    if login is not None and login.get("exitCode") != 0:
+        text = last_error_line(str(login.get("message") or ""))
+        reason = BundleReason.AUTHENTICATION_FAILED
+        if _REGISTRY_TROUBLE.search(text):
+            reason = BundleReason.REGISTRY_UNREACHABLE
+        return _interrupted(reason, f"werf cr login failed: {text}")
+    if job.given_up:
+        return _GIVEN_UP
+    blocked = blocked_by(pods)
+    if blocked is not None:
+        return _interrupted(blocked.reason, f"{blocked.message}; given up")
+    if job.failed == "DeadlineExceeded":
+        return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    why = _disrupted(status) or job.message or job.failed or "its pod is gone"
+    return _interrupted(BundleReason.JOB_LOST, f"the Job ended without werf's verdict: {why}")
+
+
+def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:
+    code = int(terminated.get("exitCode") or 0)
+    text = str(terminated.get("message") or "")
+    report = parse_report(text)
+    if code == 0 or (report is not None and report.succeeded):
+        return _succeeded(terminated)
+    if code >= 128 or terminated.get("reason") == "OOMKilled":
+        why = terminated.get("reason") or f"signal {code - 128}"
+        return _interrupted(BundleReason.JOB_LOST, f"the container was killed ({why})", code)
+    if report is not None:
+        return Ending(
+            Outcome.FAILED, BundleReason.DEPLOY_FAILED, report.describe(), report.revision, code
+        )
+    line = last_error_line(text) or f"werf ended with exit code {code} and no report"
+    return _judge_error(line, code)
+
+
+def _judge_error(line: str, code: int) -> Ending:
+    """An early error, before any report: the registry's, the cluster's, or the bundle's own."""
+    pulling = _PULLING.search(line)
+    if pulling and _REGISTRY_TROUBLE.search(line):
+        return _interrupted(BundleReason.REGISTRY_UNREACHABLE, line, code)
+    if pulling and _REGISTRY_LOGIN.search(line):
+        return _interrupted(BundleReason.AUTHENTICATION_FAILED, line, code)
+    if _CLUSTER_TROUBLE.search(line):
+        return _interrupted(BundleReason.JOB_LOST, line, code)
+    return Ending(Outcome.FAILED, BundleReason.DEPLOY_FAILED, line, None, code)
+
+
+def _succeeded(terminated: Mapping[str, Any]) -> Ending:
+    report = parse_report(str(terminated.get("message") or ""))
+    code = int(terminated.get("exitCode") or 0)
+    if report is None:
+        return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, "done", None, code)
+    text = report.describe() + (" (with non-critical errors)" if code else "")
+    return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, text, report.revision, code)
+
+
+def _interrupted(reason: BundleReason, message: str, code: int | None = None) -> Ending:
+    return Ending(Outcome.INTERRUPTED, reason, message, None, code)
+
+
+def _terminated(statuses: Any, name: str) -> Mapping[str, Any] | None:
+    for container in statuses or ():
+        if container.get("name") == name:
+            found = (container.get("state") or {}).get("terminated")
+            return found if isinstance(found, Mapping) else None
+    return None
+
+
+def _disrupted(status: Mapping[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
+            return str(condition.get("message") or condition.get("reason") or "disrupted")
+    reason = status.get("reason")
+    return str(status.get("message") or reason) if reason in ("Evicted", "NodeLost") else ""

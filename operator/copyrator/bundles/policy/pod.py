@@ -1,0 +1,162 @@
+"""The pods of our Jobs: restricted security, werf's directories, volumes and variables.
+
+Sources: docs/facts/werf.md for what werf reads and where it writes; the restricted profile of
+kubernetes.io/docs/concepts/security/pod-security-standards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec, ValuesKind
+from copyrator.bundles.policy.identity import ValuesFiles
+
+HOME: Final = "/home/build"
+REPORT_PATH: Final = "/tmp/report.json"  # noqa: S108 - an emptyDir of the pod's own
+DOCKER_CONFIG_DIR: Final = "/run/copyrator/docker"
+DOCKER_CONFIG_KEY: Final = ".dockerconfigjson"
+CA_DIR: Final = "/run/copyrator/ca"
+CA_KEY: Final = "ca.crt"
+VALUES_DIR: Final = "/run/copyrator/values"
+VALUES_VOLUME: Final = "values-"
+"""What the names of the volumes with values begin with."""
+_USER: Final = 1000
+"""The user ``build`` of the werf image."""
+
+Env = list[dict[str, Any]]
+
+
+def literal(text: str) -> str:
+    """A value that Kubernetes leaves alone: ``$(NAME)`` in a variable would be expanded."""
+    return text.replace("$", "$$")
+
+
+def variables(values: Mapping[str, str]) -> Env:
+    """Variables with literal values, in the order given."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def common(spec: BundleSpec) -> dict[str, str]:
+    """What every container of ours has. Only the buildah mode ``docker`` works without rights."""
+    found = {
+        "HOME": HOME,
+        "TMPDIR": "/tmp",  # noqa: S108 - as above
+        "WERF_BUILDAH_MODE": "docker",
+        "WERF_TELEMETRY": "0",
+    }
+    if spec.insecure:
+        found["WERF_INSECURE_REGISTRY"] = "1"
+    if spec.skip_tls_verify:
+        found["WERF_SKIP_TLS_VERIFY_REGISTRY"] = "1"
+    if spec.ca_secret:
+        found["SSL_CERT_FILE"] = f"{CA_DIR}/{CA_KEY}"
+    return found
+
+
+def release(spec: BundleSpec) -> dict[str, str]:
+    """Which release, and where."""
+    return {"WERF_NAMESPACE": spec.project_namespace, "WERF_RELEASE": spec.release}
+
+
+def values_variables(values: Sequence[ValuesFiles]) -> dict[str, str]:
+    """``WERF_VALUES_OPERATOR_000`` and on: padded, because werf sorts the names as text."""
+    paths = [f"{VALUES_DIR}/{i:03}/{key}" for i, source in enumerate(values) for key in source.keys]
+    width = max(3, len(str(len(paths))))
+    return {f"WERF_VALUES_OPERATOR_{i:0{width}}": path for i, path in enumerate(paths)}
+
+
+def added_metadata(labels: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """Labels and annotations for every object of the release."""
+    return {
+        f"WERF_ADD_{family}_OPERATOR_{i:03}": literal(f"{key}={value}")
+        for family, found in (("LABEL", labels), ("ANNOTATION", annotations))
+        for i, (key, value) in enumerate(sorted(found.items()))
+    }
+
+
+def container(spec: BundleSpec, name: str, command: Sequence[str], env: Env) -> dict[str, Any]:
+    """A container that the restricted profile lets through. A failure leaves its message."""
+    return {
+        "name": name,
+        "image": spec.werf_image,
+        "command": list(command),
+        "env": env,
+        "resources": dict(spec.job.resources),
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+            "runAsNonRoot": True,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            {"name": "home", "mountPath": HOME},
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - as above
+        ],
+    }
+
+
+def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A pod without containers: who it runs as and where it may write."""
+    placement: dict[str, Any] = {}
+    if spec.job.node_selector:
+        placement["nodeSelector"] = dict(spec.job.node_selector)
+    if spec.job.tolerations:
+        placement["tolerations"] = [dict(toleration) for toleration in spec.job.tolerations]
+    return {
+        "restartPolicy": "Never",
+        "serviceAccountName": spec.service_account,
+        **placement,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": _USER,
+            "runAsGroup": _USER,
+            "fsGroup": _USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+            **spec.job.security_context,
+        },
+        "volumes": [
+            {"name": "home", "emptyDir": {}},
+            {"name": "tmp", "emptyDir": {}},
+            *(dict(volume) for volume in volumes),
+        ],
+    }
+
+
+def values_volumes(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
+    """A volume for each values source. One that vanishes now holds the pod up until it is back."""
+    found = []
+    for i, source in enumerate(values):
+        if source.kind is ValuesKind.SECRET:
+            origin = {"secret": {"secretName": source.name}}
+        else:
+            origin = {"configMap": {"name": source.name}}
+        found.append({"name": f"{VALUES_VOLUME}{i:03}", **origin})
+    return found
+
+
+def values_mounts(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
+    """Where the values' volumes are in the container."""
+    return [
+        {"name": f"{VALUES_VOLUME}{i:03}", "mountPath": f"{VALUES_DIR}/{i:03}", "readOnly": True}
+        for i, _ in enumerate(values)
+    ]
+
+
+def docker_config_volume(secret: str) -> dict[str, Any]:
+    """A dockerconfigjson Secret as the directory that WERF_DOCKER_CONFIG names."""
+    items = [{"key": DOCKER_CONFIG_KEY, "path": "config.json"}]
+    return {"name": "docker", "secret": {"secretName": secret, "items": items}}
+
+
+def ca_volume(secret: str) -> dict[str, Any]:
+    """The registry's CA, and nothing else of that Secret (which may hold its key as well)."""
+    items = [{"key": CA_KEY, "path": CA_KEY}]
+    return {"name": "ca", "secret": {"secretName": secret, "items": items}}
+
+
+def whole_seconds(seconds: float) -> int:
+    """Seconds as the API and werf take them: whole, and at least one."""
+    return max(1, math.ceil(seconds))

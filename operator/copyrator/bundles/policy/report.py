@@ -1,0 +1,129 @@
+"""Reading what werf leaves behind: its deploy report and the digest lines of its log.
+
+A report arrives as a termination message, which the kubelet cuts at 4,096 bytes, and which is the
+end of the log instead when werf failed before it wrote one. So everything here expects half-texts
+(docs/facts/werf.md, "Result channel").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.bundle_status import MAX_LOG_TAIL
+from copyrator.api.json_text import read_json
+from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
+
+_DIGEST_LINE: Final = re.compile(
+    r"^[^\w\n]*digest:[ \t]+(?:sha256:)?([0-9a-f]{64})[ \t\r]*$", re.MULTILINE
+)
+"""Nothing of it goes beyond a line, so time grows with the text's length and no faster."""
+_ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+_FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
+_SHOWN_OPERATIONS: Final = 5
+_NO_REVISION: Final = 2**63
+"""The API server takes no such number into a status."""
+_CAUSE: Final = 400
+"""Characters of an error that go into a condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeployReport:
+    """What werf says it did. ``status`` is ``deployed``, ``skipped`` or ``failed``."""
+
+    status: str
+    revision: int | None = None
+    completed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """The release is as the bundle wants it (also with "non-critical errors", exit code 1)."""
+        return self.status in ("deployed", "skipped", "succeeded")
+
+    def describe(self) -> str:
+        """One sentence for a condition."""
+        if self.succeeded:
+            done = f"{len(self.completed)} operations" if self.completed else "nothing to change"
+            return f"revision {self.revision}, {done}" if self.revision else done
+        if not self.failed:
+            return "werf says that the release failed"
+        named = ", ".join(self.failed[:_SHOWN_OPERATIONS])
+        more = len(self.failed) - _SHOWN_OPERATIONS
+        return named + (f" and {more} more failed" if more > 0 else " failed")
+
+
+def parse_report(message: str | None) -> DeployReport | None:
+    """Read a termination message; None where it holds no report."""
+    text = (message or "")[:BUNDLE_TERMINATION_MESSAGE].strip()
+    if not text.startswith("{"):
+        return None
+    try:
+        return _from_map(read_json(text))
+    except ValueError:
+        return _from_fragment(text)
+
+
+def _from_map(found: Any) -> DeployReport | None:
+    if not isinstance(found, dict) or not isinstance(found.get("status"), str):
+        return None
+    revision = found.get("revision")
+    return DeployReport(
+        status=found["status"],
+        revision=revision if type(revision) is int and 0 < revision < _NO_REVISION else None,
+        completed=_texts(found.get("completedOperations")),
+        failed=_texts(found.get("failedOperations")),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, Sequence) else ()
+
+
+def _from_fragment(text: str) -> DeployReport | None:
+    """A report that was cut: its short fields stand at its head."""
+    found: dict[str, Any] = {}
+    for name in ("status", "revision"):
+        if match := re.search(_FIELD.format(name), text):
+            with suppress(ValueError):  # no JSON after all: a line break in it, or 5,000 digits
+                found[name] = read_json(match[1])
+    return _from_map(found)
+
+
+def printed_digests(log: str) -> tuple[str, ...]:
+    """The manifest digests that werf says it pulled, ``sha256:…``, in order."""
+    return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(plain(log)))
+
+
+def plain(log: str) -> str:
+    """A log without the sequences that colour it."""
+    return _ANSI.sub("", log)
+
+
+def log_tail(log: str) -> str:
+    """The end of a log, short enough for a status, beginning at a line's start if it can."""
+    text = plain(log).strip()
+    if len(text) <= MAX_LOG_TAIL:
+        return text
+    tail = text[-MAX_LOG_TAIL:]
+    _, newline, rest = tail.partition("\n")
+    return rest if newline and rest else tail
+
+
+def cause(log: str) -> str:
+    """The end of werf's ``Error: …``, which is where the cause stands; empty where it says none."""
+    line = last_error_line(log)
+    if not line.startswith("Error:"):
+        return ""
+    text = line.removeprefix("Error:").strip()
+    return text if len(text) <= _CAUSE else "…" + text[-_CAUSE:]
+
+
+def last_error_line(log: str) -> str:
+    """The line that says what went wrong: werf's last ``Error: …``, else the last line."""
+    lines = [line.strip() for line in plain(log).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("Error:")]
+    return (errors or lines or [""])[-1][:1024]

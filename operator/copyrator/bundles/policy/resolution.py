@@ -1,0 +1,110 @@
+"""What a poll leaves in the status, and whether the status shows that nothing is left to ask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from copyrator.api.bundle_status import (
+    Available,
+    BundleReason,
+    BundleStatus,
+    LastError,
+    Outcome,
+    Rejected,
+    VersionRef,
+)
+from copyrator.api.conditions import ready_reason
+from copyrator.api.times import format_time, parse_time
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredVersion:
+    """Everything whose change wants an answer from the registry at once, not at the next slot."""
+
+    generation: int
+    spec_hash: str
+    values_hash: str | None
+    request: str
+    """Token of a request that nobody has acted on yet."""
+    login: str
+    """Fingerprint of the credential, in memory only."""
+
+
+def is_answered(status: BundleStatus, wish: DesiredVersion) -> bool:
+    """After a restart: tell whether everything wished for has had its answer.
+
+    Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything
+    at once.
+    """
+    last = status.attempted if status.attempted.attempt else status.deployed
+    if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:
+        return False  # it was deployed again because the registry had nothing for it: does it now?
+    settled = {
+        BundleReason.DEPLOYED,
+        BundleReason.QUARANTINED,
+        BundleReason.WOULD_DOWNGRADE,
+        BundleReason.NO_MATCHING_VERSION,
+        status.attempted.reason,
+    }
+    return (
+        status.observed_generation == wish.generation
+        and ready_reason(status.conditions) in settled
+        and not wish.request
+        and last.values_hash == wish.values_hash
+        and last.spec_hash == wish.spec_hash
+    )
+
+
+def resolved(
+    status: BundleStatus, offer: Available, next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status with what the registry offers; an offer that is known keeps its time.
+
+    ``offer`` has a tag and its digest; its time is of no account.
+    """
+    version, digest = offer.version, offer.digest
+    return replace(
+        status,
+        ready=1,
+        available=_dated(offer, status.available, now),
+        target=VersionRef(digest=digest, version=version),
+        next_poll_at=format_time(next_poll),
+    )
+
+
+def unresolved(
+    status: BundleStatus, rejected: tuple[Rejected, ...], next_poll: datetime, now: datetime
+) -> BundleStatus:
+    """The status where the registry has nothing for the Bundle; its target stays."""
+    return replace(
+        status,
+        ready=1,
+        available=_dated(Available(rejected=rejected), status.available, now),
+        next_poll_at=format_time(next_poll),
+    )
+
+
+def _dated(offer: Available, known: Available, now: datetime) -> Available:
+    same = (offer.version, offer.digest) == (known.version, known.digest)
+    return replace(offer, time=known.time if same and known.time else format_time(now))
+
+
+def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:
+    """The status with an error; the same one keeps its first time, or every poll would be news."""
+    known = status.last_error
+    if (known.reason, known.message) == (reason, message):
+        return status
+    error = LastError(reason=reason, message=message, time=format_time(now))
+    return replace(status, last_error=error)
+
+
+def retry_at(status: BundleStatus) -> datetime | None:
+    """When the failed attempt is due again; None where none failed or none follows."""
+    failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+    return parse_time(status.attempted.next_retry_at) if failed else None
+
+
+def kept_ready(status: BundleStatus) -> int:
+    """``ready`` where nothing new is known about the credentials."""
+    return 1 if status.ready is None else status.ready

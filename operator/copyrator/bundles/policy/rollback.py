@@ -1,0 +1,70 @@
+"""What became of the release after a failed deploy with ``spec.autoRollback``.
+
+werf's report says only that the deploy failed. Helm's labels on the Secrets of the release's
+revisions say what runs: after a rollback a further revision is ``deployed``; where the rollback
+failed too (for example because the new version has an object that the API server calls invalid),
+none is newer and deployed (facts/werf.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.bundle_status import Rollback
+from copyrator.bundles.policy.job import AUTO_ROLLBACK, DEPLOY_CONTAINER
+
+_DEPLOYED: Final = "deployed"
+_NO_REVISION: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A stored revision of a release: its number, and Helm's word for its state."""
+
+    number: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """Whether the former version runs again, and as which revision."""
+
+    rollback: Rollback
+    revision: int | None = None
+
+
+def asks_for_rollback(pods: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether the newest pod of a deploy Job ran werf with ``--auto-rollback``."""
+    spec = (pods[-1].get("spec") or {}) if pods else {}
+    return any(
+        container.get("name") == DEPLOY_CONTAINER
+        and AUTO_ROLLBACK in (container.get("command") or ())
+        for container in spec.get("containers") or ()
+    )
+
+
+def read_revision(metadata: Mapping[str, Any]) -> Revision | None:
+    """Read the metadata of a Secret that Helm keeps a revision in; None where it is none."""
+    labels = metadata.get("labels") or {}
+    number = str(labels.get("version") or "")
+    if not (number.isascii() and number.isdigit() and len(number) < 10):
+        return None
+    found = int(number)
+    return Revision(found, str(labels.get("status") or "")) if 0 < found < _NO_REVISION else None
+
+
+def judge(revisions: Sequence[Revision], failed: int | None) -> RolledBack:
+    """Tell what became of a release whose revision ``failed`` didn't succeed.
+
+    Args:
+        revisions: all that are stored, in any order.
+        failed: the number of the failed revision as werf's report has it.
+    """
+    newest = max(revisions, key=lambda revision: revision.number, default=None)
+    if newest is None or failed is None:
+        return RolledBack(Rollback.UNKNOWN)
+    if newest.number > failed and newest.status == _DEPLOYED:
+        return RolledBack(Rollback.SUCCEEDED, newest.number)
+    return RolledBack(Rollback.FAILED)

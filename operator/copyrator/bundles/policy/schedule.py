@@ -1,0 +1,60 @@
+"""When a registry is asked next, and when a failed deploy is tried again. Pure.
+
+Polls are locked to slots (slots.py), one for each question: Bundles that share a tag come due
+together and share one request, and a ``nextPollAt`` that was written long ago stays true: that
+moment plus a whole number of intervals.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.version_range import ExactTag, parse_version
+from copyrator.bundles.policy.slots import Slot
+
+MAX_RETRY_DELAY: Final = 900.0
+FIRST_POLL_RETRY: Final = 15.0
+
+
+def question_of(spec: BundleSpec) -> str:
+    """What is asked of the registry, as far as it has a slot of its own.
+
+    All ranges of a repository come due together: one tag list answers them all.
+    """
+    if isinstance(version := parse_version(spec.version), ExactTag):
+        return f"{spec.reference}:{version.tag}"
+    return spec.reference
+
+
+def interval_of(spec: BundleSpec) -> float:
+    """Seconds between two polls; a status holds whole seconds, so they can't be closer."""
+    return max(spec.interval, 1.0)
+
+
+def poll_retry(
+    slot: Slot, failures: int, now: datetime, retry_after: float | None = None
+) -> datetime:
+    """When to ask again after ``failures`` failed polls in a row: soon, then at the slots.
+
+    Whom a registry has told to wait come back one after the other, not all at once.
+    """
+    delay = FIRST_POLL_RETRY * 2 ** min(max(failures, 1) - 1, 20)
+    again = min(now + timedelta(seconds=delay), slot.after(now))
+    if retry_after is not None:
+        jitter = slot.phase / slot.interval * min(slot.interval, retry_after / 2)
+        return max(now + timedelta(seconds=retry_after + jitter), again)
+    return again
+
+
+def same_rhythm(spec: BundleSpec, before: datetime, after: datetime) -> bool:
+    """Tell whether ``after`` is what anybody expects who reads ``before`` in the status."""
+    gap = (after - before).total_seconds()
+    rest = gap % interval_of(spec)
+    return gap >= 0 and min(rest, interval_of(spec) - rest) <= 1.0
+
+
+def retry_delay(backoff: float, count: int) -> float:
+    """Seconds until a deploy is tried again after ``count`` failures: doubling, bounded."""
+    return min(backoff * 2.0 ** min(max(count, 1) - 1, 30), max(MAX_RETRY_DELAY, backoff))

@@ -1,0 +1,234 @@
+"""The decisions about deploys: pure functions from a status and what is wanted to what to do.
+
+Everything that a decision needs stands in the status, the Jobs and the registry, so it comes out
+the same after a restart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from copyrator.api.bundle_spec import Retry
+from copyrator.api.bundle_status import (
+    Attempted,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    HistoryEntry,
+    LastError,
+    Outcome,
+    VersionRef,
+)
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.policy.observation import Ending
+from copyrator.bundles.policy.requests import Request, acknowledged
+from copyrator.bundles.policy.rollback import RolledBack
+from copyrator.bundles.policy.schedule import retry_delay
+
+
+class Need(StrEnum):
+    """Why a deploy is made; the words stand in messages."""
+
+    FIRST = "nothing is deployed yet"
+    VERSION = "the registry has another version"
+    VALUES = "the values changed"
+    SPEC = "the spec changed"
+    REQUEST = "it was asked for"
+    RETRY = "the last attempt failed"
+    REPAIR = "an attempt at another version failed"
+
+
+class Action(StrEnum):
+    """What to do now."""
+
+    DEPLOY = "Deploy"
+    NOTHING = "Nothing"
+    WAIT = "Wait"
+    QUARANTINE = "Quarantine"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What should be deployed, by everything that makes it different."""
+
+    version: str
+    digest: str
+    values_hash: str | None
+    spec_hash: str
+    generation: int
+    reference: str | None = None
+    """The repository; spec_hash covers it, so it isn't compared. Likewise ``namespace``."""
+    namespace: str | None = None
+    request: Request | None = None
+
+    def matches(self, other: Deployed | Attempted) -> bool:
+        """Tell whether that deploy or attempt was made from the same inputs."""
+        return (
+            other.version == self.version
+            and other.digest == self.digest
+            and other.values_hash == self.values_hash
+            and other.spec_hash == self.spec_hash
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """An action, why, and, for WAIT, until when."""
+
+    action: Action
+    need: Need | None = None
+    until: datetime | None = None
+
+
+def decide(status: BundleStatus, wanted: Wanted, retry: Retry, now: datetime) -> Decision:
+    """Decide about a Bundle none of whose attempts is running."""
+    attempted = status.attempted
+    if wanted.request is not None:
+        return Decision(Action.DEPLOY, Need.REQUEST)
+    if _is_failed_try(attempted, wanted):
+        return _try_again(attempted, retry, now)
+    if wanted.matches(status.deployed):
+        if attempted.outcome in (None, Outcome.SUCCEEDED):
+            return Decision(Action.NOTHING)
+        return Decision(Action.DEPLOY, Need.REPAIR)
+    return Decision(Action.DEPLOY, _difference(status.deployed, wanted))
+
+
+def _try_again(attempted: Attempted, retry: Retry, now: datetime) -> Decision:
+    if attempted.outcome == Outcome.FAILED and (attempted.failures or 0) > retry.limit:
+        return Decision(Action.QUARANTINE)
+    until = parse_time(attempted.next_retry_at)
+    if until is not None and now < until:
+        return Decision(Action.WAIT, Need.RETRY, until)
+    return Decision(Action.DEPLOY, Need.RETRY)
+
+
+def _is_failed_try(attempted: Attempted, wanted: Wanted) -> bool:
+    """The last attempt was this same one and failed. Any edit of the spec starts afresh."""
+    return (
+        attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+        and attempted.generation == wanted.generation
+        and wanted.matches(attempted)
+    )
+
+
+def _difference(deployed: Deployed, wanted: Wanted) -> Need:
+    if deployed.version is None:
+        return Need.FIRST
+    if (deployed.digest, deployed.version) != (wanted.digest, wanted.version):
+        return Need.VERSION
+    return Need.VALUES if deployed.values_hash != wanted.values_hash else Need.SPEC
+
+
+def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
+    """The status with a new attempt on record; its Job is made afterwards and named into it."""
+    before = status.attempted
+    goes_on = wanted.request is None and _is_failed_try(before, wanted)
+    request = wanted.request
+    attempted = Attempted(
+        version=wanted.version,
+        digest=wanted.digest,
+        reference=wanted.reference,
+        namespace=wanted.namespace,
+        attempt=(before.attempt or 0) + 1,
+        failures=(before.failures or 0) if goes_on else 0,
+        interruptions=(before.interruptions or 0) if goes_on else 0,
+        outcome=Outcome.RUNNING,
+        generation=wanted.generation,
+        values_hash=wanted.values_hash,
+        spec_hash=wanted.spec_hash,
+        request=request.token if request else "",
+        started_at=format_time(now),
+    )
+    changed = replace(status, attempted=attempted)
+    return acknowledged(changed, request) if request else changed
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What goes with an ending: what its log said."""
+
+    printed_digests: tuple[str, ...] = ()
+    log_tail: str = ""
+    rolled_back: RolledBack | None = None
+
+
+def finish(
+    status: BundleStatus, ending: Ending, evidence: Evidence, retry: Retry, now: datetime
+) -> BundleStatus:
+    """The status with the running attempt's outcome on record."""
+    stamp = format_time(now)
+    attempted = replace(
+        status.attempted,
+        outcome=ending.outcome,
+        reason=ending.reason,
+        message=ending.message,
+        finished_at=stamp,
+        next_retry_at=None,
+    )
+    entry = HistoryEntry(
+        version=attempted.version,
+        digest=attempted.digest,
+        revision=ending.revision,
+        outcome=ending.outcome,
+        reason=ending.reason,
+        job=attempted.job,
+        time=stamp,
+    )
+    changed = replace(status, history=(entry, *status.history[:9]))
+    if ending.outcome is Outcome.SUCCEEDED:
+        return _succeeded(changed, attempted, ending, evidence, stamp)
+    error = LastError(
+        reason=ending.reason, message=ending.message, log_tail=evidence.log_tail or None, time=stamp
+    )
+    if back := evidence.rolled_back:
+        attempted = replace(attempted, rollback=back.rollback)
+        revision = back.revision or changed.deployed.revision
+        changed = replace(changed, deployed=replace(changed.deployed, revision=revision))
+    return replace(changed, attempted=_with_retry(attempted, retry, now), last_error=error)
+
+
+def _succeeded(
+    status: BundleStatus, attempted: Attempted, ending: Ending, evidence: Evidence, stamp: str
+) -> BundleStatus:
+    deployed = Deployed(
+        version=attempted.version,
+        digest=attempted.digest,
+        reference=attempted.reference,
+        revision=ending.revision or status.deployed.revision,
+        namespace=attempted.namespace,
+        values_hash=attempted.values_hash,
+        spec_hash=attempted.spec_hash,
+        generation=attempted.generation,
+        verified=attempted.digest in evidence.printed_digests,
+        time=stamp,
+    )
+    return replace(
+        status,
+        attempted=replace(attempted, failures=0, interruptions=0),
+        deployed=deployed,
+        deploy=VersionRef(digest=attempted.digest, version=attempted.version),
+        last_error=LastError(),
+    )
+
+
+def _with_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attempted:
+    """Count the failure where it belongs, and say when the next try is."""
+    failures, interruptions = attempted.failures or 0, attempted.interruptions or 0
+    if attempted.outcome == Outcome.FAILED:
+        failures += 1
+        if failures > retry.limit:
+            return replace(attempted, failures=failures)
+        delay = retry_delay(retry.backoff, failures)
+    else:
+        interruptions += 1
+        vanished = attempted.reason == BundleReason.JOB_LOST and interruptions == 1
+        delay = 0.0 if vanished else retry_delay(retry.backoff, interruptions)
+    return replace(
+        attempted,
+        failures=failures,
+        interruptions=interruptions,
+        next_retry_at=format_time(now + timedelta(seconds=delay)),
+    )

@@ -1,0 +1,183 @@
+"""What a Bundle's conditions say, in sentences that name the object and what to do.
+
+Sentences hold nothing that changes by itself (no "3 s left"): an equal situation gives an equal
+status, which isn't written again.
+"""
+
+from __future__ import annotations
+
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Rollback
+from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
+from copyrator.bundles.policy.blocked import Blocked
+from copyrator.bundles.policy.state import Need
+
+
+def short(digest: str | None) -> str:
+    """A digest as people read it: ``sha256:0123456789ab``."""
+    return (digest or "")[:19]
+
+
+def times(count: int) -> str:
+    """How often, as people say it."""
+    return "once" if count == 1 else f"{count} times"
+
+
+def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:
+    """All is as asked."""
+    there = status.deployed
+    text = f"{there.version} ({short(there.digest)}) is deployed"
+    text += f" as revision {there.revision}" if there.revision else ""
+    if ignored_env:
+        text += f"; spec.env can't set {', '.join(ignored_env)}: the operator does"
+    return ReadyCondition(Health.READY, BundleReason.DEPLOYED, text)
+
+
+def polling(reference: str, version: str) -> ReadyCondition:
+    """The registry has been asked and hasn't answered yet."""
+    text = f"Asking the registry for {reference}:{version}"
+    return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
+
+
+def taken_over(status: BundleStatus) -> ReadyCondition:
+    """What the original operator deployed is on record now; the registry is asked next."""
+    there = status.deployed
+    text = f"The original operator deployed {there.version}"
+    if there.digest:
+        text += f"; taken over as it stands, as {short(there.digest)}, unverified"
+    else:
+        text += ", which the registry no longer has in that form; nothing is known of its content"
+    return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
+
+
+def deploying(status: BundleStatus, need: Need) -> ReadyCondition:
+    """A Job is about to be made."""
+    verdict = running(status)
+    return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {need.value}")
+
+
+def running(status: BundleStatus) -> ReadyCondition:
+    """A Job runs."""
+    attempted = status.attempted
+    text = f"Deploying {attempted.version} ({short(attempted.digest)}) by Job {attempted.job}"
+    return ReadyCondition(Health.PROGRESSING, BundleReason.DEPLOYING, text)
+
+
+def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
+    """A Job can't get on."""
+    text = f"Job {status.attempted.job} of {status.attempted.version} waits: {why.message}"
+    return ReadyCondition(Health.RETRYING, why.reason, text)
+
+
+def will_retry(status: BundleStatus) -> ReadyCondition:
+    """The last attempt failed, and is tried again."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
+        f"Next try at {attempted.next_retry_at}"
+    )
+    if attempted.outcome != Outcome.FAILED:
+        text += "; this doesn't count against the version"
+    return ReadyCondition(
+        Health.RETRYING, attempted.reason or BundleReason.DEPLOY_FAILED, text + _kept(status)
+    )
+
+
+def quarantined(status: BundleStatus) -> ReadyCondition:
+    """The last attempt failed once too often."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
+        f"{_open(attempted.message)}. It isn't tried again until the tag, the spec or the values "
+        "change, or somebody sets the annotation operator.werf.dev/requestedAt"
+    )
+    return ReadyCondition(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
+
+
+def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
+    """The annotation stands; what is deployed stays."""
+    text = f"Nothing is asked or updated until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+    return _paused(status, BundleReason.AUTOUPDATE_DISABLED, text)
+
+
+def suspended(status: BundleStatus) -> ReadyCondition:
+    """``spec.suspend``; the registry goes on being asked."""
+    text = "Nothing is deployed while spec.suspend is true"
+    offer = status.available
+    if offer.digest and offer.digest != status.deployed.digest:
+        text += f"; {offer.version} ({short(offer.digest)}) is available"
+    return _paused(status, BundleReason.SUSPENDED, text)
+
+
+def _paused(status: BundleStatus, reason: BundleReason, text: str) -> ReadyCondition:
+    good = status.deployed.digest and status.attempted.outcome in (None, Outcome.SUCCEEDED)
+    return ReadyCondition(Health.READY if good else Health.PAUSED, reason, text + _kept(status))
+
+
+def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
+    """Something outside is missing or refuses; it is tried again."""
+    return ReadyCondition(Health.RETRYING, reason, message + _kept(status))
+
+
+def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
+    """The operator lacks a right; the API server's words say which."""
+    return unusable(BundleReason.FORBIDDEN, message, status)
+
+
+def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyCondition:
+    """The operator itself makes a mistake at this Bundle."""
+    text = (
+        f"the operator fails on this Bundle ({error}) and tries again, ever more slowly; please "
+        "report it with the operator's log"
+    )
+    if deleting:
+        return uninstall_failed(text)
+    return unusable(BundleReason.DEPLOY_FAILED, text, status)
+
+
+def refused(reason: BundleReason, message: str) -> ReadyCondition:
+    """Only a person can help."""
+    return ReadyCondition(Health.STALLED, reason, message)
+
+
+def uninstalling(message: str) -> ReadyCondition:
+    """The Bundle is being deleted and its release is on its way."""
+    return ReadyCondition(Health.PROGRESSING, BundleReason.UNINSTALLING, message)
+
+
+def uninstall_failed(message: str) -> ReadyCondition:
+    """The Bundle is being deleted and hangs; it says why."""
+    text = (
+        f"{_open(message)}. To delete the Bundle without uninstalling, set the annotation "
+        'operator.werf.dev/force-delete: "true"'
+    )
+    return ReadyCondition(Health.RETRYING, BundleReason.UNINSTALL_FAILED, text)
+
+
+def _open(message: str | None) -> str:
+    """A message that another sentence follows."""
+    return (message or "").rstrip(". ")
+
+
+def _kept(status: BundleStatus) -> str:
+    """What is deployed. After a failed attempt part of that may be in place."""
+    there = status.deployed
+    if not there.digest:
+        return ""
+    what = f"{there.version} ({short(there.digest)})"
+    if status.attempted.outcome in (None, Outcome.SUCCEEDED):
+        return f". {what} stays deployed"
+    match status.attempted.rollback:
+        case Rollback.SUCCEEDED:
+            return f". Rolled back: {what} runs, as revision {there.revision}"
+        case Rollback.FAILED:
+            return (
+                f". The rollback failed too: parts of {status.attempted.version} may be in place. "
+                f"The last good deploy is {what}"
+            )
+        case Rollback.UNKNOWN:
+            return (
+                f". Whether it was rolled back to {what} isn't known: the Secrets of the release "
+                f"can't be listed in {there.namespace}"
+            )
+    return f". The last good deploy is {what}"

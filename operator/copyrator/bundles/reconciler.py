@@ -1,0 +1,256 @@
+"""The deploying half of the operator: what the composition root builds, starts, feeds and stops.
+
+Handlers call ``bundle_event``; workers call ``reconcile``; Jobs and values come from our own
+watches, due polls from the scheduler. The controller holds nothing that it couldn't rebuild from
+the API server and the registries.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import BundleKey, Key
+from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+from copyrator.bundles.context import Clock, Context, Hasher
+from copyrator.bundles.deletion import Deletions
+from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.gauges import publish
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.polls import Polls
+from copyrator.bundles.pushes import bring_forward
+from copyrator.bundles.redaction import Redaction
+from copyrator.bundles.references import References
+from copyrator.bundles.runs import Runs
+from copyrator.bundles.status import StaleError, StatusWriter
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
+
+if TYPE_CHECKING:
+    from copyrator.kube.client.client import KubeClient
+    from copyrator.kube.events import EventRecorder
+    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.metrics import Metrics
+    from copyrator.oci.client import RegistryClient
+    from copyrator.oci.notifications import Push
+    from copyrator.settings.config import Settings
+    from copyrator.workqueue.queue import WorkQueue
+    from copyrator.workqueue.scheduler import DueScheduler
+
+log = logging.getLogger(__name__)
+
+
+class BundleController:
+    """Keeps the releases of all Bundles as they should be.
+
+    Everything is keyword-only. ``bundles`` is an empty store that the controller fills; it is
+    passed in so that others (status pages, ``why``) can read it. ``scheduler`` calls
+    ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
+    operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
+    proxy variables that Jobs get.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: KubeClient,
+        watch_pool: InformerFactory,
+        bundles: BundleRegistry,
+        queue: WorkQueue[Key],
+        scheduler: DueScheduler[Key],
+        recorder: EventRecorder,
+        oci: RegistryClient,
+        hasher: Hasher,
+        settings: Settings,
+        metrics: Metrics,
+        clock: Clock,
+        monotonic: Callable[[], float] = time.monotonic,
+        proxies: Mapping[str, str] | None = None,
+    ) -> None:
+        self._context = context = Context(
+            client=client,
+            watch_pool=watch_pool,
+            bundles=bundles,
+            queue=queue,
+            scheduler=scheduler,
+            recorder=recorder,
+            oci=oci,
+            hasher=hasher,
+            settings=settings,
+            metrics=metrics,
+            clock=clock,
+            monotonic=monotonic,
+            proxies=proxies or {},
+        )
+        self._jobs = Jobs(context)
+        self._references = References(context)
+        self._writer = StatusWriter(context)
+        self._polls = Polls(oci, self._answered, monotonic, metrics)
+        self._redaction = Redaction(client)
+        self._runs = Runs(context, self._jobs, self._references, self._writer, self._redaction)
+        self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
+        self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
+
+    async def start(self) -> None:
+        """Begin to watch our Jobs. To be awaited before the queue's workers start."""
+        self._jobs.start()
+
+    async def stop(self) -> None:
+        """Let go of the watches and of questions under way. Work in hand is the workers'."""
+        self._jobs.stop()
+        self._references.forget_all()
+        await self._polls.close()
+        await self._redaction.close()
+
+    def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        """Take in a Bundle as its handler saw it; cheap, never raises."""
+        try:
+            self._take(body, deleted=deleted)
+        except Exception as error:
+            log.exception("a Bundle can't be read: %s", type(error).__name__)
+
+    def _take(self, body: Mapping[str, Any], *, deleted: bool) -> None:
+        entry = read_entry(body, self._context.defaults)
+        before = self._context.bundles.get(entry.key)
+        context = self._context
+        if not (context.remove(entry.key, entry.uid) if deleted else context.take(entry)):
+            return
+        if before is None or before.generation != entry.generation:
+            self._context.memory(entry.key).changed_at = self._context.clock()
+        self._context.queue.add(entry.key, Priority.URGENT if before else Priority.NORMAL)
+
+    def publish(self) -> None:
+        """Bring the gauges up to date; to be called before each scrape."""
+        publish(self._context, self._references.watches)
+
+    def pushed(self, pushes: Sequence[Push]) -> int:
+        """Look at once at the Bundles that pushes may concern; returns their number."""
+        return bring_forward(self._context, pushes)
+
+    async def reconcile(self, key: BundleKey) -> Outcome:
+        """Do what the Bundle needs next; the workers' handler for Bundle keys.
+
+        Raises:
+            ApiError: the API server can't do it now; the queue's back-off tries again.
+            Exception: a mistake of ours; the Bundle's status says so, and it is tried likewise.
+        """
+        try:
+            return await self._reconcile(key)
+        except ApiError:
+            raise
+        except Exception as error:
+            await self._say_failed(key, error)
+            raise
+
+    async def _reconcile(self, key: BundleKey) -> Outcome:
+        entry = self._context.bundles.get(key)
+        if entry is None:
+            self._forget(key)
+            return Done()
+        if not self._jobs.synced:
+            if forbidden := self._jobs.forbidden:
+                await self._say_forbidden(key, forbidden)
+                # What the status said before is said again as soon as the watch is there.
+                self._context.memory(key).wish = None
+            return RequeueAfter(1.0, Priority.RESYNC)
+        try:
+            if entry.deleting:
+                await self._visit_deleted(entry)
+            else:
+                await self._visit(entry)
+        except StaleError:
+            return RequeueAfter(0.0)
+        except Forbidden as error:
+            await self._say_forbidden(key, error)
+            raise
+        except NotFound as error:
+            if self._context.bundles.get(key) is not None:
+                raise
+            log.debug("%s went away during the visit: %s", key, error)
+        return Done()
+
+    async def _say_failed(self, key: BundleKey, error: Exception) -> None:
+        """A mistake of ours at one Bundle is that Bundle's: its status and an Event say so.
+
+        The queue's back-off tries again; the workers log where it happened.
+        """
+        entry = self._context.bundles.get(key)
+        if entry is None:
+            return
+        verdict = verdicts.failing(type(error).__name__, entry.status, deleting=entry.deleting)
+        try:
+            await self._writer.write(entry, entry.status, verdict, decided=False)
+        except Exception as second:
+            log.debug("%s: that can't be said either: %s", key, type(second).__name__)
+
+    async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
+        """Name the right that is missing, unless it's the right to do so."""
+        entry = self._context.bundles.get(key)
+        if entry is not None:
+            verdict = verdicts.forbidden(error.message, entry.status)
+            with suppress(ApiError, StaleError):
+                await self._writer.write(entry, entry.status, verdict)
+
+    async def _visit(self, entry: BundleEntry) -> None:
+        """A Bundle that lives: refuse it, or see to its Job, or keep it up to date."""
+        spec = entry.spec
+        if isinstance(spec, BundleSpec):
+            spec = self._context.refusal(spec) or spec
+        if isinstance(spec, InvalidSpec):
+            await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
+            return
+        if problem := self._runs.ownership.conflict(entry, spec):
+            await self._refuse(entry, *problem)
+            return
+        entry = await self._writer.hold(entry)
+        self._references.follow(entry, spec)
+        if entry.is_running:
+            await self._observe(entry)
+            return
+        for job in self._jobs.of(entry.key, entry.uid):
+            await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
+        await self._deploys.visit(entry, spec)
+
+    async def _visit_deleted(self, entry: BundleEntry) -> None:
+        """A deploy that runs is seen to its end first, so that its outcome is known."""
+        if entry.is_running and not await self._observe(entry):
+            return
+        await self._deletions.visit(entry, deploy_runs=entry.is_running)
+
+    async def _observe(self, entry: BundleEntry) -> bool:
+        """See how the recorded attempt stands. False: it has ended, and another visit follows."""
+        spec = entry.spec
+        if isinstance(spec, InvalidSpec):
+            spec = self._context.stand_in(entry.key)
+        runs = await self._runs.observe(entry, spec)
+        if not runs:
+            self._context.queue.add(entry.key)
+        return runs
+
+    async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
+        """Say what keeps the spec from being acted on; a Job of an older one is seen to its end."""
+        if entry.is_running and await self._runs.has_ended(entry):
+            await self._observe(entry)
+            return
+        invalid = reason is BundleReason.INVALID_SPEC
+        status = replace(entry.status, ready=0 if invalid else entry.status.ready)
+        status = replace(status, next_poll_at=None)
+        await self._writer.write(entry, status, verdicts.refused(reason, message))
+        self._context.memory(entry.key).wish = None
+        self._context.wake_at(entry.key)
+
+    def _answered(self, key: BundleKey) -> None:
+        self._context.queue.add(key)
+
+    def _forget(self, key: BundleKey) -> None:
+        self._references.forget(key)
+        self._deploys.forget(key)
+        self._context.forget(key)

@@ -1,0 +1,101 @@
+"""Takes what a Job's texts quote of its Secrets out of them, or withholds the texts whole.
+
+Secrets are read one at a time. Small ones are looked through here, larger ones in a child process:
+neither can hold up the event loop or fill the operator's memory, and whatever goes wrong there
+costs the text, never the outcome that it belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+from copyrator.bundles.policy.redaction import hidden, quoted
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import SECRETS
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+
+class WithheldError(Exception):
+    """The texts can't be shown; the message says why and quotes nothing."""
+
+
+class Redaction:
+    """Redacts the texts of all Bundles' Jobs.
+
+    Args:
+        client: reads the Secrets.
+        isolated: the child process.
+    """
+
+    def __init__(self, client: KubeClient, isolated: Isolated | None = None) -> None:
+        self._client = client
+        self._places = FairLimit(each=1, together=limits.BUNDLE_REDACTIONS)
+        self._isolated = isolated or Isolated()
+
+    async def close(self) -> None:
+        """End the child process."""
+        await self._isolated.close()
+
+    async def redacted(
+        self, namespace: str, secrets: Sequence[str], texts: Sequence[str]
+    ) -> list[str]:
+        """The texts without the values of these Secrets.
+
+        Raises:
+            WithheldError: nobody can tell what would have to go.
+        """
+        if len(secrets) > limits.BUNDLE_SECRETS:
+            raise WithheldError(f"its pod names more than {limits.BUNDLE_SECRETS} Secrets")
+        quotes: set[str] = set()
+        size = 0
+        for name in secrets:
+            async with self._places.place(namespace):
+                contents = await self._contents(namespace, name)
+                size += sum(map(len, contents))
+                if size > limits.BUNDLE_REDACTION_BYTES:
+                    raise WithheldError(
+                        "the Secrets that it may quote have more than "
+                        f"{limits.BUNDLE_REDACTION_BYTES // 2**20} MiB"
+                    )
+                quotes |= await self._quoted(namespace, name, contents, texts)
+        return [hidden(text, quotes) for text in texts]
+
+    async def _contents(self, namespace: str, name: str) -> list[bytes]:
+        try:
+            body = await self._client.get(SECRETS, namespace, name)
+            data: dict[str, Any] = body.get("data") or {}
+            if len(data) > limits.BUNDLE_VALUES_FILES:
+                raise WithheldError(f"Secret {name}, which it may quote, has {len(data)} keys")
+            return [base64.b64decode(text) for text in data.values()]
+        except (ApiError, binascii.Error):
+            raise WithheldError(
+                f"Secret {name}, which it may quote, can't be read (any more)"
+            ) from None
+
+    async def _quoted(
+        self, namespace: str, name: str, contents: list[bytes], texts: Sequence[str]
+    ) -> set[str]:
+        if _is_small(contents):
+            await asyncio.sleep(0)  # dozens of small ones in a row are long
+            return quoted(contents, texts)
+        try:
+            return await self._isolated.call(quoted, namespace, contents, list(texts))
+        except IsolatedError as error:
+            raise WithheldError(
+                f"looking for what it quotes of Secret {name} can't be done: {error}"
+            ) from None
+
+
+def _is_small(contents: Sequence[bytes]) -> bool:
+    return (
+        sum(map(len, contents)) <= limits.BUNDLE_REDACTION_INLINE_BYTES
+        and sum(one.count(b"[") + one.count(b"{") for one in contents)
+        <= limits.BUNDLE_REDACTION_INLINE_BRACKETS
+    )

@@ -1,0 +1,156 @@
+"""What is known of the objects that Bundles name, and who has read something else.
+
+One watch's word counts for an object, of those that show it: so a new one takes over from an old
+one when what it has listed was compared with what each Bundle has read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.reference_opened import Opened, OpenWatches, Stamp
+from copyrator.bundles.reference_scopes import Ref, Scope
+from copyrator.workqueue.outcome import Priority
+from copyrator.workqueue.timeslice import TimeSlice
+
+
+class HasRead(Protocol):
+    """Tells whether all that a Bundle has made of an object is of that version ("" for none)."""
+
+    def __call__(self, key: BundleKey, ref: Ref, version: str | None) -> bool: ...  # noqa: D102
+
+
+@dataclass(slots=True)
+class _Followed:
+    """One object that Bundles name."""
+
+    version: str | None = None
+    """None: not known; empty: there is no such object."""
+    news: int = 0
+    bundles: set[BundleKey] = field(default_factory=set)
+
+
+class ReferenceWatches:
+    """Follows objects for Bundles, and has those visited that have read something else."""
+
+    def __init__(self, context: Context, has_read: HasRead) -> None:
+        self._context = context
+        self._has_read = has_read
+        self._refs: dict[Ref, _Followed] = {}
+        self._of_bundle: dict[BundleKey, frozenset[Ref]] = {}
+        self._open = OpenWatches(context, on_news=self._take, on_listed=self._synced)
+
+    # --- for Bundles -----------------------------------------------------------------------------
+
+    def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
+        """Follow exactly these for a Bundle, from soon on."""
+        before = self._of_bundle.get(key, frozenset())
+        if refs == before:
+            return
+        for ref in before - refs:
+            self._leave(key, ref)
+        for ref in refs - before:
+            self._refs.setdefault(ref, _Followed()).bundles.add(key)
+            self._open.wanted[ref.resource].add(ObjectName(ref.namespace, ref.name))
+        self._of_bundle[key] = refs
+        if not refs:
+            del self._of_bundle[key]
+        self._open.arrange_soon()
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        for key in list(self._of_bundle):
+            self.follow(key, frozenset())
+        self._open.close()
+
+    def is_current(self, ref: Ref, version: str) -> bool:
+        """Whether what stands there now is certainly this version; empty for no object."""
+        followed, opened = self._refs.get(ref), self._open.covering(ref)
+        if followed is None or opened is None or opened.subscription is None:
+            return False
+        return opened.subscription.synced and followed.version == version
+
+    def begin_read(self, ref: Ref) -> int:
+        """To be called before an object is read; what it returns is for `was_read`."""
+        followed = self._refs.get(ref)
+        return -1 if followed is None else followed.news
+
+    def was_read(self, ref: Ref, version: str, begun: int) -> None:
+        """An object was read, or found missing (empty): what a watch told meanwhile counts more."""
+        followed = self._refs.get(ref)
+        if followed is not None and followed.news == begun:
+            followed.version = version
+
+    def count(self) -> Counter[str]:
+        """How many objects are seen by which scope: name, namespace, all, poll."""
+        return self._open.count()
+
+    def _leave(self, key: BundleKey, ref: Ref) -> None:
+        followed = self._refs[ref]
+        followed.bundles.discard(key)
+        if not followed.bundles:
+            del self._refs[ref]
+            self._open.wanted[ref.resource].discard(ObjectName(ref.namespace, ref.name))
+
+    # --- what watches show ------------------------------------------------------------------------
+
+    def _take(self, opened: Opened, ref: Ref, new: Stamp | None) -> None:
+        """Take the news of a watch, if its word counts for the object already."""
+        followed = self._refs.get(ref)
+        if followed is None or self._open.covering(ref) is not opened:
+            return
+        version = new.resource_version if new else None
+        if version == followed.version or (version is None and followed.version == ""):
+            return
+        followed.version = version
+        followed.news += 1
+        self._wake(followed, ref)
+
+    def _synced(self, scope: Scope, opened: Opened) -> None:
+        """A watch has shown everything: from now on it counts."""
+        if self._open.opened.get(scope) is not opened or opened.subscription is None:
+            return
+        opened.stands = True
+        if opened.task is not None:
+            opened.task.cancel()
+        compare = self._compare(opened, self._shown_by(scope))
+        opened.task = asyncio.create_task(compare, name=f"compare {scope}")
+
+    async def _compare(self, opened: Opened, refs: Iterable[Ref]) -> None:
+        """Compare a list with what Bundles have read. Events that come meanwhile are taken, too."""
+        time_slice = TimeSlice()
+        for ref in refs:
+            await time_slice.pause()
+            followed, subscription = self._refs.get(ref), opened.subscription
+            if followed is None or subscription is None or self._open.covering(ref) is not opened:
+                continue
+            seen: Stamp | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
+            if seen is not None:
+                followed.version = seen.resource_version
+            elif followed.version:  # gone, or named too late for this list: to be read
+                followed.version = None
+                followed.news += 1
+            self._wake(followed, ref)
+        opened.compared = True
+        self._open.retire()
+
+    def _shown_by(self, scope: Scope) -> Iterable[Ref]:
+        names = self._open.wanted[scope.resource].by_namespace
+        return [
+            Ref(scope.resource, namespace, name)
+            for namespace in (names if scope.namespace is None else [scope.namespace])
+            for name in names.get(namespace, ())
+            if scope.name in (None, name)
+        ]
+
+    def _wake(self, followed: _Followed, ref: Ref) -> None:
+        """Have the Bundles visited that have read another version."""
+        for key in followed.bundles:
+            if not self._has_read(key, ref, followed.version):
+                self._context.queue.add(key, Priority.URGENT)

@@ -1,0 +1,42 @@
+"""What Helm keeps of a release, from the metadata of its Secrets alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from copyrator.bundles.policy.rollback import Revision, read_revision
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import SECRETS
+
+
+async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
+    """Tell whether Helm knows of the release.
+
+    Raises:
+        ApiError: its Secrets can't be listed.
+    """
+    async for _ in _stored(client, namespace, release):
+        return True
+    return False
+
+
+async def stored_revisions(client: KubeClient, namespace: str, release: str) -> list[Revision]:
+    """The revisions that are stored, in no order.
+
+    Raises:
+        ApiError: they can't be listed.
+    """
+    found = [read_revision(metadata) async for metadata in _stored(client, namespace, release)]
+    return [revision for revision in found if revision]
+
+
+async def _stored(
+    client: KubeClient, namespace: str, release: str
+) -> AsyncIterator[Mapping[str, Any]]:
+    """The metadata of the Secrets that Helm takes for revisions: it goes by these labels alone."""
+    selector = f"owner=helm,name={release}"
+    pages = client.list_pages(SECRETS, namespace, label_selector=selector, metadata_only=True)
+    async for page in pages:
+        for body in page.items:
+            yield body["metadata"]

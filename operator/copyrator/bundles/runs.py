@@ -1,0 +1,276 @@
+"""An attempt from its record in the status to its outcome there.
+
+The order of writes makes a crash harmless anywhere: the attempt is recorded before its Job is
+made, the outcome before the Job may vanish. So no attempt runs twice and none is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.conditions import ReadyCondition, ready_reason
+from copyrator.api.names import BUNDLE_PREFIX
+from copyrator.api.times import parse_time
+from copyrator.bundles.blocked import obstacle
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.ownership import Ownership
+from copyrator.bundles.policy import state, verdicts
+from copyrator.bundles.policy.blocked import secrets_of
+from copyrator.bundles.policy.job import DeployOrder, build_deploy_job
+from copyrator.bundles.policy.observation import Ending, JobRecord, ending_of, with_cause
+from copyrator.bundles.policy.report import log_tail
+from copyrator.bundles.policy.requests import awaits_reset
+from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, judge
+from copyrator.bundles.redaction import Redaction, WithheldError
+from copyrator.bundles.references import MissingReferenceError, References
+from copyrator.bundles.releases import stored_revisions
+from copyrator.bundles.status import StatusWriter
+from copyrator.kube.errors import ApiError, Forbidden
+
+BLOCKED_AFTER: Final = 10.0
+"""Seconds that a Job may take to start before its pods are looked at."""
+HANDOVER: Final = 10.0
+"""Seconds that another process may take to make the Job of an attempt that it has recorded."""
+LOOK_AGAIN: Final = 30.0
+"""Seconds between two looks at the pods of a Job that hasn't ended."""
+
+
+class Runs:
+    """Makes the Jobs of recorded attempts and sees what comes of them."""
+
+    def __init__(
+        self,
+        context: Context,
+        jobs: Jobs,
+        references: References,
+        writer: StatusWriter,
+        redaction: Redaction,
+    ) -> None:
+        self._context = context
+        self._jobs = jobs
+        self._references = references
+        self._writer = writer
+        self._redaction = redaction
+        self.ownership = Ownership(context, jobs)
+
+    def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
+        """A status whose new attempt knows the name of its Job."""
+        job = _order(entry, spec, status).job
+        return replace(status, attempted=replace(status.attempted, job=job))
+
+    async def begin(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Record an attempt (``named``), then make its Job.
+
+        Raises:
+            StaleError: the Bundle has changed, or its release is another Bundle's by now.
+            ApiError: as ``make_job``.
+        """
+        with self.ownership.beginning(entry, spec):
+            entry = await self._writer.write(entry, status, verdict)
+            await self.make_job(entry, spec)
+
+    async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
+        """See how the recorded attempt stands. True: it still runs; the Job's watch calls again."""
+        attempted = entry.status.attempted
+        memory = self._context.memory(entry.key)
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is None:
+            if memory.creating == attempted.attempt and not entry.deleting:
+                await self.make_job(entry, spec)
+                return True
+            if self._may_come(entry):
+                return True
+            text = f"Job {attempted.job} vanished before it had an outcome"
+            await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
+            return False
+        memory.creating, memory.begun = None, attempted.attempt
+        if awaits_reset(entry.status):
+            entry = await self._writer.reset_force(entry)
+        if not job.done:
+            await self._look_at_pods(entry, spec, job)
+            return True
+        pods = await self._jobs.pods(job)
+        ending = ending_of(job, pods)
+        evidence = state.Evidence()
+        if ending.outcome is Outcome.SUCCEEDED:
+            printed = await self._jobs.printed_digests(pods)
+            evidence = replace(evidence, printed_digests=printed)
+        else:
+            ending, evidence = await self._without_secrets(job, pods, ending)
+            if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
+                back = await self._rolled_back(entry, pods, ending)
+                evidence = replace(evidence, rolled_back=back)
+        await self._finish(entry, spec, ending, evidence, job)
+        return False
+
+    async def _without_secrets(
+        self, job: JobRecord, pods: list[dict[str, Any]], ending: Ending
+    ) -> tuple[Ending, state.Evidence]:
+        """A failure, and the end of its log, without what werf quotes of its Secrets."""
+        log = await self._jobs.log_end(pods)
+        try:
+            message, log = await self._redaction.redacted(
+                job.namespace, secrets_of(pods), [ending.message, log]
+            )
+        except WithheldError as error:
+            where = f"kubectl -n {job.namespace} logs job/{job.name}"
+            text = f"<withheld: {error}; who may read the pod's log finds it by {where}>"
+            return replace(ending, message=text), state.Evidence()
+        ending = replace(ending, message=message)
+        return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
+
+    async def _rolled_back(
+        self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
+    ) -> RolledBack | None:
+        """What became of a release whose deploy failed; None where no rollback was asked for."""
+        if ending.revision is None or not asks_for_rollback(pods):
+            return None
+        namespace = entry.status.attempted.namespace or entry.key.namespace
+        try:
+            found = await stored_revisions(self._context.client, namespace, entry.key.name)
+        except Forbidden:  # bundles.allowedSecrets of the chart
+            found = []
+        return judge(found, ending.revision)
+
+    async def has_ended(self, entry: BundleEntry) -> bool:
+        """Tell whether the recorded attempt's Job has an outcome, or is gone without one."""
+        attempted = entry.status.attempted
+        job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
+        if job is None:
+            makes_it = self._context.memory(entry.key).creating == attempted.attempt
+            return not makes_it and not self._may_come(entry)
+        return job.done
+
+    def _may_come(self, entry: BundleEntry) -> bool:
+        """Whether another process, a leader that is being followed, may be about to make the Job.
+
+        If so, the Bundle is visited again when that has had its time.
+        """
+        attempted = entry.status.attempted
+        started = parse_time(attempted.started_at)
+        if started is None or self._context.memory(entry.key).begun == attempted.attempt:
+            return False
+        left = HANDOVER - abs((self._context.clock() - started).total_seconds())
+        if left > 0:
+            self._context.queue.add_after(entry.key, left)
+        return left > 0
+
+    async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Make the Job of the recorded attempt.
+
+        Raises:
+            ApiError: whether it was made isn't known; the next visit tries the same name again.
+        """
+        memory = self._context.memory(entry.key)
+        memory.creating = memory.begun = entry.status.attempted.attempt
+        try:
+            access = await self._references.access(entry, spec)
+            _, files = await self._references.values(entry, spec)
+        except MissingReferenceError as error:
+            await self._give_up(entry, spec, error.reason, str(error))
+            return
+        order = replace(_order(entry, spec, entry.status), login=access.login, values=files)
+        try:
+            job = await self._jobs.create(build_deploy_job(order))
+        except ApiError as error:
+            if error.transient:
+                raise
+            text = f"the API server refuses the Job: {error.message}"
+            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
+            return
+        if job is None:
+            text = f"a Job {order.job} that isn't ours stands in the way"
+            await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
+            return
+        memory.creating = None
+        if awaits_reset(entry.status):
+            await self._writer.reset_force(entry)
+
+    async def _give_up(
+        self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
+    ) -> None:
+        self._context.memory(entry.key).creating = None
+        await self._finish(entry, spec, _interrupted(reason, text))
+        self._context.queue.add(entry.key)
+
+    async def _look_at_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
+        """Say why a Job doesn't get on, if it doesn't, and that it does when it does again."""
+        now = self._context.clock()
+        patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
+        if now < patience:
+            self._context.wake_at(entry.key, patience)
+            return
+        self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
+        blocked = await obstacle(self._context.client, self._jobs, job, spec)
+        verdict = verdicts.running(entry.status)
+        if blocked is not None:
+            verdict = verdicts.blocked(entry.status, blocked)
+        if blocked is not None and entry.generation != entry.status.attempted.generation:
+            # Nothing of it has run, and what it waits for may be what the new spec puts right.
+            # A deletion is a new generation too.
+            await self._jobs.give_up(job)
+        if entry.deleting:
+            return
+        if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
+            await self._writer.write(entry, entry.status, verdict, decided=False)
+
+    async def _finish(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        ending: Ending,
+        evidence: state.Evidence | None = None,
+        job: JobRecord | None = None,
+    ) -> None:
+        """Put the outcome on record."""
+        now = self._context.clock()
+        status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
+        if entry.deleting:
+            verdict = verdicts.uninstalling(f"The last deploy has ended: {ending.message}")
+        elif ending.outcome is Outcome.SUCCEEDED:
+            verdict = verdicts.deployed(status, spec.ignored_env)
+        elif status.attempted.next_retry_at is None:
+            verdict = verdicts.quarantined(status)
+        else:
+            verdict = verdicts.will_retry(status)
+        await self._writer.write(entry, status, verdict, decided=False)
+        if not status.available.version:
+            self._context.memory(entry.key).wish = None  # the registry had nothing: look again
+        metrics = self._context.metrics
+        metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
+        if job is not None and job.created is not None:
+            seconds = ((job.finished or now) - job.created).total_seconds()
+            metrics.deploy_seconds.labels("deploy").observe(max(seconds, 0.0))
+
+
+def _interrupted(reason: BundleReason, text: str) -> Ending:
+    return Ending(Outcome.INTERRUPTED, reason, text)
+
+
+def _order(entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> DeployOrder:
+    attempted = status.attempted
+    return DeployOrder(
+        spec=spec,
+        uid=entry.uid,
+        version=attempted.version or "",
+        digest=attempted.digest or "",
+        generation=attempted.generation or 0,
+        attempt=attempted.attempt or 0,
+        values_hash=attempted.values_hash,
+        request=attempted.request or "",
+        labels=entry.labels,
+        annotations={
+            key: value
+            for key, value in entry.annotations.items()
+            if not key.startswith(BUNDLE_PREFIX)
+        },
+    )

@@ -1,0 +1,208 @@
+"""Writing the status and the finalizer of a Bundle: once for each change, never for nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.conditions import (
+    Health,
+    ReadyCondition,
+    build_conditions,
+    foreign_conditions,
+    ready_reason,
+)
+from copyrator.api.merge_patch import merge_patch
+from copyrator.api.times import parse_time
+from copyrator.bundles.cache import BundleEntry, read_entry
+from copyrator.bundles.context import Context
+from copyrator.bundles.policy.requests import FORCE_UPDATE, reset_patch
+from copyrator.bundles.policy.schedule import same_rhythm
+from copyrator.kube.client.client import PatchType
+from copyrator.kube.errors import ConflictError, Invalid, NotFound
+from copyrator.kube.events import NORMAL, WARNING, EventType
+from copyrator.kube.resources import BUNDLES
+
+log = logging.getLogger(__name__)
+
+_NAMED_RIVALS: Final = 3
+
+
+class StaleError(Exception):
+    """The Bundle changed under our hands; what is held is fresh now, so look at it again."""
+
+
+class StatusWriter:
+    """Everything that the controller writes on Bundles themselves."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def write(
+        self,
+        entry: BundleEntry,
+        status: BundleStatus,
+        verdict: ReadyCondition,
+        *,
+        decided: bool = True,
+    ) -> BundleEntry:
+        """Write a status, if it says anything new; returns the Bundle as it is then.
+
+        Args:
+            entry: the Bundle that the status was decided on.
+            status: all of it but conditions and observedGeneration.
+            verdict: becomes the conditions.
+            decided: whether the present spec was looked at; news of an older spec's Job are not
+                to look as if it had been.
+
+        Raises:
+            StaleError: somebody changed the Bundle since ``entry``; nothing was written.
+        """
+        now = self._context.clock()
+        verdict = self._naming_rivals(entry, verdict)
+        observed = entry.status.observed_generation
+        generation = entry.generation if decided else observed
+        conditions = build_conditions(
+            entry.status.conditions, verdict, generation=generation or 0, now=now
+        ) + foreign_conditions(entry.status.conditions)
+        status = replace(status, conditions=tuple(conditions), observed_generation=generation)
+        if not _says_something_new(entry, status):
+            return entry
+        # Not server-side apply, which takes nothing away that another manager wrote: after a
+        # restored backup the same news would be written at every poll.
+        there = entry.raw_status
+        there.pop(FORCE_UPDATE, None)  # the user's
+        body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
+        written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
+        self._tell(entry, verdict)
+        return written
+
+    async def hold(self, entry: BundleEntry) -> BundleEntry:
+        """Put our finalizer on, and what the original operator left off."""
+        if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
+            return entry
+        kept = [name for name in entry.finalizers if name != names.FINALIZER_KOPF]
+        if names.FINALIZER_BUNDLE not in kept:
+            kept.append(names.FINALIZER_BUNDLE)
+        metadata: dict[str, Any] = {"finalizers": kept}
+        if entry.leftovers:
+            metadata["annotations"] = await self._kopf_annotations(entry)
+        return await self._patch(entry, _guarded(entry, metadata), PatchType.MERGE)
+
+    async def remove_finalizer(self, entry: BundleEntry) -> None:
+        """Take our finalizer (and the original's) off; the deletion goes through."""
+        ours = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF}
+        kept = [name for name in entry.finalizers if name not in ours]
+        if len(kept) == len(entry.finalizers):
+            return
+        try:
+            await self._patch(entry, _guarded(entry, {"finalizers": kept}), PatchType.MERGE)
+        except NotFound:
+            return
+
+    async def reset_force(self, entry: BundleEntry) -> BundleEntry:
+        """Set ``forceUpdate`` back to 0, unless somebody changed it; the Bundle as it is then."""
+        uid = {"op": "test", "path": "/metadata/uid", "value": entry.uid}
+        patch = [uid, *reset_patch(entry.status)]
+        try:
+            answer = await self._context.client.patch(
+                BUNDLES,
+                entry.key.namespace,
+                entry.key.name,
+                patch,
+                kind=PatchType.JSON,
+                subresource="status",
+            )
+        except Invalid:
+            return entry  # a test failed: it isn't 1 any more
+        return self._take(answer)
+
+    async def refresh(self, entry: BundleEntry) -> None:
+        """Read the Bundle anew, past the watch."""
+        key = entry.key
+        try:
+            body = await self._context.client.get(BUNDLES, key.namespace, key.name)
+        except NotFound:
+            self._context.remove(key, entry.uid)
+            return
+        self._take(body)
+
+    async def _patch(
+        self,
+        entry: BundleEntry,
+        body: dict[str, Any],
+        kind: PatchType,
+        *,
+        subresource: str | None = None,
+    ) -> BundleEntry:
+        key = entry.key
+        try:
+            answer = await self._context.client.patch(
+                BUNDLES,
+                key.namespace,
+                key.name,
+                body,
+                kind=kind,
+                subresource=subresource,
+            )
+        except ConflictError:
+            await self.refresh(entry)
+            raise StaleError from None
+        return self._take(answer)
+
+    def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
+        """The owner of a release says who else claims it, as the others say whose it is."""
+        claiming = self._context.bundles.claiming(entry.release)
+        if entry.deleting or len(claiming) < 2 or claiming[0].key != entry.key:
+            return verdict
+        rivals = [f"{one.key.namespace}/{one.key.name}" for one in claiming[1:] if not one.deleting]
+        if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
+            return verdict
+        named = ", ".join(rivals[:_NAMED_RIVALS])
+        more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
+        text = (
+            f"{verdict.message.rstrip('. ')}. The release is also claimed by Bundle {named}{more}"
+        )
+        return replace(verdict, message=text + ", which deploys nothing")
+
+    def _take(self, body: dict[str, Any]) -> BundleEntry:
+        written = read_entry(body, self._context.defaults)
+        self._context.take(written)
+        return written
+
+    async def _kopf_annotations(self, entry: BundleEntry) -> dict[str, None]:
+        body = await self._context.client.get(BUNDLES, entry.key.namespace, entry.key.name)
+        found = body["metadata"].get("annotations") or {}
+        return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
+
+    def _tell(self, entry: BundleEntry, verdict: ReadyCondition) -> None:
+        """An Event where the reason changed: transitions, not states."""
+        if ready_reason(entry.status.conditions) == verdict.reason:
+            return
+        good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
+        kind: EventType = NORMAL if good else WARNING
+        self._context.record(entry, kind, verdict.reason, verdict.message)
+        level = logging.INFO if good else logging.WARNING
+        log.log(level, "%s: %s: %s", entry.key, verdict.reason, verdict.message)
+
+
+def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
+    guard = {"uid": entry.uid, "resourceVersion": entry.resource_version}
+    return {"metadata": metadata | guard}
+
+
+def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
+    """Compare with what stands there. A nextPollAt later by whole intervals is no news."""
+    old = entry.status
+    if replace(status, next_poll_at=None, force_update=None) != replace(
+        old, next_poll_at=None, force_update=None
+    ):
+        return True
+    before, after = parse_time(old.next_poll_at), parse_time(status.next_poll_at)
+    if before is None or after is None or not isinstance(entry.spec, BundleSpec):
+        return before != after
+    return not same_rhythm(entry.spec, before, after)

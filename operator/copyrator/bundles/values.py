@@ -1,0 +1,62 @@
+"""Reading the values of a Bundle within bounds of memory and time: one source after the other."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.bundles.context import Hasher
+from copyrator.bundles.policy.identity import ValuesFiles, ValuesHash
+from copyrator.settings import limits
+from copyrator.workqueue.timeslice import TimeSlice
+
+
+class ValuesTooLargeError(Exception):
+    """A source makes a Bundle's values more than are deployed.
+
+    Args:
+        limit: what they have more than.
+    """
+
+    def __init__(self, limit: str) -> None:
+        super().__init__(
+            f"the Bundle's values are more than {limit}, which is too much to be deployed: make "
+            "that source smaller, put large files into the chart, or take the source out of the "
+            "spec"
+        )
+
+
+class ValuesReader:
+    """Takes the values sources of a Bundle in, one after the other, within the limits."""
+
+    def __init__(self, uid: str, spec: BundleSpec, hasher: Hasher) -> None:
+        has_secret = any(source.kind is ValuesKind.SECRET for source in spec.values_from)
+        self.hash = ValuesHash(uid, hasher if has_secret else None)
+        self.files: list[ValuesFiles] = []
+        self._slice = TimeSlice()
+        self._bytes = 0
+        self._keys = 0
+
+    async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> None:
+        """Take the next source in.
+
+        Raises:
+            ValuesTooLargeError: with it there are more values than are deployed.
+        """
+        data: Mapping[str, str] = body.get("data") or {}
+        self._keys += len(data)
+        if self._keys > limits.BUNDLE_VALUES_FILES:
+            raise ValuesTooLargeError(f"{limits.BUNDLE_VALUES_FILES:,} keys, each a values file")
+        content: dict[str, bytes] = {}
+        for key, text in data.items():
+            is_secret = source.kind is ValuesKind.SECRET
+            content[key] = base64.b64decode(text) if is_secret else text.encode()
+            self._bytes += len(content[key])
+            if self._bytes > limits.BUNDLE_VALUES_BYTES:
+                raise ValuesTooLargeError(f"{limits.BUNDLE_VALUES_BYTES // 2**20} MiB")
+            await self._slice.pause()
+        for _ in self.hash.add(source.kind, source.name, content):
+            await self._slice.pause()
+        self.files.append(ValuesFiles(source.kind, source.name, tuple(sorted(content))))

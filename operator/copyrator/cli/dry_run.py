@@ -1,0 +1,274 @@
+"""The operator's own copying half on a cluster where nothing that it writes stays.
+
+Every write is sent with dryRun=All: quotas, webhooks and RBAC answer as they would. The planner,
+the writer and what they know are the operator's: there is no second opinion that could drift.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from secrets import token_bytes
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import CopyKey, ObjectName, RuleKey
+from copyrator.api.rule import InvalidSpec
+from copyrator.api.rule_status import FailureReason
+from copyrator.cli.faults import Fault
+from copyrator.cli.installation import Installation
+from copyrator.cli.objects import listed
+from copyrator.copies.admission import refusal
+from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.context import CopyContext, RulePhase, RuleState
+from copyrator.copies.copy_reconciler import CopyReconciler
+from copyrator.copies.hash_key import load_sealer
+from copyrator.copies.kinds import Kinds
+from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
+from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.summarize import Survey
+from copyrator.kube import errors
+from copyrator.kube.client import calls
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.metrics import Metrics
+from copyrator.workqueue.queue import WorkQueue
+
+PATIENCE = 60.0
+"""Seconds to see everything that a rule needs."""
+
+
+class DryRunClient(KubeClient):
+    """Sends every write with dryRun=All; keeps those of copies, and answers those of rules itself.
+
+    A rule's finalizer and status are none of a rehearsal's business.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, on_dry_run=self._answered, **kwargs)
+        self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
+        """Method and body by path, in order, of those that were answered well."""
+        self.verdicts: dict[RuleKey, Mapping[str, Any]] = {}
+        """The Ready conditions that would have been written."""
+
+    async def patch(
+        self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
+    ) -> dict[str, Any]:
+        """Of a rule: nothing is sent."""
+        if res is not RULES:
+            return await super().patch(res, namespace, name, body, **options)
+        if "status" in body:
+            conditions = body["status"]["conditions"]
+            ready = next(one for one in conditions if one["type"] == "Ready")
+            self.verdicts[RuleKey(str(namespace), name)] = ready
+        return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
+
+    def _answered(self, call: calls.Call, answer: Any) -> None:
+        self.writes.setdefault(call.path, []).append((call.method, call.body))
+        if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
+            answer["metadata"].setdefault("resourceVersion", "0")  # what isn't stored has none
+            if call.method == "DELETE":
+                answer["metadata"].pop("deletionTimestamp", None)  # nobody's finalizer waits
+
+
+class _AnySealer(Sealer):
+    """For who may not read the operator's key: takes every seal for valid, and its content for old.
+
+    What is planned so is compared with what stands there before it is shown.
+    """
+
+    __slots__ = ()
+
+    def open(self, *_args: str) -> bytes | None:
+        return bytes(DIGEST_BYTES)
+
+
+class DryRun:
+    """All rules of one kind, served on a dry run as far as one is asked to act."""
+
+    def __init__(self, client: DryRunClient, installation: Installation) -> None:
+        metrics = Metrics()
+        self.client = client
+        self.pool = InformerFactory(client, metrics=metrics)
+        self.installation = installation
+        self.context = CopyContext(
+            client=client,
+            watch_pool=self.pool,
+            discovery=Discovery(client),
+            rules=RuleCache(),
+            namespaces=Namespaces(),
+            queue=WorkQueue(),
+            recorder=EventRecorder(client, metrics=metrics),
+            settings=installation.settings,
+            metrics=metrics,
+            clock=lambda: datetime.now(UTC),
+            monotonic=time.monotonic,
+            watches_foreign=False,
+        )
+        self.kinds = Kinds(self.context)
+        self.key_known = True
+        """Whether the operator's hash key could be read: by it, right copies are known unread."""
+        self._rules = RuleReconciler(self.context, self.kinds)
+        self._copies = CopyReconciler(self.context)
+
+    async def begin(self) -> None:
+        """See the namespaces."""
+        await self._load_key()
+        context = self.context
+
+        def changed(name: ObjectName, _old: Namespace | None, new: Namespace | None) -> None:
+            if new is None:
+                context.namespaces.drop(name.name)
+            else:
+                context.namespaces.put(new)
+
+        spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
+        context.namespace_watch = self.pool.acquire(spec, changed)
+        async with asyncio.timeout(PATIENCE):
+            while not context.namespace_watch.synced:
+                if failure := context.namespace_watch.failure:
+                    raise failure
+                await asyncio.sleep(0.02)
+
+    async def _load_key(self) -> None:
+        home = self.installation.settings.namespace
+        sealer = None
+        with suppress(errors.ApiError):
+            sealer = await load_sealer(self.client, home, make=False)
+        self.key_known = sealer is not None
+        self.context.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
+
+    def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
+        """Take in a rule; one that `acts` is neither suspended nor in Plan mode."""
+        if acts and isinstance(body.get("spec"), Mapping):
+            body = {**body, "spec": {**body["spec"], "suspend": False, "mode": "Apply"}}
+        rule = Rule.from_body({**body, "status": {}})
+        self.context.rules.put(rule)
+        return rule
+
+    def refusal(self, rule: Rule) -> ReadyCondition | None:
+        """Why the operator doesn't serve a rule, or None."""
+        settings = self.installation.settings
+        if settings.rule_name is not None and rule.key.name != settings.rule_name:
+            return None
+        return refusal(rule, settings, self.kinds)
+
+    async def serve(self, rule: Rule) -> RuleState | None:
+        """See all that a rule needs; None where the operator wouldn't serve it.
+
+        Raises:
+            ApiError: it can't be seen.
+        """
+        if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
+            return None
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            await self._rules.reconcile(rule.key)
+            service = self.context.services.get(rule.key)
+            if service and service.standing in (RulePhase.SERVING, RulePhase.FROZEN):
+                return service
+            if failure := self._failure(service):
+                raise failure
+            verdict = self.client.verdicts.get(rule.key)
+            if verdict and verdict["reason"] not in ("Progressing", "Synced"):
+                return service
+            await asyncio.sleep(0.05)
+        raise Fault(f"rule {rule.owner}: what it needs can't be seen within {PATIENCE:g} s")
+
+    async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
+        """Take in all rules, and serve those of a kind as far as that is possible."""
+        for body in await listed(self.client, RULES, None):
+            metadata = body["metadata"]
+            if RuleKey(metadata["namespace"], metadata["name"]) != but:
+                self.put(body)
+        for rule in self.context.rules:
+            ours = not isinstance(rule.spec, InvalidSpec) and rule.spec.kind == kind
+            if ours and rule.key != but:
+                with suppress(errors.ApiError, Fault):  # nobody asked about it
+                    await self.serve(rule)
+
+    def _failure(self, service: RuleState | None) -> errors.ApiError | None:
+        watches = [*service.sources] if service else []
+        if service and service.maker and (view := self.context.kinds.get(service.maker.resource)):
+            watches.append(view.subscription)
+        return next((watch.failure for watch in watches if watch.failure), None)
+
+    async def act(self, key: CopyKey) -> None:
+        """Do about one copy what the operator would; what comes of it is in `world.problems`."""
+        self.context.problems.pop(key, None)
+        await self._copies.reconcile(key)
+
+    async def close(self) -> None:
+        """End everything, connections first: that waits for them, and a watch's end doesn't."""
+        await self.client.close()
+        await self.pool.close()
+        await self.context.isolated.close()
+
+
+@dataclasses.dataclass(slots=True)
+class WholeSurvey(Survey):
+    """Keeps every failure, where a status keeps samples."""
+
+    def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:
+        """Keep it."""
+        self.failures[key] = (reason, message)
+
+    failures: dict[CopyKey, tuple[FailureReason, str]] = dataclasses.field(default_factory=dict)
+
+
+@asynccontextmanager
+async def rehearsing(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
+    """A rehearsal that has seen the namespaces; its watches end with it, and its client."""
+    rehearsal = DryRun(client, installation)
+    try:
+        await rehearsal.begin()
+        yield rehearsal
+    finally:
+        await rehearsal.close()
+
+
+async def dry_object(
+    client: DryRunClient, resource: Resource, namespace: str, body: Mapping[str, Any]
+) -> dict[str, Any]:
+    """An object as the API server would hold it after an apply, its checks and defaults done.
+
+    Raises:
+        ApiError: it would refuse it.
+    """
+    name = body["metadata"]["name"]
+    wanted = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
+    try:
+        live = await client.get(resource, namespace, name)
+    except errors.NotFound as error:
+        if error.kind_missing:
+            raise
+        path, method = resource.path(namespace), "POST"
+    else:
+        path, method = resource.path(namespace, name), "PUT"
+        wanted["metadata"] = {**live["metadata"], **_marks(live, body)}
+    answer = await client.request(method, path, body=wanted)
+    return {**answer, "apiVersion": resource.api_version, "kind": resource.kind}
+
+
+def _marks(live: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        part: {**(live["metadata"].get(part) or {}), **(body["metadata"].get(part) or {})}
+        for part in ("labels", "annotations")
+    }
+
+
+def owner_of(body: Mapping[str, Any]) -> str | None:
+    """The rule that an object's marks name."""
+    metadata = body["metadata"]
+    if (metadata.get("labels") or {}).get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
+        return None
+    found = (metadata.get("annotations") or {}).get(names.ANN_RULE)
+    return str(found) if found else None

@@ -1,0 +1,1 @@
+"""Copy rules: the first job, whole."""

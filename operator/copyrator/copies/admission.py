@@ -1,0 +1,60 @@
+"""Which rules this operator serves, and what it says of one that it doesn't."""
+
+from __future__ import annotations
+
+from copyrator.api import names
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import InvalidSpec
+from copyrator.copies import verdicts
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.kinds import Kinds
+from copyrator.copies.policy.trust import tenant_refusal
+from copyrator.settings.config import Settings
+
+
+def is_served(key: RuleKey, settings: Settings) -> bool:
+    """Whether this operator serves a rule of this name there; of others no spec is parsed."""
+    named = settings.rule_name in (None, key.name)
+    return named and (key.namespace == settings.namespace or settings.tenant_rules)
+
+
+def is_meant(rule: Rule, settings: Settings) -> bool:
+    """Whether this operator has anything to say about the rule at all."""
+    if is_served(rule.key, settings):
+        return True
+    if settings.rule_name not in (None, rule.key.name):
+        return False
+    # Another operator serves it: two would write the status in turns.
+    return names.FINALIZER_RULE not in rule.finalizers
+
+
+def may_end(rule: Rule, settings: Settings, kinds: Kinds) -> bool:
+    """Whether taking the finalizer off is ours to do.
+
+    Also of a rule that we don't serve any more (other settings than before), but not where another
+    operator serves it and only that one can see its copies.
+    """
+    return is_meant(rule, settings) or rule.kind is None or kinds.allows(*rule.kind)
+
+
+def tenant_of(rule: Rule, settings: Settings) -> str | None:
+    """The namespace of a rule that isn't trusted; None for one that is."""
+    return None if rule.key.namespace == settings.namespace else rule.key.namespace
+
+
+def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | None:
+    """Why a rule isn't served, or None; judged before anything is watched or read in its name."""
+    tenant = tenant_of(rule, settings)
+    if tenant and not settings.tenant_rules:
+        return verdicts.not_trusted(settings.namespace)
+    if isinstance(rule.spec, InvalidSpec):
+        return verdicts.invalid(rule.spec)
+    if tenant and (why := tenant_refusal(rule.spec, tenant)):
+        return verdicts.tenant_refused(why)
+    if not kinds.allows(rule.spec.kind, rule.spec.api_version):
+        return verdicts.kind_not_allowed(rule.spec.kind)
+    sources = rule.spec.source.namespaces if rule.spec.source else ()
+    if outside := [name for name in sources if not settings.serves(name)]:
+        return verdicts.outside(outside)
+    return None

@@ -1,0 +1,343 @@
+"""Which rule wants what where: claims by target and by rule, without an entry for each copy.
+
+A claim is a rule's wish for one source (or for its template) in all its target namespaces. One
+that has the same name everywhere is found by kind and name; only names that depend on the
+namespace are worked out, and remembered, for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
+from copyrator.copies.cache.namespaces import Namespace, TargetSet
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.policy.adoption import copier
+from copyrator.copies.policy.content import Content, copied_content, payload_of, rendered_content
+from copyrator.copies.policy.ownership import ACCEPTED, Shape
+from copyrator.copies.policy.planning import Foreign, Terms
+from copyrator.copies.policy.records import CopyRecord
+from copyrator.copies.policy.rendering import (
+    NO_TEXTS,
+    TemplateError,
+    Text,
+    Tree,
+    checked_name,
+    namespace_context,
+    source_context,
+)
+from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.policy.sources import SourceRecord
+from copyrator.copies.policy.transform import TransformError
+
+Rank = tuple[int, str]
+"""Within a rule: the order of the source's namespace in the list, then the source's name."""
+
+
+@dataclass(slots=True, eq=False)
+class CompiledRule:
+    """What a rule makes copies with: its spec, compiled once for a generation."""
+
+    rule: Rule
+    spec: RuleSpec
+    resource: str
+    """The key of the copies' resource."""
+    targets: TargetSet
+    sealer: Sealer
+    name: Text | None
+    template: Tree | None
+    active: bool = False
+    """Everything that decides who wins is known, and nothing forbids the rule to write."""
+
+    @classmethod
+    def of(
+        cls,
+        rule: Rule,
+        spec: RuleSpec,
+        *,
+        resource: str,
+        targets: TargetSet,
+        sealer: Sealer,
+        texts: Mapping[str, Text] = NO_TEXTS,
+    ) -> CompiledRule:
+        """Make it of a rule; what isn't among the ``texts`` is compiled at once.
+
+        Raises:
+            TemplateError: a text that isn't Jinja2.
+        """
+        named = spec.transform.name
+        name = (texts.get(named) or Text(named)) if named else None
+        template = Tree(spec.template.body, texts) if spec.template else None
+        return cls(rule, spec, resource, targets, sealer, name, template)
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is written."""
+        return not self.active or self.spec.suspend or self.spec.mode is Mode.PLAN
+
+    @property
+    def follows_namespaces(self) -> bool:
+        """Whether the copies' names depend on the target namespace."""
+        return self.template is not None or (
+            self.name is not None and "namespace" in self.name.names
+        )
+
+
+class DesiredCopy:
+    """What a claim wants at one target, or at all of them alike."""
+
+    __slots__ = ("_content", "digest", "equal", "name", "problem", "right_shape")
+
+    def __init__(self, name: str, content: Content | None, problem: str | None = None) -> None:
+        self.name = name
+        """Of the copy; empty where it can't be worked out."""
+        self.digest = content.digest if content else b""
+        self.problem = problem
+        """Why it can't be made: a message for the rule's author."""
+        self.right_shape: Shape | None = None
+        """The last one that was found in order; nearly always the next one's too."""
+        self.equal: bytes | None = None
+        """The digest of another form of the content, which the API server makes of ours."""
+        self._content = content
+
+    @property
+    def content(self) -> Content | None:
+        """What the copy shall hold; None where it has to be rendered anew, or can't be made."""
+        return self._content
+
+    def without_content(self) -> DesiredCopy:
+        """The same for a template, whose content is rendered when it is needed."""
+        self._content = None
+        return self
+
+
+class SourceBinding:
+    """A rule's wish for one source, or for its template."""
+
+    __slots__ = ("_names", "_wish", "_wishes", "maker", "rank", "source")
+
+    def __init__(
+        self, maker: CompiledRule, source: SourceRecord | None, rank: Rank = (0, "")
+    ) -> None:
+        self.maker = maker
+        self.source = source
+        self.rank = rank
+        self._wishes: dict[str, DesiredCopy] = {}
+        self._wish = None if self.follows_namespaces and source is None else self._source_wish()
+
+    def __lt__(self, other: SourceBinding) -> bool:
+        return self.order < other.order
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Precedence for a free target."""
+        return (*self.maker.rule.precedence, *self.rank)
+
+    @property
+    def follows_namespaces(self) -> bool:
+        """Whether the copies' names depend on the target namespace."""
+        return self.maker.follows_namespaces
+
+    @property
+    def origin(self) -> str:
+        """``namespace/name`` of the source; empty for a template."""
+        return f"{self.source.namespace}/{self.source.name}" if self.source else ""
+
+    @property
+    def source_name(self) -> str:
+        """The name of the source; empty for a template."""
+        return self.source.name if self.source else ""
+
+    @property
+    def static_name(self) -> str | None:
+        """The copies' name, where it is the same everywhere."""
+        return None if self.follows_namespaces or self._wish is None else self._wish.name
+
+    @property
+    def tenant(self) -> str | None:
+        """The namespace of a rule that isn't trusted."""
+        return self.maker.targets.tenant
+
+    def known_name(self, namespace: str) -> str | None:
+        """The name of the copy in a namespace, if that was worked out."""
+        wish = self._wishes.get(namespace)
+        return wish.name if wish else None
+
+    def at(self, namespace: Namespace) -> DesiredCopy:
+        """What the claim wants in a namespace."""
+        if not self.follows_namespaces:
+            assert self._wish is not None
+            return self._wish
+        wish = self._wishes.get(namespace.name)
+        if wish is None:
+            wish = self._wishes[namespace.name] = self._namespace_wish(namespace)
+        return wish
+
+    def forget(self, namespace: str) -> None:
+        """A namespace changed or is gone: work its copy out anew."""
+        self._wishes.pop(namespace, None)
+
+    def covers(self, namespace: Namespace) -> bool:
+        """Tell whether the claim wants a copy in a namespace at all."""
+        if namespace.name not in self.maker.targets:
+            return False
+        if self.source is None:
+            return True
+        if not self.source.allows(namespace.name):
+            return False
+        if self.source.namespace != namespace.name:
+            return True
+        return self.at(namespace).name != self.source.name  # a source is never a target
+
+    def content(self, namespace: Namespace) -> Content:
+        """What the copy in a namespace shall hold; not to be asked where the wish has a problem."""
+        return self.at(namespace).content or self._render(namespace)[1]
+
+    def _render(self, namespace: Namespace) -> tuple[str, Content]:
+        maker = self.maker
+        assert maker.template is not None
+        rendered = maker.template.render(_context(namespace, maker.rule))
+        name = checked_name(str(rendered["metadata"]["name"]), maker.spec.kind)
+        return name, rendered_content(
+            rendered, maker.spec.transform, rule=maker.rule.owner, sealer=maker.sealer
+        )
+
+    def _source_wish(self) -> DesiredCopy:
+        assert self.source is not None
+        maker = self.maker
+        name = self.source.name
+        try:
+            if maker.name is not None and not self.follows_namespaces:
+                context = self._source_context() | {"rule": _rule_context(maker.rule)}
+                name = checked_name(maker.name.render(context), maker.spec.kind)
+            content = copied_content(
+                self.source.body, maker.spec.transform, rule=maker.rule.owner, sealer=maker.sealer
+            )
+        except (TemplateError, TransformError) as error:
+            return DesiredCopy(name, None, str(error))
+        except Exception as error:
+            return DesiredCopy(name, None, _unexpected(error))
+        return DesiredCopy(name, content)
+
+    def _namespace_wish(self, namespace: Namespace) -> DesiredCopy:
+        try:
+            if self._wish is None:
+                return DesiredCopy(*self._render(namespace)).without_content()
+            assert self.maker.name is not None
+            context = _context(namespace, self.maker.rule) | self._source_context()
+            name = checked_name(self.maker.name.render(context), self.maker.spec.kind)
+            return DesiredCopy(name, self._wish.content, self._wish.problem)
+        except TemplateError as error:
+            return DesiredCopy("", None, str(error))
+        except Exception as error:
+            return DesiredCopy("", None, _unexpected(error))
+
+    def _source_context(self) -> dict[str, Any]:
+        assert self.source is not None
+        return {"source": source_context(self.source.body["metadata"], self.maker.spec.kind)}
+
+
+def _unexpected(error: Exception) -> str:
+    """A problem for the status; the error's own text may hold a value."""
+    return f"the copy can't be made: {type(error).__name__}"
+
+
+def _context(namespace: Namespace, rule: Rule) -> dict[str, Any]:
+    return {
+        "namespace": namespace_context(namespace.name, namespace.labels, namespace.annotations),
+        "rule": _rule_context(rule),
+    }
+
+
+def _rule_context(rule: Rule) -> Mapping[str, str]:
+    return {"name": rule.key.name, "namespace": rule.key.namespace}
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """A claim in one namespace, as the planner sees it (rules.planning.Want)."""
+
+    claim: SourceBinding
+    wish: DesiredCopy
+    namespace: Namespace
+
+    @classmethod
+    def of(cls, claim: SourceBinding, namespace: Namespace) -> CopyRequest:
+        """The claim's bid for its copy in a namespace."""
+        return cls(claim, claim.at(namespace), namespace)
+
+    @property
+    def rule(self) -> Rule:
+        """Whose bid it is."""
+        return self.claim.maker.rule
+
+    @property
+    def owner(self) -> str:
+        """``namespace/name`` of the rule."""
+        return self.claim.maker.rule.owner
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is written (now)."""
+        return self.claim.maker.paused
+
+    @property
+    def on_conflict(self) -> ConflictPolicy:
+        """What to do about a foreign object."""
+        return self.claim.maker.spec.on_conflict
+
+    @property
+    def terms(self) -> Terms:
+        """What a foreign object has to hold to count as right, and under which policy."""
+        return self.wish.digest, self.on_conflict
+
+    @property
+    def broken(self) -> bool:
+        """What is wanted can't be made."""
+        return self.wish.problem is not None
+
+    def is_right(self, record: CopyRecord) -> bool:
+        """Whether the copy is as wanted; never of a broken bid."""
+        wish = self.wish
+        if wish.problem is not None:
+            return False
+        if record.digest != wish.digest:
+            return False
+        if record.shape is wish.right_shape or record.shape is ACCEPTED:
+            return True
+        if not self.claim.content(self.namespace).is_undisturbed(record.shape):
+            return False
+        wish.right_shape = record.shape
+        return True
+
+    def is_held_by(self, live: Mapping[str, Any]) -> bool:
+        """Whether a whole object holds what is wanted; never of a broken bid."""
+        if self.claim.content(self.namespace).is_held_by(live):
+            return True
+        return self.wish.equal == self.claim.maker.sealer.digest(payload_of(live))
+
+    def accept(self, live: Mapping[str, Any]) -> None:
+        """Take what stands there for what is wanted: writing that changed nothing."""
+        self.wish.equal = self.claim.maker.sealer.digest(payload_of(live))
+
+    def is_drift(self, record: CopyRecord) -> bool:
+        """Whether others changed what we wrote."""
+        return record.digest == self.wish.digest
+
+    @property
+    def reseals(self) -> bool:
+        """Whether what carries the rule's marks without a seal is overwritten, as was asked for."""
+        return self.rule.reseal is not None
+
+    def adopts(self, foreign: Foreign) -> bool:
+        """Whether this very foreign object is taken over.
+
+        The old form adopts by labels, which anybody may write: only in a trusted rule.
+        """
+        spec = self.claim.maker.spec
+        trusted = self.claim.maker.targets.tenant is None
+        if trusted and spec.legacy and spec.source and spec.source.selector:
+            return spec.source.selector.matches(foreign.labels)
+        return spec.on_conflict is ConflictPolicy.ADOPT and copier(foreign.annotations) is not None

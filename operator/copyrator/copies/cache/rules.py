@@ -1,0 +1,153 @@
+"""The rules that exist, as their last event told, and what each is being served with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import InvalidSpec, RuleSpec, copies_kind, parse_rule
+from copyrator.api.rule_status import read_rule_status
+from copyrator.settings.limits import REQUEST_TEXT
+
+NOT_READ: Final = InvalidSpec("spec", "isn't read: this operator doesn't serve the rule")
+"""In place of a spec that isn't looked at."""
+
+
+@dataclass(slots=True, eq=False)
+class Rule:
+    """One CopyratorRule."""
+
+    key: RuleKey
+    uid: str
+    resource_version: str
+    generation: int
+    created: str
+    """creationTimestamp; RFC 3339 in UTC, so it sorts as text."""
+    deleting: bool
+    finalizers: tuple[str, ...]
+    spec: RuleSpec | InvalidSpec
+    """NOT_READ of a rule that this operator doesn't serve."""
+    kind: tuple[str, str | None] | None
+    """Kind and apiVersion of its copies, also where the spec isn't read; None where unknown."""
+    orphans: bool
+    """``spec.deletionPolicy: Orphan`` as far as it can be read, even of an invalid rule."""
+    requested: str | None = None
+    """Value of the requestedAt annotation."""
+    reseal: str | None = None
+    """Value of the resealAt annotation."""
+    status: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def owner(self) -> str:
+        """As the rule annotation of its copies has it."""
+        return f"{self.key.namespace}/{self.key.name}"
+
+    @property
+    def precedence(self) -> tuple[str, str]:
+        """For a free target the older rule wins."""
+        return (self.created, self.owner)
+
+    def says_the_same(self, other: Rule) -> bool:
+        """Whether a later state of the rule is no news: an echo of our own status, say."""
+        return (
+            self.uid == other.uid
+            and self.generation == other.generation
+            and self.deleting == other.deleting
+            and self.finalizers == other.finalizers
+            and self.requested == other.requested
+            and self.reseal == other.reseal
+            and self.status == other.status
+        )
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any], *, served: bool = True) -> Rule:
+        """Read a CopyratorRule.
+
+        Of one that isn't `served` the spec isn't parsed; only what its end needs is looked up.
+
+        Raises:
+            KeyError: it has no name or no namespace.
+        """
+        metadata = body["metadata"]
+        spec = body.get("spec")
+        policy = spec.get("deletionPolicy") if isinstance(spec, Mapping) else None
+        parsed = parse_rule(body) if served else NOT_READ
+        if isinstance(parsed, RuleSpec):
+            kind: tuple[str, str | None] | None = (parsed.kind, parsed.api_version)
+        else:
+            kind = None if served else copies_kind(body)
+        finalizers = metadata.get("finalizers")
+        annotations = metadata.get("annotations")
+        requested = _text((annotations or {}).get(names.ANN_RULE_REQUESTED_AT))
+        generation = metadata.get("generation")
+        return cls(
+            key=RuleKey(metadata["namespace"], metadata["name"]),
+            uid=_text(metadata.get("uid")),
+            resource_version=_text(metadata.get("resourceVersion")),
+            generation=generation if isinstance(generation, int) else 1,
+            created=_text(metadata.get("creationTimestamp")),
+            deleting=bool(metadata.get("deletionTimestamp")),
+            finalizers=tuple(one for one in finalizers or () if isinstance(one, str)),
+            spec=parsed,
+            kind=kind,
+            orphans=policy == "Orphan",
+            requested=requested[:REQUEST_TEXT] or None,
+            reseal=_text((annotations or {}).get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
+            status=read_rule_status(body.get("status")),
+        )
+
+
+class RuleCache:
+    """Every CopyratorRule by its key and by the name that its copies carry."""
+
+    def __init__(self) -> None:
+        self._rules: dict[RuleKey, Rule] = {}
+        self._by_owner: dict[str, Rule] = {}
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(list(self._rules.values()))
+
+    def get(self, key: RuleKey) -> Rule | None:
+        """The rule, or None where there is none (any more)."""
+        return self._rules.get(key)
+
+    def by_owner(self, owner: str) -> Rule | None:
+        """The rule that a copy's annotation names."""
+        return self._by_owner.get(owner)
+
+    def put(self, rule: Rule) -> bool:
+        """Take in a rule as an event or an answer showed it.
+
+        Returns:
+            False for one that is older than what is known: answers and events overtake each other.
+        """
+        known = self._rules.get(rule.key)
+        if known is not None and known.uid == rule.uid and _is_older(rule, known):
+            return False
+        self._rules[rule.key] = rule
+        self._by_owner[rule.owner] = rule
+        return True
+
+    def drop(self, key: RuleKey, uid: str | None = None) -> Rule | None:
+        """Forget a rule; with ``uid`` only the very one, not its successor of the same name."""
+        known = self._rules.get(key)
+        if known is None or (uid and known.uid != uid):
+            return None
+        del self._rules[key]
+        del self._by_owner[known.owner]
+        return known
+
+
+def _is_older(one: Rule, other: Rule) -> bool:
+    first, second = one.resource_version, other.resource_version
+    return first.isdigit() and second.isdigit() and int(first) < int(second)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,129 @@
+"""The Jinja2 of a rule, compiled when the rule begins to be served.
+
+Short texts are compiled here, one by one with pauses; all else goes to a child process, since
+neither Jinja2 nor Python's compiler can be interrupted. A rule that can't be compiled is not tried
+again until it is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_transform import path_of
+from copyrator.copies import verdicts
+from copyrator.copies.admission import tenant_of
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.context import CopyContext
+from copyrator.copies.policy.compiling import CompiledText, compile_text, compile_texts, rule_texts
+from copyrator.copies.policy.rendering import TemplateError, Text
+from copyrator.copies.policy.tenant_names import name_refusal
+from copyrator.settings.config import Settings
+from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_TOGETHER
+from copyrator.workqueue.isolated import IsolatedError
+from copyrator.workqueue.timeslice import TimeSlice
+
+LIMITS_AGAIN = 600.0
+"""Seconds after which what was too much for the child process is tried again: memory may have been
+short."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why a rule can't be compiled."""
+
+    uid: str
+    generation: int
+    verdict: ReadyCondition
+    until: float
+    """Loop time."""
+
+
+class RuleCompiler:
+    """Compiles rules, and remembers of each that can't be compiled why."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+        self._faults: dict[RuleKey, _Fault] = {}
+
+    def forget(self, key: RuleKey) -> None:
+        """The rule is gone."""
+        self._faults.pop(key, None)
+
+    async def compile(self, rule: Rule, spec: RuleSpec) -> Mapping[str, Text] | ReadyCondition:
+        """All texts of a rule that hold Jinja2, or why they can't be had."""
+        fault = self._faults.get(rule.key)
+        if (
+            fault is not None
+            and (fault.uid, fault.generation) == (rule.uid, rule.generation)
+            and self._context.monotonic() < fault.until
+        ):
+            return fault.verdict
+        self._faults.pop(rule.key, None)
+        until = math.inf
+        try:
+            found = await self._texts(rule, spec)
+        except IsolatedError as error:
+            path = "spec.template" if spec.template else "spec.transform.name"
+            problem = InvalidSpec(path, f"can't be compiled: {error}; shorten its Jinja2")
+            found = verdicts.invalid(problem)
+            until = self._context.monotonic() + LIMITS_AGAIN
+        if isinstance(found, ReadyCondition):
+            self._faults[rule.key] = _Fault(rule.uid, rule.generation, found, until)
+        return found
+
+    async def _texts(self, rule: Rule, spec: RuleSpec) -> dict[str, Text] | ReadyCondition:
+        places = {text: place for place, text in rule_texts(spec)}
+        if (why := _refusal(rule, spec, self._context.settings)) is not None:
+            return verdicts.tenant_refused(why)
+        slice_ = TimeSlice()
+        found: dict[str, Text] = {}
+        for batch in _batches(places):
+            answers = await self._compile_batch(rule, batch, places)
+            for text, answer in answers.items():
+                if isinstance(answer, str):
+                    return verdicts.invalid(InvalidSpec(path_of(places[text]), answer))
+                found[text] = Text(text, answer)
+                await slice_.pause()
+        return found
+
+    async def _compile_batch(
+        self, rule: Rule, batch: list[str], places: Mapping[str, object]
+    ) -> dict[str, CompiledText | str]:
+        """The code of each text, or what is wrong with it."""
+        short = max(map(len, batch)) <= COMPILED_AT_ONCE
+        if not short or sum(map(len, places)) > COMPILED_HERE:
+            isolated = self._context.isolated
+            return await isolated.call(compile_texts, rule.key.namespace, batch)
+        slice_ = TimeSlice()
+        found: dict[str, CompiledText | str] = {}
+        for text in batch:
+            try:
+                found[text] = compile_text(text)
+            except TemplateError as error:
+                found[text] = str(error)
+            await slice_.pause()
+        return found
+
+
+def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:
+    """What a tenant's name says that tenants' rules may not."""
+    name = spec.transform.name
+    return name_refusal(name) if name and tenant_of(rule, settings) else None
+
+
+def _batches(texts: Mapping[str, object]) -> list[list[str]]:
+    """The texts in portions that the child process compiles as one piece of work each."""
+    batches: list[list[str]] = []
+    left = 0
+    for text in texts:
+        if len(text) > left:
+            batches.append([])
+            left = COMPILED_TOGETHER
+        batches[-1].append(text)
+        left -= len(text)
+    return batches

@@ -1,0 +1,264 @@
+"""All that the copying half knows, and the planner's question put together from it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from copyrator.api.keys import CopyKey, Key, RuleKey
+from copyrator.api.rule import DeletionPolicy, InvalidSpec
+from copyrator.api.rule_status import Failure
+from copyrator.copies.cache.claims import CompiledRule, CopyRequest
+from copyrator.copies.cache.copies import Copies, Name
+from copyrator.copies.cache.index import ClaimIndex
+from copyrator.copies.cache.namespaces import Namespaces
+from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.drift import Drift
+from copyrator.copies.due import DueWork
+from copyrator.copies.foreign import ForeignObjects
+from copyrator.copies.named_sources import NamedSources
+from copyrator.copies.policy.planning import Foreign, Hold, Plan, TargetState, plan_copy
+from copyrator.copies.policy.records import RecordReader
+from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.rule_metrics import RuleMetrics
+from copyrator.copies.source_shares import SourceShares
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import Discovery, Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration
+from copyrator.metrics import Metrics
+from copyrator.settings.config import Settings
+from copyrator.workqueue.isolated import Isolated
+from copyrator.workqueue.queue import Priority, WorkQueue
+
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+"""The wall clock, timezone-aware; for what people read."""
+
+STATUS_INTERVAL = 1.0
+"""Seconds between two writes of one rule's status."""
+SETTLING = 0.2
+"""Seconds that a rule's work may take before its status is first written: small rules are done."""
+SURVEY_REST = 20.0
+"""Times as long as a survey took until the next one for the status' sake. It takes 5 us for a copy
+that is right; while some of 100,000 change all the time, that must not be half of a core."""
+
+
+@dataclass(slots=True, eq=False)
+class KindView:
+    """The copies of one kind as the cluster has them."""
+
+    resource: Resource
+    reader: RecordReader
+    copies: Copies
+    subscription: Registration
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of a copy can be believed."""
+        return self.subscription.synced
+
+
+class RulePhase(Enum):
+    """How far a rule may act."""
+
+    INCOMPLETE = "incomplete"
+    """Not everything is known yet (or any more): nothing is deleted."""
+    FROZEN = "frozen"
+    """It isn't valid, not trusted, suspended …: its copies stay as they are."""
+    SERVING = "serving"
+    DELETING = "deleting"
+
+
+@dataclass(slots=True, eq=False)
+class RuleState:
+    """What one rule is being served with."""
+
+    key: RuleKey
+    standing: RulePhase = RulePhase.INCOMPLETE
+    maker: CompiledRule | None = None
+    generation: int = 0
+    """Of the rule's spec that `maker` was made from."""
+    surveyed: int = 0
+    """The generation that was completely surveyed at least once."""
+    sources: list[Registration] = field(default_factory=list)
+    """One for each namespace of the rule's source."""
+    condemned: set[CopyKey] = field(default_factory=set)
+    """Copies whose deletion was decided with everything in view."""
+    second_look: dict[Registration, int] | None = None
+    """Watches that shall list again before a mass deletion, with their count of lists then."""
+    request: str | None = None
+    """The last one that was acted on."""
+    reseal: str | None = None
+    """The last request to seal anew that was begun."""
+    next_status: float = 0.0
+    """Loop time before which no status is written."""
+    next_survey: float = 0.0
+    """Loop time before which news of copies are no reason for another survey."""
+    source_changed: float | None = None
+    """Loop time of the first change of a source that isn't in all copies yet."""
+    last_write: float = 0.0
+    """Loop time of the last write of a copy for this rule."""
+    open_writes: int = 0
+    """Of copies: a watch may show what was written before the answer is here."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CopyContext:
+    """Everything known, and the means to act; shared by the reconcilers."""
+
+    client: KubeClient
+    watch_pool: InformerFactory
+    discovery: Discovery
+    rules: RuleCache
+    namespaces: Namespaces
+    queue: WorkQueue[Key]
+    recorder: EventRecorder
+    settings: Settings
+    metrics: Metrics
+    clock: Clock
+    monotonic: Callable[[], float]
+    index: ClaimIndex = field(default_factory=ClaimIndex)
+    kinds: dict[str, KindView] = field(default_factory=dict)
+    services: dict[RuleKey, RuleState] = field(default_factory=dict)
+    problems: dict[CopyKey, Failure] = field(default_factory=dict)
+    """Copies that couldn't be written, with the reason."""
+    tally: RuleMetrics = field(init=False)
+    sealer: Sealer | None = None
+    namespace_watch: Registration | None = None
+    named_sources: NamedSources = field(init=False)
+    shares: SourceShares = field(init=False)
+    due: DueWork = field(init=False)
+    drift: Drift = field(init=False)
+    """Copies that have to be read whole."""
+    watches_foreign: bool = True
+    """Whether what stands in the way is watched; a rehearsal looks once."""
+    foreign: ForeignObjects = field(init=False)
+    """Objects that aren't ours and stand where copies should be."""
+    isolated: Isolated = field(default_factory=Isolated)
+    """Where long texts are compiled."""
+    knows_rules: Callable[[str], bool] = lambda _namespace: True
+    """Whether all rules of a namespace are known, so that one that isn't doesn't exist."""
+
+    def __post_init__(self) -> None:
+        self.shares = SourceShares(self.look_at_rule)
+        self.named_sources = NamedSources(self.client, self.watch_pool)
+        self.tally = RuleMetrics(self.metrics)
+        self.due = DueWork(self)
+        self.drift = Drift(self.monotonic)
+        pool = self.watch_pool if self.watches_foreign else None
+        self.foreign = ForeignObjects(pool, self.queue.add_after, self.monotonic)
+
+    @property
+    def namespaces_synced(self) -> bool:
+        """Whether the absence of a namespace can be believed."""
+        return self.namespace_watch is not None and self.namespace_watch.synced
+
+    @property
+    def namespaces_seen(self) -> bool:
+        """Whether all namespaces were known once."""
+        return self.namespace_watch is not None and self.namespace_watch.reflector.lists > 0
+
+    # --- planning --------------------------------------------------------------------------------
+
+    def plan(self, key: CopyKey, foreign: Foreign | None = None) -> Plan[CopyRequest]:
+        """Decide about a target with all that is known."""
+        namespace = self.namespaces.get(key.namespace)
+        view = self.kinds[key.kind]
+        record = view.copies.get((key.namespace, key.name))
+        bids = self.index.bids(key.kind, namespace, key.name) if namespace else []
+        hold = Hold.GONE
+        deletion = DeletionPolicy.DELETE
+        if record and record.owner and not any(bid.owner == record.owner for bid in bids):
+            owner = self.rules.by_owner(record.owner)
+            home = record.owner.partition("/")[0]
+            hold = self._hold(owner, key) if owner or self.knows_rules(home) else Hold.KEEPS
+            if owner is not None and owner.orphans:
+                deletion = DeletionPolicy.ORPHAN
+        return plan_copy(
+            TargetState(
+                claims=bids,
+                standing=record,
+                open=namespace is not None and not namespace.terminating,
+                hold=hold,
+                deletion=deletion,
+                foreign=foreign,
+                satisfied=self.foreign.satisfied(key),
+                is_source=self.index.is_source(key.kind, key.namespace, key.name),
+            )
+        )
+
+    def awaited_source(self, key: CopyKey, foreign: Foreign) -> Rule | None:
+        """The rule that names an object as its source, where its watch hasn't told of it yet."""
+        resource = self.kinds[key.kind].resource
+        for service in self.services.values():
+            rule = self.rules.get(service.key)
+            if rule is None or rule.deleting or isinstance(rule.spec, InvalidSpec):
+                continue
+            source = rule.spec.source
+            if (
+                service.standing is not RulePhase.FROZEN
+                and not (service.sources and all(place.seen for place in service.sources))
+                and source is not None
+                and source.kind == resource.kind
+                and source.means(key.namespace, key.name, foreign.labels)
+            ):
+                return rule
+        return None
+
+    def _hold(self, owner: Rule | None, key: CopyKey) -> Hold:
+        if owner is None:
+            return Hold.GONE
+        service = self.services.get(owner.key)
+        if service is None or service.standing in (RulePhase.INCOMPLETE, RulePhase.FROZEN):
+            return Hold.KEEPS
+        if service.standing is RulePhase.DELETING or key in service.condemned:
+            return Hold.CONDEMNED
+        return Hold.LET_GO
+
+    # --- limits ----------------------------------------------------------------------------------
+
+    def copies_meant(self, maker: CompiledRule) -> int:
+        """How many copies a rule means at most, the source's own namespace among them."""
+        return len(self.index.of_rule(maker.rule.owner)) * len(maker.targets)
+
+    def keeps_limit(self, service: RuleState) -> bool:
+        """Tell whether a rule still means few enough copies; if not, it stops before a write."""
+        maker = service.maker
+        if maker is None or self.copies_meant(maker) <= maker.spec.limit:
+            return True
+        maker.active = False
+        self.look_at_rule(service.key, Priority.URGENT)  # which says so, and goes on when it may
+        return False
+
+    # --- looking at things again -----------------------------------------------------------------
+
+    def touch(self, owner: str) -> None:
+        """Something about a rule's copies changed: its status may have to be written."""
+        rule = self.rules.by_owner(owner)
+        if rule is not None and (service := self.services.get(rule.key)):
+            wait = max(service.next_status, service.next_survey) - self.monotonic()
+            self.queue.add_after(rule.key, max(wait, SETTLING / 2))
+
+    def look_at_rule(self, key: RuleKey, lane: Priority = Priority.NORMAL) -> None:
+        """Survey a rule again, now."""
+        self.queue.add(key, lane)
+
+    def look_at_all_rules(self) -> None:
+        """Survey every rule again, now."""
+        for rule in self.rules:
+            self.queue.add(rule.key, Priority.RESYNC)
+
+    def owned(self, owner: str) -> Iterator[tuple[KindView, Name]]:
+        """All copies of a rule, of every kind."""
+        for view in self.kinds.values():
+            for name in list(view.copies.owned_by(owner)):
+                yield view, name
+
+    def count_owned(self, owner: str) -> int:
+        """How many copies a rule has, of every kind."""
+        return sum(view.copies.count(owner) for view in self.kinds.values())

@@ -1,0 +1,99 @@
+"""Why a copy couldn't be written: from the API server's answer to a reason and a remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from copyrator.api.rule_status import FailureReason
+from copyrator.copies.cache.claims import CopyRequest
+from copyrator.kube import errors
+from copyrator.kube.errors import ApiError
+from copyrator.kube.refusals import NOT_HELD, Refusal, Right
+from copyrator.kube.resources import Resource
+
+REFUSED = (errors.Forbidden, errors.QuotaExceeded, errors.AdmissionDenied)
+"""What the API server answers before it looks whether something stands there: it asks for rights to
+grant, quotas and webhooks first."""
+
+_REASONS: tuple[tuple[type[ApiError], FailureReason], ...] = (
+    (errors.QuotaExceeded, FailureReason.QUOTA_EXCEEDED),
+    (errors.AdmissionDenied, FailureReason.ADMISSION_DENIED),
+    (errors.Forbidden, FailureReason.FORBIDDEN),
+    (errors.TooLarge, FailureReason.TOO_LARGE),
+)
+
+
+def is_namespace_closed(error: ApiError) -> bool:
+    """Terminating or gone: left alone, and nobody's failure."""
+    return isinstance(error, errors.NamespaceTerminating) or (
+        isinstance(error, errors.NotFound) and error.namespace_missing
+    )
+
+
+def is_place_gone(error: ApiError) -> bool:
+    """Whether more is missing than the object: its namespace, or its kind."""
+    return isinstance(error, errors.NotFound) and (error.namespace_missing or error.kind_missing)
+
+
+def reason_of(error: ApiError) -> FailureReason:
+    """The reason for the status."""
+    if isinstance(error, errors.Invalid) and error.immutable:
+        return FailureReason.IMMUTABLE
+    return next((word for kind, word in _REASONS if isinstance(error, kind)), FailureReason.ERROR)
+
+
+def conflict_message(differs: Sequence[str] | None) -> str:
+    """What to do about an object that isn't ours; where it was compared, what isn't as wanted."""
+    how = f" (it differs in {', '.join(differs)})" if differs else ""
+    return (
+        "an object of that name that isn't ours stands there; remove it, or set "
+        f"spec.onConflict{how}"
+    )
+
+
+def unsealed_message(owner: str) -> str:
+    """What to do about an object with the marks of a rule (``namespace/name``) and no seal."""
+    return (
+        f"an object that carries the marks of the rule {owner} without a valid seal stands "
+        "there, and holds something else than the rule wants; remove it, or have it "
+        f"overwritten: copyrator reseal rule {owner}"
+    )
+
+
+def awaited_message(owner: str) -> str:
+    """Why an object isn't overwritten that may be the source of a rule."""
+    return (
+        f"the rule {owner} copies the object that stands there, and its source isn't known yet: "
+        "see that rule's status"
+    )
+
+
+def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource) -> Refusal | None:
+    """The right to bind the role that a copy would bind, where its lack is what failed."""
+    if NOT_HELD not in error.message or resource.kind != "RoleBinding":
+        return None
+    if winner is None or winner.broken:
+        return None
+    role = winner.claim.content(winner.namespace).payload.get("roleRef") or {}
+    right = Right(resource.group, f"{str(role.get('kind')).lower()}s", "bind")
+    return Refusal(right, winner.namespace.name, str(role.get("name")))
+
+
+def message_of(error: ApiError, bind: Refusal | None) -> str:
+    """What the API server said, and what to do about it."""
+    reason = reason_of(error)
+    if reason is FailureReason.IMMUTABLE:
+        return f"{error.message}; set spec.onImmutable: Recreate to have it deleted and made anew"
+    if reason is FailureReason.FORBIDDEN and NOT_HELD in error.message:
+        return f"{_not_held(bind)}. The API server: {error.message}"
+    return error.message
+
+
+def _not_held(bind: Refusal | None) -> str:
+    if bind is None:
+        return "the operator may not grant rights that it doesn't have itself"
+    return (
+        'the operator lacks the right to bind this role: the verb "bind" on '
+        f'{bind.right.resource} "{bind.name}" '
+        "(for a ClusterRole the chart's value rules.bindClusterRoles gives it)"
+    )

@@ -1,0 +1,298 @@
+"""One target object: what all rules want there, what stands there, and at most one write."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule_status import Failure, FailureReason
+from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.copy_failures import (
+    REFUSED,
+    awaited_message,
+    conflict_message,
+    is_namespace_closed,
+    is_place_gone,
+    message_of,
+    missing_bind,
+    reason_of,
+    unsealed_message,
+)
+from copyrator.copies.foreign import LONGEST_LOOK, ForeignObject, compares
+from copyrator.copies.policy.equality import differences
+from copyrator.copies.policy.ownership import ACCEPTED
+from copyrator.copies.policy.planning import Action, Cause, Foreign, Plan
+from copyrator.copies.policy.records import CopyRecord
+from copyrator.copies.writer import CopyWriter, NotAsWantedError
+from copyrator.kube import errors
+from copyrator.kube.errors import ApiError
+from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
+from copyrator.workqueue.queue import Priority
+
+ATTEMPTS = 4
+"""Looks and writes in a row before the key waits: each look shows something newer."""
+AGAIN = 1.0
+"""Seconds after which is looked again at what may be the source of another rule, or what somebody
+else writes as fast as we do."""
+
+
+class CopyReconciler:
+    """Reconciles copy keys."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+        self._unsealed: dict[CopyKey, tuple[str, bytes]] = {}
+        """Objects without a valid seal that aren't as their rule wants them: the version that was
+        read, and the digest of what was wanted then. They aren't read again before either changes.
+        """
+
+    async def reconcile(self, key: CopyKey) -> Outcome:
+        """Make one target right, with one write where nothing is in the way."""
+        view = self._context.kinds.get(key.kind)
+        if view is None or not view.subscription.reflector.lists:
+            return Done()  # the rules are surveyed when the view is complete
+        return await _Attempt(self._context, view, key, self._unsealed).run()
+
+
+class _Attempt:
+    """The work on one key."""
+
+    def __init__(
+        self,
+        context: CopyContext,
+        view: KindView,
+        key: CopyKey,
+        unsealed: dict[CopyKey, tuple[str, bytes]],
+    ) -> None:
+        self._context = context
+        self._view = view
+        self._key = key
+        self._unsealed = unsealed
+        self._writer = CopyWriter(context, view, key)
+
+    async def run(self) -> Outcome:
+        plan = self._plan()
+        wait = self._context.drift.wait(self._key) or 0.0
+        if plan.why is Cause.UP_TO_DATE and wait > 0:
+            return RequeueAfter(wait)
+        try:
+            plan = await self._checked(plan)
+            for _ in range(ATTEMPTS):
+                if outcome := await self._without_a_write(plan):
+                    return outcome
+                if await self._wrote_as_planned(plan):
+                    return self._settled(plan)
+                plan = self._plan()
+        except NotAsWantedError:
+            self._refuse(plan)
+            return self._not_as_wanted()
+        except ApiError as error:
+            return self._failed(plan, error)
+        return RequeueAfter(AGAIN)
+
+    async def _without_a_write(self, plan: Plan[CopyRequest]) -> Outcome | None:
+        """What a plan comes to where nothing is to be written (now); None: write."""
+        if plan.act is Action.NOTHING and plan.why in (Cause.FOREIGN, Cause.SATISFIED):
+            return await self._in_the_way(plan)
+        if plan.act is Action.RESEAL and self._is_refused(plan):
+            return self._not_as_wanted()
+        if plan.act in (Action.NOTHING, Action.ASK_OWNER):
+            return self._nothing(plan)
+        if plan.act is Action.ADOPT and self._awaits_source():
+            return RequeueAfter(AGAIN)
+        return None
+
+    def _plan(self) -> Plan[CopyRequest]:
+        return self._context.plan(self._key, self._writer.foreign)
+
+    # --- what metadata don't prove ---------------------------------------------------------------
+
+    async def _checked(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
+        """Read first what may be another object than is known, where there is a reason to."""
+        if plan.why is Cause.UP_TO_DATE:
+            return await self._checked_copy(plan)
+        foreign, winner = self._context.foreign, plan.winner
+        known = foreign.get(self._key)
+        if known is None or winner is None or plan.why not in (Cause.MISSING, Cause.SATISFIED):
+            return plan
+        if foreign.stands(self._key, winner.terms):
+            return Plan(Action.NOTHING, Cause.FOREIGN, winner) if known.satisfied is None else plan
+        if foreign.is_gone(self._key):
+            foreign.forget(self._key)
+        else:
+            await self._look()
+        return self._plan()
+
+    async def _look(self) -> None:
+        """Find out what stands there."""
+        await self._writer.look()
+        if self._writer.foreign is None:
+            self._context.foreign.forget(self._key)
+
+    async def _checked_copy(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
+        """Read a copy that looks right, where there is a reason to, and compare what it holds."""
+        drift, winner = self._context.drift, plan.winner
+        if drift.wait(self._key) is None or winner is None:
+            return plan
+        drift.reading(self._key)
+        record = self._record()
+        if winner.paused or record is None or record.shape is ACCEPTED:
+            return plan
+        try:
+            live = await self._writer.read()
+        except errors.NotFound as error:
+            if is_place_gone(error):
+                raise
+            await self._look()
+            return self._plan()
+        except ApiError:
+            drift.suspect(self._key)
+            raise
+        plan = self._plan()
+        if plan.why is not Cause.UP_TO_DATE or plan.winner is None or plan.winner.is_held_by(live):
+            return plan
+        return Plan(Action.REPLACE, Cause.DRIFTED, plan.winner)
+
+    def _is_refused(self, plan: Plan[CopyRequest]) -> bool:
+        """Whether the same object was read before, and wasn't what is wanted now."""
+        record, winner = self._record(), plan.winner
+        if record is None or winner is None or winner.reseals:
+            return False
+        return self._unsealed.get(self._key) == (record.resource_version, winner.wish.digest)
+
+    def _refuse(self, plan: Plan[CopyRequest]) -> None:
+        record = self._record()
+        if record is not None and plan.winner is not None:
+            self._unsealed[self._key] = (record.resource_version, plan.winner.wish.digest)
+
+    async def _wrote_as_planned(self, plan: Plan[CopyRequest]) -> bool:
+        """Write; where something else stands there than we thought, look and say False."""
+        record = self._record()
+        service = self._context.services.get(plan.winner.rule.key) if plan.winner else None
+        if service:
+            service.open_writes += 1
+        try:
+            await self._writer.write(plan)
+        except (errors.AlreadyExists, errors.ConflictError, errors.NotFound) as error:
+            if is_place_gone(error):
+                raise
+            await self._look()
+            return False
+        except REFUSED:
+            with suppress(ApiError):
+                await self._look()
+            if plan.act is not Action.CREATE or self._writer.foreign is None:
+                raise
+            return False
+        finally:
+            if service:
+                service.open_writes -= 1
+        if record is not None:
+            self._context.touch(record.owner)
+        if service:
+            service.last_write = self._context.monotonic()
+        return True
+
+    def _awaits_source(self) -> bool:
+        """Whether what stands there may be a rule's source, which is never overwritten."""
+        foreign = self._writer.foreign
+        rule = self._context.awaited_source(self._key, foreign) if foreign else None
+        if rule is not None:
+            self._report(FailureReason.CONFLICT, awaited_message(rule.owner))
+        return rule is not None
+
+    def _record(self) -> CopyRecord | None:
+        return self._view.copies.get((self._key.namespace, self._key.name))
+
+    # --- objects that aren't ours ----------------------------------------------------------------
+
+    async def _in_the_way(self, plan: Plan[CopyRequest]) -> Outcome:
+        """It stays as it is: right where it holds what the rule wants, else in conflict."""
+        foreign, winner, found = self._context.foreign, plan.winner, self._writer.foreign
+        assert winner is not None
+        known = foreign.get(self._key)
+        if found is not None:
+            known = foreign.met(self._key, self._view.resource, found, winner)
+            if known.terms != winner.terms and not await self._compared(known, found, winner):
+                foreign.forget(self._key)
+                return RequeueAfter(AGAIN)
+        assert known is not None
+        if known.satisfied is None:
+            self._report(FailureReason.CONFLICT, conflict_message(known.differs))
+        elif self._context.problems.pop(self._key, None) or found is not None:
+            self._touch(plan)
+        return RequeueAfter(foreign.next_wait(self._key, known), Priority.RESYNC)
+
+    async def _compared(self, known: ForeignObject, found: Foreign, winner: CopyRequest) -> bool:
+        """Read the object, where the rule may know what it holds; False: it isn't there now."""
+        differs = None
+        if compares(winner):
+            try:
+                live = await self._writer.read()
+            except errors.NotFound as error:
+                if is_place_gone(error):
+                    raise
+                return False
+            record = self._record()
+            if live["metadata"]["uid"] != found.uid or (record is not None and record.owner):
+                return False
+            known.version = str(live["metadata"]["resourceVersion"])
+            differs = differences(winner.claim.content(winner.namespace), live)
+        known.terms, known.differs = winner.terms, differs
+        return True
+
+    # --- outcomes --------------------------------------------------------------------------------
+
+    def _nothing(self, plan: Plan[CopyRequest]) -> Outcome:
+        """Nothing can or need be written."""
+        if plan.act is Action.ASK_OWNER:
+            record = self._record()
+            rule = self._context.rules.by_owner(record.owner) if record else None
+            if rule is not None:
+                self._context.look_at_rule(rule.key)
+        return self._settled(plan)
+
+    def _settled(self, plan: Plan[CopyRequest]) -> Outcome:
+        self._context.problems.pop(self._key, None)
+        self._context.foreign.forget(self._key)
+        self._unsealed.pop(self._key, None)
+        self._touch(plan)
+        return Done()
+
+    def _not_as_wanted(self) -> Outcome:
+        """It isn't read again before the watch tells of a change, or something else is wanted."""
+        record = self._record()
+        owner = record.marks if record else ""
+        self._report(FailureReason.CONFLICT, unsealed_message(owner))
+        return RequeueAfter(LONGEST_LOOK, Priority.RESYNC)
+
+    def _failed(self, plan: Plan[CopyRequest], error: ApiError) -> Outcome:
+        if is_namespace_closed(error):
+            return self._settled(plan)  # the watch of namespaces will tell, too
+        reason = reason_of(error)
+        self._context.metrics.copy_failures.labels(reason.value).inc()
+        bind = missing_bind(error, plan.winner, self._view.resource)
+        if bind is not None:
+            self._context.client.lacks(bind)
+        self._report(reason, message_of(error, bind))
+        self._touch(plan)
+        return Failed(error)
+
+    def _report(self, reason: FailureReason, message: str) -> None:
+        failure = Failure(self._key.namespace, self._key.name, reason, message)
+        if self._context.problems.get(self._key) != failure:
+            self._context.problems[self._key] = failure
+            self._touch(self._plan())
+
+    def _touch(self, plan: Plan[CopyRequest]) -> None:
+        """All rules that the target is of any concern to may have another status now."""
+        namespace = self._context.namespaces.get(self._key.namespace)
+        owners = {plan.winner.owner} if plan.winner else set()
+        if record := self._record():
+            owners.add(record.owner)
+        if namespace is not None:
+            bids = self._context.index.bids(self._key.kind, namespace, self._key.name)
+            owners |= {bid.owner for bid in bids}
+        for owner in owners - {""}:
+            self._context.touch(owner)

@@ -1,0 +1,115 @@
+"""Which copies have to be read whole, because metadata alone doesn't prove that they are right.
+
+managedFields tell who wrote what, by the name that a client gives itself: whoever names itself as
+this operator is not told from it. While the operator runs, it knows its own writes by their
+resourceVersion, so any other version is read once, though a copy not more often than every
+REREAD_SECONDS. What was changed so while the operator was down is found by reading each copy about
+once a day, a few in a minute.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from copyrator.api.keys import CopyKey
+from copyrator.copies.cache.copies import Name
+
+REREAD_SECONDS: Final = 10.0
+"""Between two reads of one copy that others keep changing."""
+ROUND_SECONDS: Final = 86_400.0
+"""In which each copy is read once, if there is nothing else to be done."""
+ROUND_REST: Final = 3_600.0
+"""Seconds after the start before the first copy of a round is read: a restart reads nothing."""
+ROUND_RATE: Final = 2.0
+"""Copies that are read in a second at most for a round's sake."""
+LONGEST_STEP: Final = 60.0
+"""Seconds that one step of a round makes up for at most: after a pause nothing comes in a burst."""
+
+
+class Drift:
+    """Remembers which copies to read, and when each was read last."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._now = monotonic
+        self._suspects: dict[CopyKey, str | None] = {}
+        """With the version that isn't ours; None where any version is to be read."""
+        self._read: dict[CopyKey, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._suspects)
+
+    def suspect(self, key: CopyKey, version: str | None = None) -> None:
+        """A version turned up that we didn't write, or (None) it is a copy's turn to be read."""
+        self._suspects[key] = version
+
+    def wait(self, key: CopyKey) -> float | None:
+        """Seconds until a copy may be read; None where there is no reason to read it."""
+        if key not in self._suspects:
+            return None
+        return max(0.0, self._read.get(key, -REREAD_SECONDS) + REREAD_SECONDS - self._now())
+
+    def wrote(self, key: CopyKey, version: str) -> None:
+        """We wrote a version ourselves: that one, and what came before it, needs no look."""
+        suspected = self._suspects.get(key)
+        if suspected is None or not (suspected.isdigit() and version.isdigit()):
+            self._suspects.pop(key, None)
+        elif int(suspected) <= int(version):
+            del self._suspects[key]
+
+    def reading(self, key: CopyKey) -> None:
+        """A copy is read now."""
+        self._suspects.pop(key, None)
+        self._read[key] = self._now()
+
+    def forget_old(self) -> None:
+        """Now and then: forget what was read long enough ago."""
+        oldest = self._now() - REREAD_SECONDS
+        for key in [key for key, when in self._read.items() if when < oldest]:
+            del self._read[key]
+
+
+class Round:
+    """Spreads the reading of all copies evenly over a day, from a place chosen by chance."""
+
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        copies: Callable[[], Mapping[str, list[Name]]],
+        *,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._now = monotonic
+        self._copies = copies
+        self._chance = chance
+        self._last = monotonic() + ROUND_REST
+        self._credit = 0.0
+        self._left: dict[str, list[Name]] = {}
+        self._count = 0
+
+    def due(self) -> list[CopyKey]:
+        """The copies to be read now; to be called every few seconds."""
+        passed = self._now() - self._last
+        if passed <= 0:
+            return []
+        self._last += passed
+        passed = min(passed, LONGEST_STEP)
+        if not self._left:
+            self._begin()
+        self._credit += min(self._count / ROUND_SECONDS, ROUND_RATE) * passed
+        found = []
+        while self._credit >= 1 and self._left:
+            self._credit -= 1
+            kind, names = next(iter(self._left.items()))
+            found.append(CopyKey(kind, *names.pop()))
+            if not names:
+                del self._left[kind]
+        return found
+
+    def _begin(self) -> None:
+        for kind, names in self._copies().items():
+            start = int(self._chance() * len(names))
+            if names:
+                self._left[kind] = names[start:] + names[:start]
+        self._count = sum(map(len, self._left.values()))

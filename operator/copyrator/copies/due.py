@@ -1,0 +1,166 @@
+"""What a changed namespace or source makes due, found out in slices.
+
+A watch's listener must not take long, and how long this takes is in the hands of those who write
+rules and annotations. Listeners only leave word here. Trusted rules have a task of their own; the
+tenants take turns in another, one slice each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from copyrator.api.keys import RuleKey
+from copyrator.copies.cache.claims import SourceBinding
+from copyrator.copies.summarize import Survey, survey_target
+from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.timeslice import TimeSlice
+
+if TYPE_CHECKING:
+    from copyrator.copies.context import CopyContext
+
+log = logging.getLogger(__name__)
+
+Tenant = str | None
+"""The namespace of rules that aren't trusted; None for those that are."""
+
+
+@dataclass(slots=True)
+class _Moved:
+    """A namespace that came, changed or is gone."""
+
+    members: set[RuleKey]
+    """The rules that it was a target of before."""
+    more: bool
+    """It came, or changed in a way that any rule could care about."""
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What one tenant's rules, or the trusted ones, have to look at."""
+
+    tenant: Tenant
+    namespaces: dict[str, _Moved] = field(default_factory=dict)
+    claims: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
+    """By rule and source."""
+    work: Iterator[None] | None = None
+    """What has been begun."""
+
+
+class DueWork:
+    """Queues the copies that are due after a change; `run` has to be awaited by a task each."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+        self._trusted: dict[Tenant, _Pending] = {}
+        self._tenants: dict[Tenant, _Pending] = {}
+        self._wake = {True: asyncio.Event(), False: asyncio.Event()}
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything has been looked at."""
+        return not (self._trusted or self._tenants)
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def claim_changed(self, claim: SourceBinding) -> None:
+        """A source came or changed: all its targets have to be looked at."""
+        pending = self._pending(claim.maker.targets.tenant)
+        pending.claims[claim.maker.rule.owner, claim.origin] = claim
+
+    def namespace_changed(self, name: str, members: set[RuleKey], *, more: bool) -> None:
+        """A namespace changed, which was a target of `members` before."""
+        tenants: set[Tenant] = {
+            service.maker.targets.tenant
+            for service in self._context.services.values()
+            if service.maker is not None
+        }
+        for tenant in tenants:
+            namespaces = self._pending(tenant).namespaces
+            moved = namespaces.setdefault(name, _Moved(members, more))
+            moved.more |= more
+
+    def _pending(self, tenant: Tenant) -> _Pending:
+        line = self._trusted if tenant is None else self._tenants
+        self._wake[tenant is None].set()
+        return line.setdefault(tenant, _Pending(tenant))
+
+    # --- out -------------------------------------------------------------------------------------
+
+    async def run(self, *, trusted: bool) -> None:
+        """Work off what is due, for ever."""
+        line, wake = self._trusted if trusted else self._tenants, self._wake[trusted]
+        turn = TimeSlice()
+        while True:
+            await wake.wait()
+            wake.clear()
+            while line:
+                pending = next(iter(line.values()))
+                if self._goes_on(pending, turn):
+                    line[pending.tenant] = line.pop(pending.tenant)  # behind all others
+                else:
+                    del line[pending.tenant]
+                await turn.pause()
+
+    def _goes_on(self, pending: _Pending, turn: TimeSlice) -> bool:
+        """Work for a slice; whether anything is left."""
+        while not turn.spent:
+            if pending.work is None:
+                pending.work = self._begin(pending)
+                if pending.work is None:
+                    return False
+            try:
+                next(pending.work)
+            except StopIteration:
+                pending.work = None
+            except Exception as error:
+                log.error("what a change makes due can't be told: %s", type(error).__name__)
+                pending.work = None
+        return True
+
+    def _begin(self, pending: _Pending) -> Iterator[None] | None:
+        """New namespaces go before changed sources."""
+        if pending.namespaces:
+            name = next(iter(pending.namespaces))
+            return self._at_namespace(name, pending.namespaces.pop(name), pending.tenant)
+        if pending.claims:
+            return self._of_claim(pending.claims.pop(next(iter(pending.claims))))
+        return None
+
+    def _at_namespace(self, name: str, moved: _Moved, tenant: Tenant) -> Iterator[None]:
+        context = self._context
+        for service in list(context.services.values()):
+            if service.maker is None or service.maker.targets.tenant != tenant:
+                continue
+            targets = service.maker.targets
+            was, is_target = service.key in moved.members, name in targets
+            if was != is_target or name in targets.targets.namespaces.names:
+                context.keeps_limit(service)
+                context.touch(service.maker.rule.owner)
+                if was and context.namespaces.get(name) is not None:
+                    context.look_at_rule(service.key)  # its copy there may be unwanted now
+            yield
+            if moved.more and is_target:
+                for claim in list(context.index.of_rule(service.maker.rule.owner).values()):
+                    self._look(claim, name, Priority.URGENT)
+                    yield
+
+    def _of_claim(self, claim: SourceBinding) -> Iterator[None]:
+        for name in list(claim.maker.targets):
+            if self._context.index.of_rule(claim.maker.rule.owner).get(claim.origin) is not claim:
+                return  # a later state of the source follows
+            self._look(claim, name, Priority.NORMAL)
+            yield
+
+    def _look(self, claim: SourceBinding, namespace: str, lane: Priority) -> None:
+        """Queue one copy if anything is to be done; what failed before is tried again at once."""
+        survey = Survey()
+        alone = self._context.index.is_alone(claim)
+        survey_target(self._context, survey, claim, namespace, alone=alone)
+        for key in (*survey.due, *survey.retrying):
+            self._context.queue.add(key, lane)
+        for key in (*survey.unsealed, *survey.refused):
+            self._context.queue.add(key, Priority.RESYNC)

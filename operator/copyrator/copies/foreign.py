@@ -1,0 +1,153 @@
+"""What is known of objects that aren't ours and stand where a copy should be.
+
+Each is read when it is met, and again only when it changed: a watch tells (foreign_watches.py), or
+where there was no room for one, a look from time to time. What a trusted rule wants is compared
+with what stands there: an object that holds it counts as right and stays as it is (ADR 15).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule import ConflictPolicy
+from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.foreign_watches import ForeignWatches
+from copyrator.copies.policy.planning import Foreign, Terms
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.workqueue.queue import Priority
+
+FIRST_LOOK = 10.0
+"""Seconds after which an object that isn't watched is looked at again, doubling; and between two
+looks at one that changes all the time."""
+LONGEST_LOOK = 300.0
+"""The most of them for a conflict. After as many a watch is asked whether it still stands."""
+LONGEST_SATISFIED = 3_600.0
+"""The most of them for an object that holds what the rule wants: there may be one in each
+namespace."""
+
+
+@dataclass(slots=True, eq=False)
+class ForeignObject:
+    """One object, as it was last read."""
+
+    version: str
+    looked_at: float
+    """Loop time."""
+    owner: str
+    """``namespace/name`` of the rule that it is in the way of."""
+    terms: Terms | None = None
+    """What it was met with last: for anything else it has to be looked at again."""
+    differs: tuple[str, ...] | None = None
+    """The fields that aren't as those terms ask; None where they weren't compared."""
+    wait: float = 0.0
+    """Seconds that were waited last for a look."""
+
+    @property
+    def satisfied(self) -> Terms | None:
+        """The terms that it fulfils."""
+        return self.terms if self.differs == () else None
+
+    def next_wait(self, *, watched: bool) -> float:
+        """Seconds until the next look."""
+        if watched:
+            return LONGEST_LOOK
+        longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
+        self.wait = min(max(self.wait * 2, FIRST_LOOK), longest)
+        return self.wait
+
+
+class ForeignObjects:
+    """Knows them by the copy's key; has a key looked at again when its object changes.
+
+    Args:
+        pool: for the watches; None where nothing is to be watched.
+        look_again: makes a key due in so many seconds.
+        monotonic: the clock.
+    """
+
+    def __init__(
+        self,
+        pool: InformerFactory | None,
+        look_again: Callable[[CopyKey, float, Priority], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self.watches = ForeignWatches(pool, self._changed)
+        self._look_again = look_again
+        self._now = monotonic
+        self._known: dict[CopyKey, ForeignObject] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: CopyKey) -> ForeignObject | None:
+        """What was found there, if anything that isn't ours was."""
+        return self._known.get(key)
+
+    def satisfied(self, key: CopyKey) -> Terms | None:
+        """The terms that the object there fulfils (rules.planning.Situation)."""
+        known = self._known.get(key)
+        return known.satisfied if known else None
+
+    def stands(self, key: CopyKey, terms: Terms) -> bool:
+        """Tell whether the object is known to be the same still, and was met with these terms."""
+        known = self._known.get(key)
+        return (
+            known is not None
+            and known.terms == terms
+            and self.watches.version(key) == known.version
+        )
+
+    def is_gone(self, key: CopyKey) -> bool:
+        """Tell whether the object's watch says that nothing stands there."""
+        return self.watches.version(key) == ""
+
+    def met(
+        self, key: CopyKey, resource: Resource, found: Foreign, winner: CopyRequest
+    ) -> ForeignObject:
+        """An object was found in the way of a rule."""
+        known, version = self._known.get(key), found.resource_version
+        if known is None:
+            known = self._known[key] = ForeignObject(version, self._now(), winner.owner)
+        elif known.version != version:
+            known.version, known.terms, known.differs = version, None, None
+        known.looked_at, known.owner = self._now(), winner.owner
+        self.watches.follow(key, resource, winner.claim.tenant)
+        return known
+
+    def next_wait(self, key: CopyKey, known: ForeignObject) -> float:
+        """Seconds until the object is to be looked at again, if no watch tells anything before."""
+        return known.next_wait(watched=self.watches.version(key) is not None)
+
+    def forget(self, key: CopyKey) -> None:
+        """Nothing is in the way any more, or nobody wants the place."""
+        if self._known.pop(key, None) is not None:
+            self.watches.release(key)
+
+    def rule_ended(self, owner: str) -> None:
+        """A rule isn't served any more: what is in its way may be in nobody's now."""
+        for key, known in self._known.items():
+            if known.owner == owner:
+                self._look_again(key, 0.0, Priority.RESYNC)
+
+    def close(self) -> None:
+        """Forget everything, for good."""
+        self._known.clear()
+        self.watches.close()
+
+    def _changed(self, key: CopyKey, version: str) -> None:
+        known = self._known.get(key)
+        if known is None or version == known.version:
+            return
+        wait = known.looked_at + FIRST_LOOK - self._now() if version else 0.0
+        self._look_again(key, max(wait, 0.0), Priority.NORMAL)
+
+
+def compares(winner: CopyRequest) -> bool:
+    """Tell whether what stands there is compared with what a rule wants.
+
+    Never for a tenant's rule: its author would learn what others' objects hold.
+    """
+    return winner.claim.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE

@@ -1,0 +1,98 @@
+"""Watches of the objects that stand in the way of copies: each by its name, metadata only.
+
+The watch of our own copies selects them by label and doesn't show others' objects. A watch is a
+connection, so their number is bounded, fair between namespaces; what goes beyond is looked at again
+from time to time (copies/foreign.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import InformerFactory, Registration, WatchSpec
+from copyrator.kube.watch.seen import Seen, seen
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+
+OnNews = Callable[[CopyKey, str], None]
+"""Is told of a key what stands there now: a version, or empty where nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Followed:
+    subscription: Registration
+    places: FairLimit
+    namespace: str
+    """For which a place is taken."""
+
+
+class ForeignWatches:
+    """Tells ``on_news`` of every change of the objects that it follows."""
+
+    def __init__(self, pool: InformerFactory | None, on_news: OnNews) -> None:
+        self._pool = pool
+        self._on_news = on_news
+        self._followed: dict[CopyKey, _Followed] = {}
+        each = limits.FOREIGN_WATCHES
+        self._trusted = FairLimit(each=each, together=limits.TRUSTED_FOREIGN_WATCHES)
+        self._tenants = FairLimit(each=each, together=limits.TENANTS_FOREIGN_WATCHES)
+
+    def __len__(self) -> int:
+        return len(self._followed)
+
+    def follow(self, key: CopyKey, resource: Resource, tenant: str | None) -> None:
+        """Watch an object from now on, while there is room.
+
+        Args:
+            key: where it stands.
+            resource: its kind.
+            tenant: the namespace of the rule that wants the place; None for a trusted rule.
+        """
+        if self._pool is None or key in self._followed:
+            return
+        places = self._trusted if tenant is None else self._tenants
+        namespace = tenant or key.namespace
+        if not places.try_acquire(namespace):
+            return
+        spec = WatchSpec(
+            resource=resource,
+            namespace=key.namespace,
+            name=key.name,
+            metadata_only=True,
+            decode=seen,
+            reserved=True,
+        )
+
+        def changed(_name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+            self._on_news(key, new.resource_version if new else "")
+
+        def synced() -> None:
+            if self.version(key) == "":
+                self._on_news(key, "")
+
+        subscription = self._pool.acquire(spec, changed, on_synced=synced)
+        self._followed[key] = _Followed(subscription, places, namespace)
+
+    def version(self, key: CopyKey) -> str | None:
+        """What stands there now, empty where nothing does; None where no watch can tell."""
+        followed = self._followed.get(key)
+        if followed is None or not followed.subscription.synced:
+            return None
+        told: Seen | None = followed.subscription.store.get(ObjectName(key.namespace, key.name))
+        return told.resource_version if told else ""
+
+    def release(self, key: CopyKey) -> None:
+        """Watch it no longer; its place is free. Twice does no harm."""
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.subscription.release()
+            followed.places.release(followed.namespace)
+
+    def close(self) -> None:
+        """Watch nothing any more, whatever is still in work."""
+        self._pool = None
+        for key in list(self._followed):
+            self.release(key)

@@ -1,0 +1,171 @@
+"""The kinds that may be copied, and a watch of our copies of each: metadata only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import cast
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.copies.cache.copies import Copies, Name
+from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.drift import Round
+from copyrator.copies.policy.ownership import Shapes
+from copyrator.copies.policy.planning import Action, Cause
+from copyrator.copies.policy.records import CopyRecord, RecordReader
+from copyrator.kube.errors import AmbiguousKind, ApiError, KindUnavailable
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import WatchSpec
+from copyrator.workqueue.queue import Priority
+
+log = logging.getLogger(__name__)
+
+SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+
+class Kinds:
+    """Starts the watches of copies; they run until the end."""
+
+    def __init__(self, context: CopyContext) -> None:
+        self._context = context
+        self._shapes = Shapes()
+        self._allowed = [_split(kind) for kind in context.settings.kinds]
+        self._round = Round(context.monotonic, self._copies)
+        self.missing: set[str] = set()
+        """Allowed kinds that the cluster doesn't serve (now)."""
+
+    def _copies(self) -> dict[str, list[Name]]:
+        return {key: view.copies.names() for key, view in self._context.kinds.items()}
+
+    def allows(self, kind: str, api_version: str | None) -> bool:
+        """Whether the settings allow rules of this kind."""
+        for allowed, group, version in self._allowed:
+            if allowed != kind:
+                continue
+            if not group or api_version is None or api_version.partition("/")[0] == group:
+                return not version or api_version in (None, f"{group}/{version}")
+        return False
+
+    async def watch_allowed(self) -> None:
+        """Watch the copies of all allowed kinds.
+
+        Those that no rule names too: a rule may have changed its kind while we were down.
+        """
+        for kind, group, version in self._allowed:
+            try:
+                resource = await self._context.discovery.resolve(
+                    kind, f"{group}/{version}" if group and version else None
+                )
+            except (KindUnavailable, AmbiguousKind) as error:
+                if kind not in self.missing:
+                    log.warning("the kind %s can't be copied: %s", kind, error.message)
+                self.missing.add(kind)
+            except ApiError as error:
+                log.warning("the kind %s can't be looked up: %s", kind, error)
+                self.missing.add(kind)
+            else:
+                self.missing.discard(kind)
+                if resource.namespaced and group in ("", resource.group):
+                    self.watch(resource)
+
+    def watch(self, resource: Resource) -> KindView:
+        """The view of a kind's copies; the watch starts if it is new."""
+        view = self._context.kinds.get(resource.key)
+        if view is not None:
+            return view
+        assert self._context.sealer is not None
+        reader = RecordReader(resource.key, self._context.sealer, self._shapes)
+        spec = WatchSpec(
+            resource=resource,
+            label_selector=SELECTOR,
+            metadata_only=True,
+            decode=reader,
+            reserved=True,
+        )
+        early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []
+
+        def on_change(name: ObjectName, old: CopyRecord | None, new: CopyRecord | None) -> None:
+            if resource.key in self._context.kinds:
+                self._copy_changed(self._context.kinds[resource.key], name, old, new)
+            else:
+                early.append((name, old, new))
+
+        subscription = self._context.watch_pool.acquire(
+            spec, on_change, on_synced=self._context.look_at_all_rules
+        )
+        view = KindView(
+            resource,
+            reader,
+            Copies(cast("Mapping[Name, CopyRecord]", subscription.store)),
+            subscription,
+        )
+        self._context.kinds[resource.key] = view
+        for change in early:
+            on_change(*change)
+        return view
+
+    def forget(self) -> None:
+        """Let go of all views."""
+        for view in self._context.kinds.values():
+            view.subscription.release()
+        self._context.kinds.clear()
+
+    def _copy_changed(
+        self,
+        view: KindView,
+        name: ObjectName,
+        old: CopyRecord | None,
+        new: CopyRecord | None,
+    ) -> None:
+        context = self._context
+        news = view.copies.observe(name, old, new)
+        if not view.subscription.reflector.lists:
+            return  # the first list: rules are surveyed when it is complete
+        if news:
+            self.look_at_copy(view, name, news=True)
+        for record in (old, new):
+            if news and record is not None and record.owner:
+                context.touch(record.owner)
+
+    def look_at_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
+        """Queue a copy if there is anything to be done about it.
+
+        `news` of a copy that looks right are a reason to read it: managedFields can be forged.
+        """
+        key = CopyKey(view.resource.key, *name)
+        try:
+            plan = self._context.plan(key)
+        except Exception as error:  # what its rule renders, say: that rule's status tells
+            log.error("%s can't be planned: %s", key, type(error).__name__)
+            return
+        if plan.act is Action.RESEAL:
+            self._context.queue.add(key, Priority.RESYNC)
+        elif plan.act is not Action.NOTHING:
+            self._context.queue.add(key)
+        elif news and plan.why is Cause.UP_TO_DATE and (record := view.copies.get(name)):
+            self._context.drift.suspect(key, record.resource_version)
+            self._context.queue.add_after(key, self._context.drift.wait(key) or 0.0)
+        if plan.winner is not None:
+            self._context.touch(plan.winner.owner)
+
+    def read_next(self) -> None:
+        """Queue the copies whose turn it is to be read whole (drift.py)."""
+        if not self._context.services:
+            return  # another replica leads
+        for key in self._round.due():
+            self._context.drift.suspect(key)
+            self._context.queue.add(key, Priority.RESYNC)
+
+    def forget_stale_writes(self) -> None:
+        """Once a minute: what the watches should have told long ago (see Copies.forget_stale)."""
+        for view in self._context.kinds.values():
+            for name in view.copies.forget_stale():
+                self.look_at_copy(view, name)
+
+
+def _split(kind: str) -> tuple[str, str, str]:
+    """``Kind.group/version`` in three; group and version may be empty."""
+    name, _, rest = kind.partition(".")
+    group, _, version = rest.partition("/")
+    return name, group, version

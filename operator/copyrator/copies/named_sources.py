@@ -1,0 +1,288 @@
+"""Sources that rules name: few have a watch each, many in one namespace share one.
+
+A watch is a connection. For the first few names in a namespace the server filters, so that nothing
+else costs anything; all others of that namespace and kind are told of by one watch of metadata
+only, and read, whole, when they changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from copyrator.api.keys import ObjectName
+from copyrator.copies.policy.sources import SourceReader, SourceRecord
+from copyrator.copies.source_shares import SourceShare
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import InformerFactory, OnSynced, Registration, WatchSpec
+from copyrator.kube.watch.reflector import OnChange
+from copyrator.kube.watch.seen import Seen, seen
+from copyrator.workqueue.fairness import working_for
+
+log = logging.getLogger(__name__)
+
+ALONE: Final = 4
+"""Names in one namespace, of one kind, that have a watch each."""
+READS: Final = 8
+"""Sources of one shared watch that are read at a time."""
+FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
+"""Seconds until a failed read is tried again, doubling."""
+
+
+_Place = tuple[Resource, str, SourceShare]
+"""Of what kind, in which namespace, for whose rules."""
+
+
+class NamedSources:
+    """Gives out watches of single objects."""
+
+    def __init__(self, client: KubeClient, pool: InformerFactory) -> None:
+        self._client = client
+        self._pool = pool
+        self._shared: dict[_Place, SharedWatch] = {}
+
+    def has_watch(self, resource: Resource, name: ObjectName, share: SourceShare) -> bool:
+        """Whether `acquire` begins no new watch."""
+        if (resource, name.namespace, share) in self._shared:
+            return True
+        return _spec_of_one(resource, name, share) in self._pool
+
+    def acquire(
+        self,
+        resource: Resource,
+        name: ObjectName,
+        share: SourceShare,
+        listener: OnChange[SourceRecord],
+        on_synced: OnSynced,
+    ) -> Registration:
+        """Watch one object; what is known of it is told before this returns."""
+        place = (resource, name.namespace, share)
+        spec = _spec_of_one(resource, name, share)
+        if place not in self._shared and (spec in self._pool or self._count(place) < ALONE):
+            return self._pool.acquire(spec, listener, on_synced=on_synced)
+        shared = self._shared.get(place)
+        if shared is None:
+            shared = SharedWatch(self._client, self._pool, resource, name.namespace, share)
+            shared.on_end = lambda: self._shared.pop(place, None)
+            self._shared[place] = shared
+        return shared.join(name, listener, on_synced)
+
+    def _count(self, place: _Place) -> int:
+        specs = self._pool.specs()
+        return sum((s.resource, s.namespace, s.share) == place and bool(s.name) for s in specs)
+
+
+def _spec_of_one(resource: Resource, name: ObjectName, share: SourceShare) -> WatchSpec:
+    return WatchSpec(
+        resource=resource,
+        namespace=name.namespace,
+        name=name.name,
+        decode=SourceReader(resource.api_version, resource.kind),
+        share=share,
+        reserved=share.tenant is not None,
+    )
+
+
+class SharedWatch:
+    """One watch of a namespace's metadata, for many who each want one object of it."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: InformerFactory,
+        resource: Resource,
+        namespace: str,
+        share: SourceShare,
+    ) -> None:
+        self.client = client
+        self.resource = resource
+        self.share = share
+        self.reader = SourceReader(resource.api_version, resource.kind)
+        self.reads = asyncio.Semaphore(READS)
+        self.on_end: Callable[[], object] = lambda: None
+        self._wanted: dict[ObjectName, _Wanted] = {}
+        spec = WatchSpec(
+            resource=resource,
+            namespace=namespace,
+            metadata_only=True,
+            decode=seen,
+            share=share,
+            reserved=share.tenant is not None,
+        )
+        self.subscription = pool.acquire(spec, self._changed, on_synced=self._synced)
+
+    def join(
+        self, name: ObjectName, listener: OnChange[SourceRecord], on_synced: OnSynced
+    ) -> Registration:
+        """Listen to one object."""
+        wanted = self._wanted.get(name)
+        if wanted is None:
+            wanted = self._wanted[name] = _Wanted(self, name)
+        place = NamedSubscription(wanted, self.subscription, listener, on_synced)
+        wanted.places.append(place)
+        if wanted.record is not None:
+            listener(name, None, wanted.record)
+        if place.synced:
+            on_synced()
+        wanted.look()
+        return place
+
+    def leave(self, wanted: _Wanted, place: NamedSubscription) -> None:
+        """One listener less; the last one ends the watch."""
+        wanted.places.remove(place)
+        if wanted.places:
+            return
+        wanted.stop()
+        if wanted.record is not None:
+            self.share.dropped(wanted.record)
+        del self._wanted[wanted.name]
+        if not self._wanted:
+            self.on_end()
+            self.subscription.release()
+
+    def _changed(self, name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
+        wanted = self._wanted.get(name)
+        if wanted is None:
+            return
+        if new is None:
+            wanted.take(None)
+        wanted.look()
+
+    def _synced(self) -> None:
+        for wanted in list(self._wanted.values()):
+            wanted.look()
+            wanted.announce()
+
+
+class _Wanted:
+    """One object of a shared watch that rules name."""
+
+    def __init__(self, shared: SharedWatch, name: ObjectName) -> None:
+        self.name = name
+        self.places: list[NamedSubscription] = []
+        self.record: SourceRecord | None = None
+        self.failure: ApiError | None = None
+        self.shared = shared
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the watch tells of another version than the one that was read.
+
+        Also where no room was left to hold what was read, and there is now.
+        """
+        told: Seen | None = self.shared.subscription.store.get(self.name)
+        if told is None:
+            return False
+        if self.record is None or _is_newer(told.resource_version, self.record.resource_version):
+            return True
+        return not self.record.whole and self.shared.share.has_room(self.record.size)
+
+    def look(self) -> None:
+        """Read the object if what is known of it isn't what the watch tells of."""
+        if self.is_stale and self._task is None:
+            self._task = asyncio.create_task(self._read(), name=f"read source {self.name}")
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def take(self, record: SourceRecord | None) -> None:
+        """Pass on what the object is now."""
+        before = self.record
+        if before is record:
+            return
+        if record is not None:
+            record = self.shared.share.held(before, record)
+        elif before is not None:
+            self.shared.share.dropped(before)
+        self.record = record
+        for place in tuple(self.places):
+            try:
+                place.listener(self.name, before, record)
+            except Exception:
+                log.exception("a listener to the source %s failed", self.name)
+
+    def announce(self) -> None:
+        """Tell everybody that all is known."""
+        for place in tuple(self.places):
+            if place.synced and place.on_synced:
+                place.on_synced()
+
+    async def _read(self) -> None:
+        delay = FIRST_DELAY
+        try:
+            while self.is_stale:
+                try:
+                    with working_for(self.shared.share.tenant):
+                        body = await self._get()
+                except ApiError as error:
+                    # What isn't there any more is the watch's to tell.
+                    self.failure = None if isinstance(error, errors.NotFound) else error
+                    await asyncio.sleep(delay)
+                    delay = min(delay * 2, LONGEST_DELAY)
+                else:
+                    self.failure = None
+                    if self.name in self.shared.subscription.store:
+                        self.take(self.shared.reader(body))
+        finally:
+            self._task = None
+        self.announce()
+
+    async def _get(self) -> dict[str, Any]:
+        async with self.shared.reads:
+            return await self.shared.client.get(self.shared.resource, *self.name)
+
+
+class NamedSubscription(Registration):
+    """A place at a shared watch that knows of one object only."""
+
+    def __init__(
+        self,
+        wanted: _Wanted,
+        shared: Registration,
+        listener: OnChange[SourceRecord],
+        on_synced: OnSynced,
+    ) -> None:
+        super().__init__(shared.watch, listener, on_synced)
+        self._wanted = wanted
+        self._shared = shared
+
+    @property
+    def store(self) -> dict[ObjectName, Any]:
+        """The object, where it exists and was read."""
+        record = self._wanted.record
+        return {} if record is None else {self._wanted.name: record}
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of the object can be taken for its deletion."""
+        return self._shared.synced and not self._wanted.is_stale
+
+    @property
+    def seen(self) -> bool:
+        """Whether the object was read once, if there was one."""
+        unread = self._wanted.record is None and self._wanted.is_stale
+        return self._shared.seen and not unread
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault of the watch, or of reading the object."""
+        return self._shared.failure or self._wanted.failure
+
+    def release(self) -> None:
+        """Hear nothing more; twice does no harm."""
+        if self.active:
+            self.active = False
+            self._wanted.shared.leave(self._wanted, self)
+
+
+def _is_newer(one: str, other: str) -> bool:
+    if one.isdecimal() and other.isdecimal():
+        return int(one) > int(other)
+    return one != other

@@ -1,0 +1,102 @@
+"""Copies that other tools made, recognised by their marks, so that they can be taken over.
+
+Read in each tool's own source, at the version that docs/adoption.md names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.copies.policy.metadata import is_stripped
+from copyrator.copies.policy.records import Extras
+
+
+@dataclass(frozen=True, slots=True)
+class Copier:
+    """A tool that copies objects between namespaces."""
+
+    name: str
+    mark: str
+    """The annotation that the tool itself writes on every copy, and on nothing else. (People write
+    ``replicate-from`` or ``reflects`` on objects of their own; those alone prove nothing.)"""
+    prefix: str
+    """What its labels and annotations begin with."""
+
+
+COPIERS: Final = (
+    Copier(
+        "kubernetes-replicator",
+        "replicator.v1.mittwald.de/replicated-from-version",
+        "replicator.v1.mittwald.de/",
+    ),
+    Copier(
+        "reflector",
+        "reflector.v1.k8s.emberstack.com/reflected-version",
+        "reflector.v1.k8s.emberstack.com/",
+    ),
+    Copier("ClusterSecret", "clustersecret.io/created-by", "clustersecret.io"),
+    Copier("config-syncer", "kubed.appscode.com/origin", "kubed.appscode.com/"),
+)
+
+
+def copier(annotations: Mapping[str, str]) -> Copier | None:
+    """The tool that made this object as a copy, or None."""
+    return next((tool for tool in COPIERS if tool.mark in annotations), None)
+
+
+def kept_extras(metadata: Mapping[str, Any]) -> Extras:
+    """What stays of an object's metadata when it is taken over.
+
+    Of another tool's copy its marks go, so that the tool doesn't take it for its own any more; and
+    what the tool took over from the source although it never should be copied: Argo CD's or Helm's
+    ownership, kubectl's annotation with the data in clear, owners in another namespace. Whatever
+    else stands there stays.
+    """
+    labels: Mapping[str, str] = metadata.get("labels") or {}
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    owners = tuple(metadata.get("ownerReferences") or ())
+    tool = copier(annotations)
+    if tool is not None:
+        written = [
+            fields for fields in _entries(metadata) if _has(fields, "annotations", tool.mark)
+        ]
+        labels = _kept(tool, labels, written, "labels")
+        annotations = _kept(tool, annotations, written, "annotations")
+        owners = tuple(one for one in owners if not _is_owned_by(written, one))
+    return Extras(
+        labels=labels,
+        annotations=annotations,
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        owners=owners,
+    )
+
+
+_Fields = Mapping[str, Any]
+"""Who wrote what under ``metadata``: one manager's fields."""
+
+
+def _kept(
+    tool: Copier, found: Mapping[str, str], written: Iterable[_Fields], part: str
+) -> dict[str, str]:
+    return {
+        key: value
+        for key, value in found.items()
+        if not key.startswith(tool.prefix)
+        and not (is_stripped(key) and any(_has(fields, part, key) for fields in written))
+    }
+
+
+def _entries(metadata: Mapping[str, Any]) -> Iterator[_Fields]:
+    for entry in metadata.get("managedFields") or ():
+        yield (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+
+
+def _has(fields: _Fields, part: str, key: str) -> bool:
+    return f"f:{key}" in (fields.get(f"f:{part}") or {})
+
+
+def _is_owned_by(written: Iterable[_Fields], owner: Mapping[str, Any]) -> bool:
+    uid = str(owner.get("uid"))
+    return any(uid in item for fields in written for item in fields.get("f:ownerReferences") or {})

@@ -1,0 +1,214 @@
+"""What a copy shall hold: from a rule and its source (or template) to an object without a place.
+
+Where no namespace's name goes into it, one Content serves all targets: only the place and the seal
+differ from copy to copy.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from copyrator.api import names
+from copyrator.api.rule import Transform
+from copyrator.copies.policy.merging import reference_marks
+from copyrator.copies.policy.metadata import copied_annotations, copied_labels
+from copyrator.copies.policy.ownership import Shape, is_ours_enough, is_ours_exactly
+from copyrator.copies.policy.records import CopyRecord, Extras
+from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.policy.transform import transform_data
+
+EXACT_KINDS: Final = frozenset({"ConfigMap", "Secret"})
+"""Kinds whose content is wholly ours, and that are written without being read."""
+
+_NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+_SERVER_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    # A legacy token of the source's namespace means nothing elsewhere.
+    "ServiceAccount": frozenset({"secrets"}),
+}
+
+
+@dataclass(slots=True, eq=False)
+class Content:
+    """A wanted object, but for where it stands."""
+
+    api_version: str
+    kind: str
+    payload: Mapping[str, Any]
+    """The top-level fields other than metadata and status."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    """Without the seal, which differs from place to place."""
+    digest: bytes
+    _known_right: Shape | None = field(default=None, repr=False)
+    """The last shape found in order: the same for all copies, as a rule."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the copy is wholly ours, so that it can be replaced unread."""
+        return self.kind in EXACT_KINDS
+
+    def is_undisturbed(self, shape: Shape) -> bool:
+        """Tell whether nobody touched what we wrote (ownership.py)."""
+        if shape is self._known_right:
+            return True
+        check = is_ours_exactly if self.exact else is_ours_enough
+        if not (
+            all(shape.owns_label(key) for key in self.labels)
+            and all(shape.owns_annotation(key) for key in self.annotations)
+            and shape.owns_annotation(names.ANN_HASH)
+            and check(self.payload, shape)
+        ):
+            return False
+        self._known_right = shape
+        return True
+
+    def is_held_by(self, live: Mapping[str, Any]) -> bool:
+        """Tell whether a whole object holds this content, whoever wrote it.
+
+        Of kinds that aren't wholly ours, others may have added to it.
+        """
+        metadata = live.get("metadata") or {}
+        if not (
+            _contains(metadata.get("labels"), self.labels)
+            and _contains(metadata.get("annotations"), self.annotations)
+        ):
+            return False
+        found = payload_of(live)
+        if not self.exact:
+            return _contains(found, self.payload)
+        fields = found.keys() | self.payload.keys()
+        return all((found.get(name) or None) == (self.payload.get(name) or None) for name in fields)
+
+    def is_right(self, record: CopyRecord) -> bool:
+        """Tell whether a copy holds this content and nothing else that matters."""
+        return record.digest == self.digest and self.is_undisturbed(record.shape)
+
+
+def payload_of(live: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a live object may be content: all but metadata and status."""
+    return {name: value for name, value in live.items() if name not in _NOT_CONTENT}
+
+
+def _contains(found: Any, wanted: Any) -> bool:
+    """Tell whether a value holds all that is wanted; maps may hold more, lists may not."""
+    if wanted in (None, "", [], {}):
+        return True
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(
+            _contains(found.get(key), value) for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return (
+            isinstance(found, list)
+            and len(found) == len(wanted)
+            and all(map(_contains, found, wanted))
+        )
+    return bool(found == wanted)
+
+
+def copied_content(
+    source: Mapping[str, Any], transform: Transform, *, rule: str, sealer: Sealer
+) -> Content:
+    """The content of the copies of a source.
+
+    Raises:
+        TransformError: the transform doesn't fit the source.
+    """
+    metadata = source["metadata"]
+    kind = str(source["kind"])
+    hidden = _NOT_CONTENT | _SERVER_FIELDS.get(kind, frozenset())
+    payload = {key: value for key, value in source.items() if key not in hidden}
+    return _seal(
+        sealer,
+        api_version=str(source["apiVersion"]),
+        kind=kind,
+        payload=transform_data(payload, transform.keys),
+        labels=copied_labels(metadata.get("labels"), transform),
+        annotations=copied_annotations(
+            metadata.get("annotations"),
+            transform,
+            rule=rule,
+            origin=f"{metadata['namespace']}/{metadata['name']}",
+        ),
+    )
+
+
+def rendered_content(
+    rendered: Mapping[str, Any], transform: Transform, *, rule: str, sealer: Sealer
+) -> Content:
+    """The content of a copy that a template made for one namespace."""
+    metadata = rendered.get("metadata") or {}
+    payload = {key: value for key, value in rendered.items() if key not in _NOT_CONTENT}
+    kind = str(rendered["kind"])
+    return _seal(
+        sealer,
+        api_version=str(rendered["apiVersion"]),
+        kind=kind,
+        payload=_as_read(kind, payload),
+        labels=copied_labels(metadata.get("labels"), transform),
+        annotations=copied_annotations(
+            metadata.get("annotations"), transform, rule=rule, origin=None
+        ),
+    )
+
+
+def _as_read(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
+    """A Secret's ``stringData`` in the form that the API server keeps and shows."""
+    if kind != "Secret":
+        return payload
+    texts = payload.pop("stringData", None) or {}
+    if texts:
+        encoded = {k: base64.b64encode(str(v).encode()).decode() for k, v in texts.items()}
+        payload["data"] = {**(payload.get("data") or {}), **encoded}
+    payload.setdefault("type", "Opaque")
+    return payload
+
+
+def _seal(sealer: Sealer, **parts: Any) -> Content:
+    parts["annotations"] |= reference_marks(parts["payload"])
+    return Content(**parts, digest=sealer.digest(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a copy stands; ``resource`` is the kind's key as in CopyKey."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+def new_object(content: Content, place: Place, rule: str, sealer: Sealer) -> dict[str, Any]:
+    """The body that creates the copy."""
+    seal = sealer.seal(content.digest, place.resource, place.namespace, place.name, rule)
+    return {
+        "apiVersion": content.api_version,
+        "kind": content.kind,
+        "metadata": {
+            "name": place.name,
+            "namespace": place.namespace,
+            "labels": dict(content.labels),
+            "annotations": {**content.annotations, names.ANN_HASH: seal},
+        },
+        **content.payload,
+    }
+
+
+def carry_on(
+    body: dict[str, Any], extras: Extras, *, uid: str, resource_version: str
+) -> dict[str, Any]:
+    """Turn a new object's body into one that replaces what stands there, keeping others' marks."""
+    metadata = body["metadata"]
+    metadata["uid"] = uid
+    metadata["resourceVersion"] = resource_version
+    metadata["labels"] = {**extras.labels, **metadata["labels"]}
+    metadata["annotations"] = {**extras.annotations, **metadata["annotations"]}
+    if extras.finalizers:
+        metadata["finalizers"] = list(extras.finalizers)
+    if extras.owners:
+        metadata["ownerReferences"] = [dict(owner) for owner in extras.owners]
+    return body

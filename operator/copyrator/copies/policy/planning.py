@@ -1,0 +1,252 @@
+"""What to do about one target object: one pure function, one named answer.
+
+Everything that wants the target, whoever owns what stands there, and what is known of both comes
+in; one decision goes out. Because it is made for the target as a whole, two rules can't rewrite
+each other's copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.copies.policy.records import NO_EXTRAS, CopyRecord, Extras
+
+
+class Action(StrEnum):
+    """What is done to the target."""
+
+    NOTHING = "Nothing"
+    CREATE = "Create"
+    REPLACE = "Replace"
+    ADOPT = "Adopt"
+    """Replace an object that isn't ours."""
+    DELETE = "Delete"
+    RELEASE = "Release"
+    """Take our marks off and leave the object."""
+    RESEAL = "Reseal"
+    """Read an object that carries the rule's marks without a valid seal; write it anew if it is as
+    the rule wants it, or if the rule's author asked for it."""
+    ASK_OWNER = "AskOwner"
+    """Its rule has to decide about its deletion, with all its copies in view."""
+
+
+class Cause(StrEnum):
+    """The reason of a decision."""
+
+    UNWANTED = "Unwanted"
+    UP_TO_DATE = "UpToDate"
+    MISSING = "Missing"
+    CHANGED = "Changed"
+    """The wanted content changed."""
+    DRIFTED = "Drifted"
+    """Somebody else changed the copy."""
+    TAKEN_OVER = "TakenOver"
+    """Its former rule let go of it."""
+    ABANDONED = "Abandoned"
+    """Its rule exists no more and nobody wants it: not ours to delete."""
+    OWNED_BY_OTHER = "OwnedByOther"
+    FOREIGN = "Foreign"
+    SATISFIED = "Satisfied"
+    """An object that isn't ours holds what is wanted: it stays as it is, and counts as right."""
+    UNSEALED = "Unsealed"
+    """It carries the rule's marks, but no valid seal: a lost key, or a forgery."""
+    IS_SOURCE = "IsSource"
+    """A rule copies this very object: it is never overwritten."""
+    NAMESPACE_CLOSED = "NamespaceClosed"
+    """Terminating or gone."""
+    BEING_DELETED = "BeingDeleted"
+    PAUSED = "Paused"
+    BROKEN = "Broken"
+    """The wanted content can't be made (template, transform)."""
+
+
+class Hold(StrEnum):
+    """What is known of the rule that owns a copy but doesn't claim it (now)."""
+
+    GONE = "Gone"
+    """No such rule exists."""
+    KEEPS = "Keeps"
+    """It exists, and whether it wants the copy can't be told: leave the copy alone."""
+    CONDEMNED = "Condemned"
+    """It let go, and its reconcile decided this deletion with everything in view."""
+    LET_GO = "LetGo"
+    """It doesn't want the copy any more; its reconcile hasn't decided yet."""
+
+
+Terms = tuple[bytes, ConflictPolicy]
+"""The digest of what a claim wants, and its policy: what a foreign object was compared with."""
+
+
+class Want(Protocol):
+    """What the planner asks of a claim."""
+
+    @property
+    def owner(self) -> str:
+        """``namespace/name`` of the rule."""
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is written (now): suspended, in Plan mode, or not everything is known yet."""
+
+    @property
+    def broken(self) -> bool:
+        """What is wanted can't be made (template, transform)."""
+
+    @property
+    def on_conflict(self) -> ConflictPolicy:
+        """What to do about a foreign object."""
+
+    @property
+    def terms(self) -> Terms:
+        """What a foreign object has to hold to count as right, and under which policy."""
+
+    def is_right(self, record: CopyRecord) -> bool:
+        """Whether a copy is as wanted."""
+
+    def is_drift(self, record: CopyRecord) -> bool:
+        """Whether a copy that isn't right holds the wanted digest, so that others changed it."""
+
+    def adopts(self, foreign: Foreign) -> bool:
+        """Whether ``onConflict: Adopt``, or the old form, takes this very object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """The metadata of an object that isn't ours, as a look found it."""
+
+    uid: str
+    resource_version: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    metadata: Mapping[str, Any]
+    extras: Extras = NO_EXTRAS
+    """What stays of its metadata when it is taken over."""
+
+
+W = TypeVar("W", bound=Want)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetState(Generic[W]):
+    """All that is known of one target."""
+
+    claims: Sequence[W]
+    """Who wants it, by precedence: the older rule first; within a rule the source listed first."""
+    standing: CopyRecord | None
+    """Our copy there, or an object that carries our marks without a valid seal."""
+    open: bool
+    """Its namespace exists and isn't Terminating."""
+    hold: Hold = Hold.GONE
+    """About ``standing``'s owner, where it is none of the claims'."""
+    deletion: DeletionPolicy = DeletionPolicy.DELETE
+    """That owner's policy."""
+    foreign: Foreign | None = None
+    """What a look found instead of our copy."""
+    satisfied: Terms | None = None
+    """The terms that such an object was found to fulfil, by this look or an earlier one."""
+    is_source: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[W]):
+    """The decision. ``winner`` is the claim that the target goes to, or would go to."""
+
+    act: Action
+    why: Cause
+    winner: W | None = None
+
+
+def plan_copy(now: TargetState[W]) -> Plan[W]:
+    """Decide about one target."""
+    if not now.open:
+        return Plan(Action.NOTHING, Cause.NAMESPACE_CLOSED)
+    standing = now.standing
+    if standing is None or not standing.owner:
+        marks = standing.marks if standing else ""
+        marked = _first(now.claims, lambda claim: claim.owner == marks)
+        return _plan_free(now) if marked is None else _plan_unsealed(now, marked)
+    keeper = _first(now.claims, lambda claim: claim.owner == standing.owner)
+    if standing.deleting:
+        return Plan(Action.NOTHING, Cause.BEING_DELETED, keeper)
+    if keeper is not None:
+        return _plan_kept(keeper, standing)
+    return _plan_let_go(now)
+
+
+def _plan_free(now: TargetState[W]) -> Plan[W]:
+    """Nothing stands there that is proved to be ours."""
+    winner = _first_active(now.claims)
+    if winner is None:
+        why = Cause.PAUSED if now.claims else Cause.UNWANTED
+        return Plan(Action.NOTHING, why, next(iter(now.claims), None))
+    if now.is_source:
+        return Plan(Action.NOTHING, Cause.IS_SOURCE)
+    if winner.broken:
+        return Plan(Action.NOTHING, Cause.BROKEN, winner)
+    return _plan_unowned(now, winner)
+
+
+def _plan_unowned(now: TargetState[W], winner: W) -> Plan[W]:
+    """A claim may have the place, unless an object that isn't ours is to stay there."""
+    foreign = now.foreign
+    if foreign and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(foreign)):
+        return Plan(Action.ADOPT, Cause.FOREIGN, winner)
+    if now.satisfied == winner.terms:
+        return Plan(Action.NOTHING, Cause.SATISFIED, winner)
+    if foreign is None:
+        return Plan(Action.CREATE, Cause.MISSING, winner)
+    return Plan(Action.NOTHING, Cause.FOREIGN, winner)
+
+
+def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
+    """An object that a rule would make carries that rule's marks, and no valid seal."""
+    assert now.standing is not None
+    if now.standing.deleting:
+        return Plan(Action.NOTHING, Cause.BEING_DELETED, marked)
+    if now.is_source:
+        return Plan(Action.NOTHING, Cause.IS_SOURCE)
+    if marked.broken:
+        return Plan(Action.NOTHING, Cause.BROKEN, marked)
+    if marked.paused:
+        return Plan(Action.NOTHING, Cause.PAUSED, marked)
+    return Plan(Action.RESEAL, Cause.UNSEALED, marked)
+
+
+def _plan_let_go(now: TargetState[W]) -> Plan[W]:
+    """A copy stands there whose owner doesn't claim it."""
+    if now.hold is Hold.KEEPS:
+        return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
+    heir = _first_active(now.claims)
+    if heir is not None and heir.broken:
+        return Plan(Action.NOTHING, Cause.BROKEN, heir)
+    if heir is not None:
+        return Plan(Action.REPLACE, Cause.TAKEN_OVER, heir)
+    if now.hold is Hold.GONE:
+        return Plan(Action.NOTHING, Cause.ABANDONED)
+    if now.hold is Hold.LET_GO:
+        return Plan(Action.ASK_OWNER, Cause.UNWANTED)
+    released = now.deletion is DeletionPolicy.ORPHAN
+    return Plan(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)
+
+
+def _plan_kept(keeper: W, standing: CopyRecord) -> Plan[W]:
+    if keeper.broken:
+        return Plan(Action.NOTHING, Cause.BROKEN, keeper)
+    if keeper.is_right(standing):
+        return Plan(Action.NOTHING, Cause.UP_TO_DATE, keeper)
+    if keeper.paused:
+        return Plan(Action.NOTHING, Cause.PAUSED, keeper)
+    why = Cause.DRIFTED if keeper.is_drift(standing) else Cause.CHANGED
+    return Plan(Action.REPLACE, why, keeper)
+
+
+def _first_active(claims: Sequence[W]) -> W | None:
+    return _first(claims, lambda claim: not claim.paused)
+
+
+def _first(claims: Sequence[W], fits: Callable[[W], bool]) -> W | None:
+    return next((claim for claim in claims if fits(claim)), None)

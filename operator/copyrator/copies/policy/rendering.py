@@ -1,0 +1,174 @@
+"""Jinja2 in rules: names of copies, and whole objects for each target namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jinja2
+
+from copyrator.api import syntax
+from copyrator.copies.policy.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
+from copyrator.copies.policy.template_meter import Meter, TemplateError
+from copyrator.settings.limits import RENDERED_TEXT
+
+__all__ = [
+    "NO_TEXTS",
+    "TemplateError",
+    "Text",
+    "Tree",
+    "checked_name",
+    "namespace_context",
+    "source_context",
+]
+
+_TEXT_STEPS: Final = 20
+"""Steps for beginning and ending the rendering of one text."""
+
+_PATH_SEGMENT_KINDS: Final = ("Role", "RoleBinding")
+"""RBAC's names may hold anything that a path segment may, such as ``system:``."""
+
+
+class Text:
+    """One text. Constant where it holds no Jinja2 at all."""
+
+    __slots__ = ("_steps", "_template", "names", "source")
+
+    def __init__(self, source: str, compiled: CompiledText | None = None) -> None:
+        """Take a text, compiled or to be compiled now.
+
+        Raises:
+            TemplateError: it is no Jinja2.
+        """
+        self.source = source
+        self._template: jinja2.Template | None = None
+        self.names: frozenset[str] = frozenset()
+        self._steps = 0
+        if is_jinja(source):
+            try:
+                compiled = compiled or compile_text(source)
+            except TemplateError as error:
+                raise TemplateError(f"{_shown(source)} {error}") from None
+            self.names = compiled.names
+            self._steps = compiled.steps + _TEXT_STEPS
+            self._template = compiled.load()
+
+    def render(self, context: Mapping[str, Any], meter: Meter | None = None) -> str:
+        """Fill in the context; ``meter`` is the object's where the text is one of many.
+
+        Raises:
+            TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
+        """
+        if self._template is None:
+            return self.source
+        meter = meter or Meter()
+        ENVIRONMENT.meter = meter
+        try:
+            meter.take(self._steps)
+            result = self._template.render(context)
+        except TemplateError as error:
+            raise TemplateError(f"{_shown(self.source)}: {error}") from None
+        except Exception as error:
+            # Filters raise whatever they like; only jinja2's own messages are free of values.
+            told = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
+            raise TemplateError(f"{_shown(self.source)}: {told}") from None
+        if len(result) > RENDERED_TEXT:
+            raise TemplateError(f"{_shown(self.source)}: the result is too large")
+        meter.put_out(result)
+        return result
+
+
+NO_TEXTS: Final[Mapping[str, Text]] = {}
+
+
+class Tree:
+    """A whole object whose strings, keys included, may hold Jinja2; compiled once."""
+
+    __slots__ = ("_root", "names")
+
+    def __init__(self, root: Mapping[str, Any], texts: Mapping[str, Text] = NO_TEXTS) -> None:
+        """Take an object; what isn't among the ``texts`` is compiled now.
+
+        Raises:
+            TemplateError: one is no Jinja2.
+        """
+        found = dict(texts)
+        self._root = _compile(root, found)
+        self.names = frozenset(name for text in found.values() for name in text.names)
+
+    def render(self, context: Mapping[str, Any]) -> dict[str, Any]:
+        """A new object.
+
+        Raises:
+            TemplateError: naming the string at fault.
+        """
+        rendered = _render(self._root, context, Meter())
+        assert isinstance(rendered, dict)
+        return rendered
+
+
+def _compile(value: Any, found: dict[str, Text]) -> Any:
+    if isinstance(value, str):
+        if not is_jinja(value):
+            return value
+        if value not in found:
+            found[value] = Text(value)
+        return found[value]
+    if isinstance(value, Mapping):
+        return [(_compile(str(key), found), _compile(item, found)) for key, item in value.items()]
+    if isinstance(value, list | tuple):
+        return tuple(_compile(item, found) for item in value)
+    return value
+
+
+def _render(value: Any, context: Mapping[str, Any], meter: Meter) -> Any:
+    """Maps were compiled to lists of pairs and lists to tuples, to be told apart here."""
+    if isinstance(value, Text):
+        return value.render(context, meter)
+    if isinstance(value, list):
+        result: dict[str, Any] = {}
+        for key, item in value:
+            name = _render(key, context, meter)
+            if name in result:
+                raise TemplateError(f"two keys of one map are rendered to {_shown(name)}")
+            result[name] = _render(item, context, meter)
+        return result
+    if isinstance(value, tuple):
+        return [_render(item, context, meter) for item in value]
+    return value
+
+
+def namespace_context(
+    name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> dict[str, Any]:
+    """What ``namespace`` means in a template."""
+    return {"name": name, "labels": dict(labels), "annotations": dict(annotations)}
+
+
+def source_context(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What ``source`` means in a template: metadata only, never data."""
+    return {
+        "kind": kind,
+        "name": metadata.get("name", ""),
+        "namespace": metadata.get("namespace", ""),
+        "labels": dict(metadata.get("labels") or {}),
+        "annotations": dict(metadata.get("annotations") or {}),
+    }
+
+
+def checked_name(name: str, kind: str) -> str:
+    """A rendered name that the API server will take as the name of an object of this kind.
+
+    Raises:
+        TemplateError: it won't.
+    """
+    if kind in _PATH_SEGMENT_KINDS:
+        if not name or name in (".", "..") or "/" in name or "%" in name or len(name) > 253:
+            raise TemplateError(f"{_shown(name)} is no name of a {kind}")
+    elif problem := syntax.object_name(name):
+        raise TemplateError(problem)
+    return name
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:79] + "…")

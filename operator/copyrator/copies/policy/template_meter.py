@@ -1,0 +1,148 @@
+"""What rendering one object takes: steps and characters are counted, so that it has an end.
+
+Counted and not timed: what a template may do is the same on every machine. A step is an operation,
+a pass of a loop for each node in its body, or 64 characters that are worked on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sized, ValuesView
+from typing import Any, Final
+
+from copyrator.settings.limits import (
+    RENDER_STEPS,
+    RENDERED_OBJECT,
+    RENDERED_TEXT,
+    RULE_DEPTH,
+    TEMPLATE_NUMBER_BITS,
+)
+
+CHARACTERS: Final = 64
+"""Characters that are worked on in one step."""
+
+_PARTED: Final = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
+_OTHER: Final = 64
+"""Characters of what is written as its type's name and address."""
+
+
+class TemplateError(Exception):
+    """A template that couldn't be rendered for a target; the message is for its author."""
+
+
+class Meter:
+    """Counts down; one for each object that is rendered."""
+
+    __slots__ = ("_left", "_room")
+
+    def __init__(self) -> None:
+        self._left = RENDER_STEPS
+        self._room = RENDERED_OBJECT
+
+    def take(self, steps: int, characters: int = 0) -> None:
+        """Count work before it is done.
+
+        Raises:
+            TemplateError: it is too much.
+        """
+        self._left -= abs(steps) + abs(characters) // CHARACTERS
+        if self._left < 0:
+            raise TemplateError(
+                f"rendering takes more than {RENDER_STEPS} steps; shorten its loops and texts"
+            )
+
+    def make(self, characters: int) -> None:
+        """Count a text before it is made.
+
+        Raises:
+            TemplateError: it is too long.
+        """
+        if characters > RENDERED_TEXT:
+            raise TemplateError(f"a text would be longer than {RENDERED_TEXT} characters")
+        self.take(1, characters)
+
+    def put_out(self, text: str) -> None:
+        """Count a text of the finished object.
+
+        Raises:
+            TemplateError: the object is too large.
+        """
+        self._room -= len(text)
+        if self._room < 0:
+            raise TemplateError(
+                f"the object's texts would be longer than {RENDERED_OBJECT} characters in all"
+            )
+
+    def weigh(self, value: Any) -> int:
+        """Count a value with all its parts as one that is looked through, and return its length.
+
+        Raises:
+            TemplateError: it is too large, or nested too deeply.
+        """
+        if type(value) is str:
+            self.take(1, len(value))
+            return len(value)
+        level, length = [value], 0
+        for _ in range(RULE_DEPTH):
+            parts: list[Any] = []
+            for one in level:
+                length += self._length(one, parts)
+            if not parts:
+                self.take(1, 4 * length)  # quotes and escapes, where it is written out
+                return length
+            level = parts
+        raise TemplateError(f"a value is nested more than {RULE_DEPTH} levels deep")
+
+    def _length(self, value: Any, parts: list[Any]) -> int:
+        """Characters of a value without its parts, which are added to `parts`."""
+        if isinstance(value, str):
+            return len(value)
+        if isinstance(value, int):
+            return value.bit_length() // 3 + 1
+        if isinstance(value, Mapping):
+            self.take(2 * len(value))
+            parts += value.keys()
+            parts += value.values()
+            return 6 * len(value)
+        if isinstance(value, _PARTED):
+            self.take(len(value))
+            parts += value
+            return 4 * len(value)
+        if isinstance(value, range):
+            self.take(len(value) // 8)
+        return _OTHER
+
+    def items(self, values: Iterable[Any]) -> list[Any]:
+        """All of an iterable, each counted before the next one is made."""
+        found = []
+        for value in values:
+            self.take(1)
+            found.append(value)
+        return found
+
+    def loop(self, values: Iterable[Any], steps: int, characters: int) -> Iterator[Any]:
+        """An iterable whose every item costs as much as the loop's body."""
+        for value in values:
+            self.take(steps, characters)
+            yield value
+
+    def search(self, text: str, part: Any) -> None:
+        """Count looking for a part in a text; in short texts Python may compare all with all."""
+        length = len(text)
+        other = len(part) if isinstance(part, str) else 1
+        self.take(1, length * 8 if length >= 30_000 else length + length * other // 8)
+
+
+def checked(value: Any) -> Any:
+    """A result of a calculation.
+
+    Raises:
+        TemplateError: a number with too many digits.
+    """
+    if isinstance(value, int) and value.bit_length() > TEMPLATE_NUMBER_BITS:
+        raise TemplateError("a number has too many digits")
+    return value
+
+
+def count_of(value: Any) -> int:
+    """How many items or characters a value has; 0 of one that has none."""
+    return len(value) if isinstance(value, Sized) else 0

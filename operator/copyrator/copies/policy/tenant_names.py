@@ -1,0 +1,108 @@
+"""What the name of a tenant's copies may say: names of what is known, and a few filters.
+
+A tenant's text is worked on in a process that serves everybody. So that nothing in it can take long
+or make long texts, what it is made of is listed here; all else is refused before it is compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import jinja2
+from jinja2 import nodes
+
+from copyrator.copies.policy.compiling import ENVIRONMENT, is_jinja
+from copyrator.settings.limits import TENANT_NAME_TEXT
+
+TENANT_FILTERS: Final = ("d", "default", "lower", "replace", "trim", "truncate", "upper")
+"""Filters that a tenant's name may use, with constants as arguments."""
+
+TENANT_VARIABLES: Final = ("namespace", "rule", "source")
+"""Variables that a tenant's name may use."""
+
+_HINT: Final = (
+    f"outside the operator's namespace it may hold {', '.join(TENANT_VARIABLES)} with their fields "
+    f"and the filters {', '.join(TENANT_FILTERS)}"
+)
+
+_ALLOWED: Final = (
+    nodes.Const,
+    nodes.Filter,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.Keyword,
+    nodes.Name,
+    nodes.Output,
+    nodes.TemplateData,
+)
+
+_WORDS: Final[dict[type[nodes.Node], str]] = {
+    nodes.Call: "a call",
+    nodes.CondExpr: "a condition",
+    nodes.Compare: "a comparison",
+    nodes.Concat: "the operator ~",
+    nodes.For: "a loop",
+    nodes.If: "a condition",
+    nodes.Macro: "a macro",
+    nodes.Test: "a test",
+    nodes.Assign: "set",
+    nodes.AssignBlock: "set",
+    nodes.List: "a list",
+    nodes.Tuple: "a list",
+    nodes.Dict: "a map",
+}
+
+
+def name_refusal(text: str) -> str | None:
+    """Why a tenant's rule may not have this ``spec.transform.name``, or None.
+
+    What is no Jinja2 at all is left to the compiler, which says what is wrong.
+    """
+    if len(text) > TENANT_NAME_TEXT:
+        return (
+            f"spec.transform.name is longer than {TENANT_NAME_TEXT} characters; shorten it: "
+            "outside the operator's namespace no more are read"
+        )
+    if not is_jinja(text):
+        return None
+    try:
+        tree = ENVIRONMENT.parse(text)
+    except (jinja2.TemplateError, ValueError, RecursionError):
+        return None
+    pending: list[nodes.Node] = list(tree.iter_child_nodes())
+    while pending:
+        node = pending.pop()
+        if (fault := _fault(node)) is not None:
+            return f"spec.transform.name uses {fault}: {_HINT}"
+        pending += node.iter_child_nodes()
+    return None
+
+
+def _fault(node: nodes.Node) -> str | None:
+    """What about this node, without those in it, isn't allowed; None where nothing is."""
+    fault = None
+    match node:
+        case nodes.Name(name=name) if name not in TENANT_VARIABLES:
+            fault = f"the name {name[:40]!r}"
+        case nodes.Const(value=value) if not isinstance(value, str | int):
+            fault = "a number with a fraction"
+        case nodes.Getitem() if not isinstance(node.arg, nodes.Const):
+            fault = "a part that isn't named by a constant"
+        case nodes.Filter(name=name) if name not in TENANT_FILTERS:
+            fault = f"the filter {str(name)[:40]!r}"
+        case nodes.Filter() if node.node is None or not _has_constants(node):
+            fault = "a filter whose arguments aren't constants"
+        case nodes.BinExpr() | nodes.UnaryExpr():
+            fault = _WORDS.get(type(node), "an operator")
+        case _ if not isinstance(node, _ALLOWED):
+            fault = _WORDS.get(type(node), type(node).__name__)
+    return fault
+
+
+def _has_constants(node: nodes.Filter) -> bool:
+    values = [*node.args, *(keyword.value for keyword in node.kwargs)]
+    return (
+        node.dyn_args is None
+        and node.dyn_kwargs is None
+        and all(isinstance(value, nodes.Const) for value in values)
+    )

@@ -1,0 +1,65 @@
+"""What a rule does to the data of a ConfigMap or Secret on its way into a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from copyrator.api.globs import Globs
+from copyrator.api.rule import KeyTransform
+from copyrator.settings.limits import MAX_GLOB_WORK
+
+DATA_FIELDS = ("data", "binaryData")
+
+
+class TransformError(Exception):
+    """A transform that doesn't fit this source; the message is for the rule's author."""
+
+
+def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, Any]:
+    """The content of a copy; ``content`` is left as it is.
+
+    ``data`` and ``binaryData`` share one space of names, as the API server has it.
+
+    Raises:
+        TransformError: two keys would have one name, or they are too many for so many globs.
+    """
+    if not (keys.include or keys.exclude or keys.rename):
+        return dict(content)
+    check_work(
+        [key for field in DATA_FIELDS for key in content.get(field) or ()],
+        keys.include,
+        keys.exclude,
+    )
+    result = dict(content)
+    taken: dict[str, str] = {}
+    for field in DATA_FIELDS:
+        if field not in content:
+            continue
+        kept: dict[str, Any] = {}
+        for key, value in (content[field] or {}).items():
+            if (keys.include and not keys.include.matches(key)) or keys.exclude.matches(key):
+                continue
+            name = keys.rename.get(key, key)
+            if name in taken:
+                raise TransformError(
+                    f"the keys {taken[name]!r} and {key!r} would both be named {name!r}; "
+                    "leave one out in spec.transform.keys or rename it"
+                )
+            taken[name] = key
+            kept[name] = value
+        result[field] = kept
+    return result
+
+
+def check_work(texts: Collection[str], *choices: Globs) -> None:
+    """Refuse what would hold up everybody: very many keys times very long lists of patterns.
+
+    Raises:
+        TransformError: they are too many.
+    """
+    if sum(globs.cost(texts) for globs in choices) > MAX_GLOB_WORK:
+        raise TransformError(
+            f"the source has {len(texts)} keys, too many for so many patterns in spec.transform; "
+            "use fewer or shorter patterns"
+        )

@@ -1,0 +1,173 @@
+"""The end of a rule: its copies go, or are let go, and then its finalizer."""
+
+from __future__ import annotations
+
+import logging
+
+from copyrator.api import names
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.api.rule_status import RuleFacts
+from copyrator.copies import verdicts
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.context import CopyContext, KindView, RulePhase, RuleState
+from copyrator.copies.kinds import Kinds
+from copyrator.copies.status import delay_first_status, write_status
+from copyrator.kube import errors
+from copyrator.kube.resources import RULES
+from copyrator.workqueue.outcome import Done, Outcome, RequeueAfter
+from copyrator.workqueue.queue import Priority
+
+log = logging.getLogger(__name__)
+
+OTHERS_TURN = 30.0
+"""Seconds that the operator which serves a rule has for its end before another one helps."""
+KIND_GONE = 10.0
+"""Seconds that a kind must have been missing to count as gone with all its objects."""
+SAFETY_NET = 5.0
+"""Seconds until a rule that waits for its copies' end is looked at again in any case."""
+
+
+class RuleRemover:
+    """Takes rules out of service."""
+
+    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+        self._context = context
+        self._kinds = kinds
+        self._help_at: dict[RuleKey, float] = {}
+        """When the end of a rule that we don't serve becomes our business."""
+
+    def forget(self, key: RuleKey) -> None:
+        """The rule is gone, or none of our business: its copies stay as they are."""
+        self._help_at.pop(key, None)
+        self._context.tally.forget(key)
+        self._context.shares.forget(key, key.namespace)
+        service = self._context.services.pop(key, None)
+        if service is not None:
+            self._end(service, f"{key.namespace}/{key.name}")
+
+    def freeze(self, rule: Rule) -> None:
+        """The rule isn't valid or not trusted (any more): its copies stay as they are."""
+        service = self._context.services.get(rule.key)
+        if service is not None:
+            service.standing = RulePhase.FROZEN
+            self._context.shares.forget(rule.key, rule.key.namespace)
+            self._end(service, rule.owner)
+
+    def _end(self, service: RuleState, owner: str) -> None:
+        service.maker = None
+        service.generation = 0
+        service.condemned.clear()
+        self.drop_claims(owner)
+        self._context.foreign.rule_ended(owner)
+        for subscription in service.sources:
+            subscription.release()
+        service.sources = []
+
+    def drop_claims(self, owner: str) -> None:
+        """Take a rule's claims out; others that had to give way to it are looked at again."""
+        context = self._context
+        rivals: set[RuleKey] = set()
+        for claim in context.index.remove_rule(owner):
+            rivals |= {rival.maker.rule.key for rival in context.index.rivals(claim)}
+        for key in rivals:
+            context.look_at_rule(key, Priority.RESYNC)
+
+    async def remove(self, rule: Rule) -> Outcome:
+        """Delete what the rule owns, then take the finalizer off.
+
+        Raises:
+            ApiError: the finalizer can't be taken off, or the status can't be written.
+        """
+        if names.FINALIZER_RULE not in rule.finalizers:
+            self.forget(rule.key)
+            return Done()
+        context = self._context
+        if (wait := self._others_turn(rule)) > 0:
+            return RequeueAfter(wait)
+        service = context.services.setdefault(rule.key, RuleState(rule.key))
+        if service.standing is not RulePhase.DELETING:
+            self._end(service, rule.owner)
+            service.standing = RulePhase.DELETING
+            delay_first_status(context, service)
+        if not self._sees_all_copies(rule):
+            await write_status(context, service, rule, verdicts.reading(), RuleFacts())
+            return RequeueAfter(1.0)
+        left = self._left(rule)
+        if not left:
+            await self._take_finalizer_off(rule)
+            return Done()
+        for key in left:
+            context.queue.add(key, Priority.NORMAL, respect_backoff=True)
+        problems = [context.problems[key] for key in left if key in context.problems]
+        verdict = verdicts.removing(len(left), (problem.message for problem in problems))
+        await write_status(context, service, rule, verdict, RuleFacts(failures=problems))
+        return RequeueAfter(SAFETY_NET)
+
+    def _others_turn(self, rule: Rule) -> float:
+        """Seconds to wait for another operator, whose rule it may be; 0 where it's our turn.
+
+        The finalizer may also stand there from before our settings changed: then nobody else comes.
+        """
+        context, settings = self._context, self._context.settings
+        ours = rule.key.namespace == settings.namespace or settings.tenant_rules
+        if ours and settings.rule_name in (None, rule.key.name):
+            return 0.0
+        help_at = self._help_at.setdefault(rule.key, context.monotonic() + OTHERS_TURN)
+        return max(0.0, help_at - context.monotonic())
+
+    def _sees_all_copies(self, rule: Rule) -> bool:
+        """Whether the absence of copies can be believed.
+
+        A kind that we may not list holds up nobody but the rules about it. One that isn't served
+        any more took its objects along: a CRD's deletion ends only after theirs.
+        """
+        context = self._context
+        if not context.namespaces_synced:
+            return False
+        kind = rule.kind[0] if rule.kind else None
+        for view in context.kinds.values():
+            if view.synced:
+                continue
+            hopeless = isinstance(view.subscription.failure, errors.Forbidden | errors.NotFound)
+            if not hopeless or (view.resource.kind == kind and not _is_kind_gone(view)):
+                return False
+        return True
+
+    def _left(self, rule: Rule) -> list[CopyKey]:
+        """The copies that still stand.
+
+        Those in Terminating namespaces go by themselves; so do those that are being deleted: who
+        put a finalizer there has to take it off, and holds up nobody else.
+        """
+        left = []
+        for view, (namespace_name, name) in self._context.owned(rule.owner):
+            namespace = self._context.namespaces.get(namespace_name)
+            record = view.copies.get((namespace_name, name))
+            if record is None or record.deleting:
+                continue
+            if namespace is not None and not namespace.terminating:
+                left.append(CopyKey(view.resource.key, namespace_name, name))
+        return left
+
+    async def _take_finalizer_off(self, rule: Rule) -> None:
+        context = self._context
+        patch = {
+            "metadata": {
+                "uid": rule.uid,
+                "resourceVersion": rule.resource_version,
+                "finalizers": [f for f in rule.finalizers if f != names.FINALIZER_RULE],
+            }
+        }
+        try:
+            answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+        except errors.NotFound:
+            return
+        rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
+        rule.resource_version = answer["metadata"]["resourceVersion"]
+        self.forget(rule.key)
+
+
+def _is_kind_gone(view: KindView) -> bool:
+    failure = view.subscription.failure
+    missing = isinstance(failure, errors.NotFound) and failure.kind_missing
+    return missing and view.subscription.reflector.failing_for >= KIND_GONE

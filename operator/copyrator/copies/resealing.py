@@ -1,0 +1,42 @@
+"""`copyrator reseal rule`: once, on request, a rule takes over what carries its marks unsealed."""
+
+from __future__ import annotations
+
+from copyrator.api import names
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.context import CopyContext, RulePhase, RuleState
+from copyrator.copies.summarize import Survey
+from copyrator.kube.resources import RULES
+from copyrator.workqueue.queue import Priority
+
+
+def queue_unsealed(context: CopyContext, service: RuleState, rule: Rule, survey: Survey) -> None:
+    """Have what carries the rule's marks without a valid seal read, at leisure."""
+    keys = list(survey.unsealed)
+    if rule.reseal is not None and rule.reseal != service.reseal:
+        service.reseal = rule.reseal
+        keys += survey.refused
+    for key in keys:
+        context.queue.add(key, Priority.RESYNC, respect_backoff=True)
+
+
+async def end_request(context: CopyContext, service: RuleState, rule: Rule, survey: Survey) -> None:
+    """Take the request off the rule when nothing is left of it to do.
+
+    Raises:
+        ConflictError: the rule has changed.
+        ApiError: the rule can't be written.
+    """
+    left = survey.unsealed or survey.refused or service.standing is not RulePhase.SERVING
+    if rule.reseal is None or rule.reseal != service.reseal or left:
+        return
+    patch = {
+        "metadata": {
+            "uid": rule.uid,
+            "resourceVersion": rule.resource_version,
+            "annotations": {names.ANN_RULE_RESEAL_AT: None},
+        }
+    }
+    answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+    rule.reseal = None
+    rule.resource_version = answer["metadata"]["resourceVersion"]

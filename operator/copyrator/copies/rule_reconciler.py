@@ -1,0 +1,335 @@
+"""One rule: what it means now, which copies that makes due or unwanted, and its status."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from copyrator.api import names
+from copyrator.api.conditions import ReadyCondition
+from copyrator.api.keys import RuleKey
+from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
+from copyrator.api.rule_status import RuleFacts
+from copyrator.copies import verdicts
+from copyrator.copies.admission import is_meant, may_end, refusal, tenant_of
+from copyrator.copies.cache.claims import CompiledRule, SourceBinding
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.compiling import RuleCompiler
+from copyrator.copies.context import SURVEY_REST, CopyContext, RulePhase, RuleState
+from copyrator.copies.kinds import Kinds
+from copyrator.copies.policy.rendering import Text
+from copyrator.copies.removal import RuleRemover
+from copyrator.copies.resealing import end_request, queue_unsealed
+from copyrator.copies.source_watches import has_watches, no_room, watch_sources
+from copyrator.copies.status import (
+    delay_first_status,
+    say_failed,
+    say_forbidden,
+    write_status,
+)
+from copyrator.copies.summarize import Survey, survey_rule
+from copyrator.kube import errors
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import RULES, Resource
+from copyrator.kube.watch.informers import Registration
+from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
+from copyrator.workqueue.queue import Priority
+from copyrator.workqueue.timeslice import TimeSlice
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN = 2.0
+"""Seconds until a rule whose watches aren't complete is looked at again."""
+ROOM_AGAIN = 15.0
+"""Seconds until is looked again whether there is room for all sources of a rule."""
+KIND_AGAIN = 15.0
+"""Seconds until a kind that the cluster doesn't serve is looked for again."""
+
+
+class _StoppedError(Exception):
+    """The rule can't be served (now); without a verdict, what its status says stays."""
+
+    def __init__(self, verdict: ReadyCondition | None, again: float | None = None) -> None:
+        super().__init__(verdict and verdict.message)
+        self.verdict = verdict
+        self.again = again
+
+
+def _is_judged(rule: Rule) -> bool:
+    """Whether its status speaks of this spec: after a restart it is as true as it was before."""
+    return rule.status.get("observedGeneration") == rule.generation
+
+
+class RuleReconciler:
+    """Reconciles rule keys."""
+
+    def __init__(self, context: CopyContext, kinds: Kinds) -> None:
+        self._context = context
+        self._kinds = kinds
+        self._remover = RuleRemover(context, kinds)
+        self._compiler = RuleCompiler(context)
+
+    async def reconcile(self, key: RuleKey) -> Outcome:
+        """Look at a rule and at everything that it concerns."""
+        rule = self._context.rules.get(key)
+        if rule is None:
+            self._remover.forget(key)
+            self._compiler.forget(key)
+            return Done()
+        try:
+            return await self._look(rule)
+        except errors.ConflictError:
+            return RequeueAfter(0.2)  # the rule has changed: its event is on the way
+        except ApiError as error:
+            if isinstance(error, errors.Forbidden):
+                await say_forbidden(self._context, rule, error)
+            return Failed(error)
+        except Exception as error:
+            await say_failed(self._context, rule, error)
+            return Failed(error)
+
+    async def _look(self, rule: Rule) -> Outcome:
+        if rule.deleting and may_end(rule, self._context.settings, self._kinds):
+            return await self._remover.remove(rule)
+        if not is_meant(rule, self._context.settings):
+            self._remover.forget(rule.key)
+            return Done()
+        return await self._serve(rule)
+
+    async def _serve(self, rule: Rule) -> Outcome:
+        service = self._context.services.setdefault(rule.key, RuleState(rule.key))
+        try:
+            spec = self._accepted_spec(rule)
+            await self._prepare(service, rule, spec)
+            if service.maker is not None:
+                await service.maker.targets.settle(TimeSlice())
+            self._check_complete(service, spec)
+        except _StoppedError as stopped:
+            if stopped.verdict:
+                await write_status(self._context, service, rule, stopped.verdict, RuleFacts())
+            return RequeueAfter(stopped.again) if stopped.again else Done()
+        return await self._survey(service, rule, spec)
+
+    # --- what the rule means ---------------------------------------------------------------------
+
+    def _accepted_spec(self, rule: Rule) -> RuleSpec:
+        verdict = refusal(rule, self._context.settings, self._kinds)
+        if verdict is not None:
+            self._remover.freeze(rule)
+            raise _StoppedError(verdict)
+        assert not isinstance(rule.spec, InvalidSpec)
+        return rule.spec
+
+    async def _prepare(self, service: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Put the finalizer on, and watch what the rule needs."""
+        try:
+            resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
+        except (errors.KindUnavailable, errors.AmbiguousKind) as error:
+            service.standing = RulePhase.INCOMPLETE
+            raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
+        if not resource.namespaced:
+            path = "spec.template.kind" if spec.template else "spec.source.kind"
+            problem = InvalidSpec(path, f"a {spec.kind} stands in no namespace")
+            raise _StoppedError(verdicts.invalid(problem))
+        if service.maker is None or service.maker.rule.uid != rule.uid:
+            service.generation = 0
+        if service.generation == rule.generation and service.maker is not None:
+            await self._put_finalizer_on(rule)
+            service.maker.rule = rule
+            return
+        texts = await self._compiler.compile(rule, spec)
+        if isinstance(texts, ReadyCondition):
+            self._remover.freeze(rule)
+            raise _StoppedError(texts)
+        await self._put_finalizer_on(rule)
+        self._begin(service, rule, spec, (resource, texts))
+
+    async def _put_finalizer_on(self, rule: Rule) -> None:
+        if names.FINALIZER_RULE in rule.finalizers:
+            return
+        patch = {
+            "metadata": {
+                "uid": rule.uid,
+                "resourceVersion": rule.resource_version,
+                "finalizers": [*rule.finalizers, names.FINALIZER_RULE],
+            }
+        }
+        answer = await self._context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+        metadata = answer["metadata"]
+        rule.finalizers = tuple(metadata.get("finalizers") or ())
+        rule.resource_version = metadata["resourceVersion"]
+
+    def _begin(
+        self,
+        service: RuleState,
+        rule: Rule,
+        spec: RuleSpec,
+        made: tuple[Resource, Mapping[str, Text]],
+    ) -> None:
+        """Serve a new rule, or a new version of it."""
+        context = self._context
+        assert context.sealer is not None
+        resource, texts = made
+        tenant = tenant_of(rule, context.settings)
+        self._await_watches(rule, spec, resource, tenant)
+        self._kinds.watch(resource)
+        maker = CompiledRule.of(
+            rule,
+            spec,
+            resource=resource.key,
+            targets=context.namespaces.targets(spec.targets, tenant),
+            sealer=context.sealer,
+            texts=texts,
+        )
+        service.standing = RulePhase.INCOMPLETE
+        earlier = service.sources
+        self._remover.drop_claims(rule.owner)
+        service.maker = maker
+        service.generation = rule.generation
+        service.second_look = None
+        service.condemned.clear()
+        delay_first_status(context, service)
+        if spec.source is not None:
+            service.sources = watch_sources(context, service, spec.source, resource, tenant)
+        else:
+            service.sources = []
+            context.index.add(SourceBinding(maker, None))
+        for subscription in earlier:
+            subscription.release()
+        context.shares.of(tenant).next_rule()
+
+    def _await_watches(
+        self, rule: Rule, spec: RuleSpec, resource: Resource, tenant: str | None
+    ) -> None:
+        """Stop here while there is no room for the rule's watches; its own earlier ones make some.
+
+        Nothing is read for a rule that waits.
+        """
+        context = self._context
+        context.shares.forget(rule.key, tenant)
+        if spec.source is None or has_watches(context, tenant, spec.source, resource):
+            return
+        self._remover.freeze(rule)
+        if has_watches(context, tenant, spec.source, resource):
+            return
+        share = context.shares.of(tenant)
+        share.waiting[rule.key] = None
+        raise _StoppedError(verdicts.waits(share.no_watch))
+
+    def _check_complete(self, service: RuleState, spec: RuleSpec) -> None:
+        """Find out how far the rule may act: nothing is done on a view never seen whole."""
+        context, maker = self._context, service.maker
+        assert maker is not None
+        view = context.kinds[maker.resource]
+        assert context.namespace_watch is not None
+        watches = [*service.sources, view.subscription, context.namespace_watch]
+        if not all(watch.seen for watch in watches):
+            service.standing = RulePhase.INCOMPLETE
+            verdict = verdicts.watch_fault(watches)
+            if verdict is None and not _is_judged(maker.rule):
+                verdict = verdicts.reading()
+            raise _StoppedError(verdict, LOOK_AGAIN)
+        share = context.shares.of(tenant_of(maker.rule, context.settings))
+        if why := no_room(service.sources, share):
+            maker.active = False
+            service.standing = RulePhase.FROZEN
+            raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
+        wanted = context.copies_meant(maker)
+        if wanted > spec.limit:
+            maker.active = False
+            service.standing = RulePhase.FROZEN
+            text = f"the rule means {wanted} copies, more than {spec.limit}; narrow it or raise it"
+            raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
+        maker.active = True
+        if spec.suspend or spec.mode is Mode.PLAN:
+            service.standing = RulePhase.FROZEN
+        elif all(watch.synced for watch in watches):
+            service.standing = RulePhase.SERVING
+        else:
+            service.standing = RulePhase.INCOMPLETE
+
+    # --- what is due -----------------------------------------------------------------------------
+
+    async def _survey(self, service: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
+        context = self._context
+        began = context.monotonic()
+        survey = await survey_rule(context, rule)
+        ended = context.monotonic()
+        service.next_survey = ended + SURVEY_REST * (ended - began)
+        if rule.requested not in (None, service.request, rule.status.get("lastHandledRequest")):
+            service.request = rule.requested
+            for key in survey.retrying:
+                context.problems.pop(key, None)
+                context.queue.add(key)
+            survey = await survey_rule(context, rule)
+        queue_unsealed(context, service, rule, survey)
+        await end_request(context, service, rule, survey)
+        fresh = service.surveyed != rule.generation
+        lane = Priority.NORMAL if fresh else Priority.RESYNC
+        for key in survey.due:
+            context.queue.add(key, lane, respect_backoff=not fresh)
+        if fresh:
+            for key in survey.retrying:
+                context.queue.add(key, lane)
+        if service.standing is RulePhase.SERVING:
+            changed = fresh and service.surveyed != 0
+            self._judge_unwanted(service, survey, changed=changed)
+            service.surveyed = rule.generation
+        self._measure_lag(service, survey)
+        if fresh and (survey.due or service.condemned):
+            delay_first_status(context, service)
+        await self._report(service, rule, spec, survey)
+        return RequeueAfter(LOOK_AGAIN) if service.standing is RulePhase.INCOMPLETE else Done()
+
+    def _measure_lag(self, service: RuleState, survey: Survey) -> None:
+        """What failed doesn't count: it may wait for a person."""
+        changed = service.source_changed
+        if changed is not None and survey.pending == 0 and not service.open_writes:
+            if service.last_write >= changed:
+                self._context.metrics.copy_lag_seconds.observe(service.last_write - changed)
+            service.source_changed = None
+
+    def _judge_unwanted(self, service: RuleState, survey: Survey, *, changed: bool) -> None:
+        """Decide which copies are deleted; a great many only when a second list says the same."""
+        if not survey.unwanted:
+            service.condemned.clear()
+            service.second_look = None
+            return
+        if survey.is_mass_deletion and not changed and not self._is_confirmed(service):
+            log.warning(
+                "%s: %d of %d copies aren't wanted any more, though the rule hasn't changed; "
+                "listing again before they are deleted",
+                service.key,
+                len(survey.unwanted),
+                len(survey.unwanted) + survey.kept,
+            )
+            return
+        service.condemned = set(survey.unwanted)
+        for key in survey.unwanted:
+            self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
+
+    def _is_confirmed(self, service: RuleState) -> bool:
+        if service.second_look is None:
+            assert self._context.namespace_watch is not None
+            watches: list[Registration] = [*service.sources, self._context.namespace_watch]
+            service.second_look = {watch: watch.reflector.lists for watch in watches}
+            for watch in watches:
+                watch.reflector.relist()
+            return False
+        return all(
+            watch.synced and watch.reflector.lists > before
+            for watch, before in service.second_look.items()
+        )
+
+    async def _report(self, service: RuleState, rule: Rule, spec: RuleSpec, survey: Survey) -> None:
+        context, maker = self._context, service.maker
+        assert maker is not None
+        claims = len(context.index.of_rule(rule.owner))
+        sources = claims if spec.source is not None else 0
+        refused = sum(len(watch.store) for watch in service.sources) - sources
+        assert context.namespace_watch is not None
+        verdict = verdicts.watch_fault(
+            [*service.sources, context.kinds[maker.resource].subscription, context.namespace_watch]
+        ) or verdicts.surveyed(spec, survey, sources, refused)
+        found = verdicts.facts(spec, survey, sources=sources, targets=len(maker.targets))
+        await write_status(context, service, rule, verdict, found)

@@ -1,0 +1,118 @@
+"""The sources of rules: which watches a rule needs, and what their news mean for its claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from copyrator.api.keys import ObjectName
+from copyrator.api.rule import Source
+from copyrator.copies.cache.claims import SourceBinding
+from copyrator.copies.context import CopyContext, RulePhase, RuleState
+from copyrator.copies.policy.sources import SourceReader, SourceRecord
+from copyrator.copies.source_shares import SourceShare
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.reflector import OnChange
+
+
+def has_watches(
+    context: CopyContext, tenant: str | None, source: Source, resource: Resource
+) -> bool:
+    """Whether there is room for the watches that a rule needs; those that are there are joined."""
+    share = context.shares.of(tenant)
+    if share.may_watch:
+        return True
+    for namespace in source.namespaces:
+        if source.name:
+            name = ObjectName(namespace, source.name)
+            is_there = context.named_sources.has_watch(resource, name, share)
+        else:
+            is_there = _spec(source, namespace, resource, share) in context.watch_pool
+        if not is_there:
+            return False
+    return True
+
+
+def watch_sources(
+    context: CopyContext, service: RuleState, source: Source, resource: Resource, tenant: str | None
+) -> list[Registration]:
+    """Join a watch for each namespace; what is known already becomes claims before this returns.
+
+    The server filters: the rest of the cluster costs nothing.
+    """
+    share = context.shares.of(tenant)
+    subscriptions = []
+    for order, namespace in enumerate(source.namespaces):
+        listener = _listener(context, service, order)
+
+        def on_synced() -> None:
+            context.look_at_rule(service.key)
+
+        if source.name:
+            name = ObjectName(namespace, source.name)
+            place = context.named_sources.acquire(resource, name, share, listener, on_synced)
+        else:
+            spec = _spec(source, namespace, resource, share)
+            place = context.watch_pool.acquire(spec, listener, on_synced=on_synced)
+        subscriptions.append(place)
+    return subscriptions
+
+
+def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare) -> WatchSpec:
+    return WatchSpec(
+        resource=resource,
+        namespace=namespace,
+        label_selector=source.selector.to_string() if source.selector else None,
+        decode=SourceReader(resource.api_version, resource.kind),
+        share=share,
+        reserved=share.tenant is not None,
+    )
+
+
+def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
+    """Why sources aren't all held, or None; what there is room for by now is read again."""
+    missing = [record for watch in sources for record in watch.store.values() if not record.whole]
+    if not missing:
+        return None
+    size = sum(record.size for record in missing)
+    if share.has_room(size):
+        for watch in sources:
+            watch.reflector.relist()
+    return share.no_room(len(missing), size)
+
+
+def _listener(context: CopyContext, service: RuleState, order: int) -> OnChange[SourceRecord]:
+    def on_change(name: ObjectName, _old: SourceRecord | None, new: SourceRecord | None) -> None:
+        _source_changed(context, service, order, name, new)
+
+    return on_change
+
+
+def _source_changed(
+    context: CopyContext,
+    service: RuleState,
+    order: int,
+    name: ObjectName,
+    record: SourceRecord | None,
+) -> None:
+    maker = service.maker
+    if maker is None:
+        return
+    owner, origin = maker.rule.owner, f"{name.namespace}/{name.name}"
+    if record is None or record.refused:
+        if context.index.remove(owner, origin):
+            context.look_at_rule(service.key)
+        return
+    claim = SourceBinding(maker, record, (order, name.name))
+    earlier = context.index.add(claim)
+    if service.standing is not RulePhase.SERVING:
+        return  # the survey that follows sees it
+    if not context.keeps_limit(service):
+        return
+    if service.source_changed is None:
+        service.source_changed = context.monotonic()
+    context.due.claim_changed(claim)
+    if earlier is None or earlier.static_name != claim.static_name:
+        context.look_at_rule(service.key)  # copies of another name may be unwanted now
+    else:
+        context.touch(owner)

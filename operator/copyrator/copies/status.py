@@ -1,0 +1,108 @@
+"""Writing a rule's status: seldom, and only news."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.conditions import Health, ReadyCondition, ready_reason
+from copyrator.api.rule_status import RuleFacts, RuleReason, build_rule_status
+from copyrator.copies import verdicts
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.context import SETTLING, STATUS_INTERVAL, CopyContext, RuleState
+from copyrator.kube import errors
+from copyrator.kube.client.client import PatchType
+from copyrator.kube.events import ObjectRef
+from copyrator.kube.resources import RULES
+
+_NOT_NEWS = (RuleReason.PROGRESSING,)
+"""Reasons that come and go while all is well."""
+
+
+def delay_first_status(context: CopyContext, service: RuleState) -> None:
+    """Work has just been given out: what it comes to is a better first status than "working"."""
+    service.next_status = max(service.next_status, context.monotonic() + SETTLING)
+
+
+async def write_status(
+    context: CopyContext, service: RuleState, rule: Rule, verdict: ReadyCondition, facts: RuleFacts
+) -> None:
+    """Write the status if it says anything new; at most once a second for a rule.
+
+    Raises:
+        ApiError: it can't be written.
+    """
+    context.tally.note(rule.key, verdict.reason, facts.copies)
+    if verdict.reason not in _NOT_NEWS:
+        facts = dataclasses.replace(facts, request=rule.requested)
+    status = build_rule_status(
+        rule.status, verdict, facts, generation=rule.generation, now=context.clock()
+    )
+    if _is_known(status, rule.status):
+        return
+    if service.next_status > context.monotonic():
+        context.touch(rule.owner)
+        return
+    service.next_status = context.monotonic() + STATUS_INTERVAL
+    before = ready_reason(rule.status.get("conditions"))
+    try:
+        await context.client.patch(
+            RULES,
+            rule.key.namespace,
+            rule.key.name,
+            {
+                "apiVersion": names.RULE_API_VERSION,
+                "kind": names.RULE_KIND,
+                "metadata": {
+                    "name": rule.key.name,
+                    "namespace": rule.key.namespace,
+                    "uid": rule.uid,
+                },
+                "status": status,
+            },
+            kind=PatchType.APPLY,
+            subresource="status",
+            force=True,
+        )
+    except (errors.NotFound, errors.ConflictError):
+        return  # gone, or another one of the same name: its event is on the way
+    rule.status = status
+    if before != verdict.reason and verdict.reason not in _NOT_NEWS:
+        _tell(context, rule, verdict)
+
+
+async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
+    """Name a right that is missing, unless it's the right to do so."""
+    service = context.services.setdefault(rule.key, RuleState(rule.key))
+    with suppress(errors.ApiError):
+        await write_status(context, service, rule, verdicts.forbidden(error), RuleFacts())
+
+
+async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
+    """Tell of an error of the operator's own that keeps a rule from being served."""
+    service = context.services.setdefault(rule.key, RuleState(rule.key))
+    with suppress(Exception):  # the first error is the one to be told, and the worker logs it
+        await write_status(context, service, rule, verdicts.failed(error), RuleFacts())
+
+
+def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+    return all(before.get(name) == value for name, value in status.items())
+
+
+def _tell(context: CopyContext, rule: Rule, verdict: ReadyCondition) -> None:
+    good = verdict.health in (Health.READY, Health.PAUSED)
+    context.recorder.record(
+        ObjectRef(
+            names.RULE_API_VERSION,
+            names.RULE_KIND,
+            rule.key.namespace,
+            rule.key.name,
+            rule.uid,
+        ),
+        "Normal" if good else "Warning",
+        verdict.reason,
+        verdict.message,
+    )

@@ -1,0 +1,210 @@
+"""What a rule's status says: from what was found to a verdict that a person can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
+from copyrator.api.rule_status import (
+    CopyCounts,
+    FailureReason,
+    PlanCounts,
+    RuleFacts,
+    RuleReason,
+)
+from copyrator.copies.summarize import Survey
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.watch.informers import Registration
+
+
+def invalid(problem: InvalidSpec) -> ReadyCondition:
+    """The rule's author has to change it; its copies stay as they are."""
+    return ReadyCondition(Health.STALLED, RuleReason.INVALID_SPEC, str(problem))
+
+
+def tenant_refused(why: str) -> ReadyCondition:
+    """A tenant's rule asks for more than tenants may."""
+    return ReadyCondition(Health.STALLED, RuleReason.NOT_TRUSTED, why)
+
+
+def not_trusted(namespace: str) -> ReadyCondition:
+    """The rule stands where rules aren't served."""
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.NOT_TRUSTED,
+        f"only rules in the namespace {namespace} are served; move the rule there, or run the "
+        "operator with --tenant-rules",
+    )
+
+
+def failed(error: Exception) -> ReadyCondition:
+    """The operator has a fault of its own; the error's message may quote data, so it isn't told."""
+    return ReadyCondition(
+        Health.RETRYING,
+        RuleReason.PARTIAL_FAILURE,
+        f"the operator fails at this rule with {type(error).__name__}; its copies stay as they "
+        "are, and it is tried again; report it with the operator's log",
+    )
+
+
+def outside(namespaces: Iterable[str]) -> ReadyCondition:
+    """The rule's sources stand where this operator may not look."""
+    return invalid(
+        InvalidSpec(
+            "spec.source",
+            f"this operator doesn't serve {', '.join(namespaces)}; add it to --watch-namespaces "
+            "(chart: watchNamespaces)",
+        )
+    )
+
+
+def kind_not_allowed(kind: str) -> ReadyCondition:
+    """The operator's settings leave the kind out, so it has no rights for it."""
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.KIND_UNAVAILABLE,
+        f"this operator doesn't copy the kind {kind}; add it to --kinds (chart: rules.kinds)",
+    )
+
+
+def kind_unavailable(error: ApiError) -> ReadyCondition:
+    """The cluster serves no such kind, or several."""
+    return ReadyCondition(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, error.message)
+
+
+def forbidden(error: Forbidden) -> ReadyCondition:
+    """The operator lacks a right; the API server's words say which."""
+    return ReadyCondition(Health.RETRYING, RuleReason.FORBIDDEN, error.message)
+
+
+def watch_fault(subscriptions: Iterable[Registration]) -> ReadyCondition | None:
+    """What keeps us from seeing everything, or None."""
+    for subscription in subscriptions:
+        failure = subscription.failure
+        if failure is None or subscription.synced:
+            continue
+        if isinstance(failure, Forbidden):
+            return forbidden(failure)
+        if isinstance(failure, NotFound):
+            return ReadyCondition(Health.RETRYING, RuleReason.KIND_UNAVAILABLE, failure.message)
+        return ReadyCondition(
+            Health.RETRYING,
+            RuleReason.PROGRESSING,
+            f"can't watch {subscription.reflector}: {failure.message}",
+        )
+    return None
+
+
+def waits(why: str) -> ReadyCondition:
+    """There is no room for the rule's sources or their watch; it goes on when there is."""
+    return ReadyCondition(Health.RETRYING, RuleReason.PROGRESSING, why)
+
+
+def reading() -> ReadyCondition:
+    """Not everything was seen yet."""
+    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
+
+
+def removing(count: int, failed: Iterable[str]) -> ReadyCondition:
+    """A rule that is being deleted."""
+    message = next(iter(failed), None)
+    if message:
+        return ReadyCondition(
+            Health.RETRYING,
+            RuleReason.PARTIAL_FAILURE,
+            f"{count} copies are left to remove; one can't be: {message}",
+        )
+    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, f"removing {count} copies")
+
+
+def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> ReadyCondition:
+    """A rule that is served, or paused."""
+    if spec.suspend:
+        return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
+    if spec.mode is Mode.PLAN:
+        return ReadyCondition(
+            Health.PAUSED,
+            RuleReason.PLANNED,
+            "spec.mode is Plan: nothing is written; status.plan says what would be",
+        )
+    if spec.source is not None and sources == 0:
+        return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
+    if survey.failed or survey.conflicts or survey.stuck:
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, _failing(survey))
+    if survey.pending or survey.unwanted:
+        return ReadyCondition(
+            Health.PROGRESSING,
+            RuleReason.PROGRESSING,
+            f"{survey.ready} of {survey.desired} copies are right; "
+            f"{len(survey.unwanted)} are to be removed",
+        )
+    return _right(survey)
+
+
+def _right(survey: Survey) -> ReadyCondition:
+    """Everything stands as it should, some of it perhaps by others' hands."""
+    if not survey.satisfied:
+        return ReadyCondition(
+            Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date"
+        )
+    return ReadyCondition(
+        Health.READY,
+        RuleReason.SATISFIED,
+        f"{survey.ready - survey.satisfied} copies are up to date; {survey.satisfied} objects "
+        "that others made hold what the rule wants, and are left alone",
+    )
+
+
+def _failing(survey: Survey) -> str:
+    """How many failed; a missing right is named, because only its grant helps."""
+    text = (
+        f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
+        f"{survey.conflicts} conflict with other objects"
+    )
+    text += f", {survey.stuck} can't be removed" if survey.stuck else ""
+    forbidden = (one for one in survey.samples if one.reason is FailureReason.FORBIDDEN)
+    first = next(forbidden, None)
+    return f"{text} (see status.failures)" + (f": {first.message}" if first else "")
+
+
+def _missing(spec: RuleSpec, refused: int) -> str:
+    assert spec.source is not None
+    source = spec.source
+    where = ", ".join(source.namespaces)
+    if refused:
+        return (
+            f"{refused} objects match in {where}, but are never copied "
+            "(copies, service accounts' tokens, Helm releases)"
+        )
+    if source.name:
+        return f"there is no {source.kind} {source.name} in {where}"
+    selector = source.selector.to_string() if source.selector else ""
+    return f"no {source.kind} in {where} matches {selector or 'the selector'}"
+
+
+def facts(spec: RuleSpec, survey: Survey, *, sources: int, targets: int) -> RuleFacts:
+    """The counts of a status."""
+    sources_known = spec.source is None or sources > 0
+    plan = None
+    if spec.mode is Mode.PLAN and not spec.suspend:
+        plan = PlanCounts(
+            create=survey.missing,
+            update=survey.pending - survey.missing,
+            delete=len(survey.unwanted),
+        )
+    return RuleFacts(
+        sources=sources,
+        targets=targets,
+        copies=CopyCounts(
+            desired=survey.desired,
+            ready=survey.ready,
+            satisfied=survey.satisfied,
+            failed=survey.failed,
+            conflicts=survey.conflicts,
+            pending=survey.pending,
+        ),
+        failures=survey.samples,
+        plan=plan,
+        synced=sources_known and survey.desired == survey.ready and not survey.unwanted,
+    )

@@ -1,0 +1,302 @@
+"""The writes of one target object, and the look at it where it isn't what we thought.
+
+Every answer is asked for as metadata only: nobody needs a Secret's data back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from copyrator.api import names
+from copyrator.api.fields import NOT_WHOLE
+from copyrator.api.keys import CopyKey
+from copyrator.api.rule import ConflictPolicy, ImmutablePolicy
+from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.policy.adoption import kept_extras
+from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_object
+from copyrator.copies.policy.merging import is_as_it_stands, merge_into
+from copyrator.copies.policy.ownership import ACCEPTED
+from copyrator.copies.policy.ownership_claim import claimed_fields
+from copyrator.copies.policy.planning import Action, Foreign, Plan
+from copyrator.copies.policy.records import CopyRecord
+from copyrator.kube import errors
+from copyrator.kube.client.pages import METADATA_WATCH
+
+
+class NotAsWantedError(Exception):
+    """An object with the rule's marks and without a valid seal doesn't hold what the rule wants."""
+
+
+class CopyWriter:
+    """Reads and writes one target; what it learns goes into the view, or into ``foreign``."""
+
+    def __init__(self, context: CopyContext, view: KindView, key: CopyKey) -> None:
+        self.foreign: Foreign | None = None
+        """The object that stands there and isn't ours, as the last look found it."""
+        self._context = context
+        self._view = view
+        self._key = key
+        self._name = (key.namespace, key.name)
+        self._whole: dict[str, Any] | None = None
+        """What `read` found, so that a write needn't read again."""
+        self._exact = view.resource.kind in EXACT_KINDS
+
+    async def look(self) -> None:
+        """Read the metadata of what stands there.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        copies = self._view.copies
+        try:
+            found = await self._context.client.request(
+                "GET", self._view.resource.path(*self._name), accept=METADATA_WATCH
+            )
+        except errors.NotFound:
+            found = None
+        record = self._view.reader(found) if found else None
+        self.foreign = None
+        self._whole = None
+        if record is not None and (record.owner or record.marks):
+            copies.wrote(self._name, record)
+            if found and not record.owner:
+                self.foreign = _foreign(found["metadata"])
+            return
+        if known := copies.get(self._name):
+            copies.deleted(self._name, known.uid)
+        if found:
+            self.foreign = _foreign(found["metadata"])
+
+    async def read(self) -> dict[str, Any]:
+        """Read the whole object, and remember the version that was read.
+
+        Raises:
+            NotFound: it is gone.
+            ApiError: it can't be read.
+        """
+        live: dict[str, Any] = await self._context.client.get(self._view.resource, *self._name)
+        self._whole = live
+        record = self._view.reader(live)
+        if record.owner or record.marks:
+            known = self._view.copies.get(self._name)
+            if known is None or known.uid != record.uid or record.is_newer_than(known):
+                self._view.copies.wrote(self._name, record)
+        return live
+
+    async def write(self, plan: Plan[CopyRequest]) -> None:
+        """Carry out a plan.
+
+        Raises:
+            AlreadyExists, ConflictError, NotFound: something else stands there than was planned on.
+            NotAsWantedError: it isn't to be sealed anew.
+            ApiError: it can't be written.
+        """
+        record = self._view.copies.get(self._name)
+        match plan.act:
+            case Action.CREATE:
+                assert plan.winner is not None
+                answer = await self._send("POST", self._body(plan.winner))
+                self._wrote(plan.winner, self._view.reader(answer), "create")
+            case Action.REPLACE:
+                assert plan.winner is not None
+                assert record is not None
+                await self._replace(plan.winner, record)
+            case Action.ADOPT:
+                assert plan.winner is not None
+                await self._adopt(plan.winner)
+            case Action.RESEAL:
+                assert plan.winner is not None
+                await self._reseal(plan.winner)
+            case Action.DELETE:
+                assert record is not None
+                await self._delete(record.uid, record.resource_version)
+            case Action.RELEASE:
+                assert record is not None
+                await self._release(record)
+
+    def _body(self, winner: CopyRequest) -> dict[str, Any]:
+        assert self._context.sealer is not None
+        content = winner.claim.content(winner.namespace)
+        place = Place(self._key.kind, self._key.namespace, self._key.name)
+        return new_object(content, place, winner.owner, self._context.sealer)
+
+    async def _replace(self, winner: CopyRequest, record: CopyRecord) -> None:
+        if self._exact:
+            extras, version = record.extras, record.resource_version
+            body = carry_on(self._body(winner), extras, uid=record.uid, resource_version=version)
+        else:
+            live = await self._live(record.uid)
+            body = self._merged(winner, live)
+            if is_as_it_stands(live, body):  # others wrote it, too: as it should be
+                self._settle(winner, self._view.reader(live))
+                return
+        whole, self._whole = self._whole, None
+        try:
+            answer = await self._send("PUT", body)
+        except errors.Invalid as error:
+            if not error.immutable or not _may_recreate(winner):
+                raise
+            await self._delete(record.uid, record.resource_version)
+            raise errors.ConflictError("deleted, to be created anew") from error
+        found = self._view.reader(answer)
+        if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
+            winner.accept(whole)  # the server's own form of what we send: nothing was changed
+        if self._exact and _is_disturbed(winner, found):
+            # What stood there was right already, but others count as its writers.
+            metadata = answer["metadata"]
+            body["metadata"]["resourceVersion"] = metadata["resourceVersion"]
+            self._claim(body, winner, metadata)
+            found = self._view.reader(await self._send("PUT", body))
+        self._wrote(winner, found, "update")
+
+    async def _adopt(self, winner: CopyRequest) -> None:
+        foreign = self.foreign
+        assert foreign is not None
+        if self._exact:
+            body = carry_on(
+                self._body(winner),
+                foreign.extras,
+                uid=foreign.uid,
+                resource_version=foreign.resource_version,
+            )
+            self._claim(body, winner, foreign.metadata)
+        else:
+            body = self._merged(winner, await self._live(foreign.uid))
+        try:
+            answer = await self._send("PUT", body)
+        except errors.Invalid as error:
+            overwrites = winner.on_conflict is ConflictPolicy.OVERWRITE and _may_recreate(winner)
+            if not error.immutable or not overwrites or foreign.metadata.get("deletionTimestamp"):
+                raise
+            await self._delete(foreign.uid, foreign.resource_version)
+            raise errors.ConflictError("deleted, to be created anew") from error
+        self._wrote(winner, self._view.reader(answer), "adopt")
+
+    async def _reseal(self, winner: CopyRequest) -> None:
+        """Write what carries the rule's marks anew, with a seal, in one write."""
+        live = await self.read()
+        seen = self._view.reader(live)
+        if seen.owner or seen.marks != winner.owner or seen.deleting:
+            raise errors.ConflictError("another object stands there now")
+        if reason := live["metadata"].get(NOT_WHOLE):
+            raise errors.ApiError(f"what stands there can't be compared: {reason}")
+        overwrites = (
+            winner.reseals
+            or winner.on_conflict is ConflictPolicy.OVERWRITE
+            or winner.adopts(_foreign(live["metadata"]))
+        )
+        if not overwrites and not winner.is_held_by(live):
+            raise NotAsWantedError
+        self._whole = None
+        if self._exact:
+            body = carry_on(
+                self._body(winner),
+                seen.extras,
+                uid=seen.uid,
+                resource_version=seen.resource_version,
+            )
+            self._claim(body, winner, live["metadata"])
+        else:
+            body = self._merged(winner, live)
+        self._wrote(winner, self._view.reader(await self._send("PUT", body)), "reseal")
+
+    async def _live(self, uid: str) -> dict[str, Any]:
+        """The whole object of a kind that isn't wholly ours."""
+        live = self._whole or await self._context.client.get(self._view.resource, *self._name)
+        if live["metadata"]["uid"] != uid:
+            raise errors.ConflictError("another object stands there now")
+        if reason := live["metadata"].get(NOT_WHOLE):
+            raise errors.ApiError(f"what stands there can't be merged with: {reason}")
+        return live
+
+    def _merged(self, winner: CopyRequest, live: dict[str, Any]) -> dict[str, Any]:
+        """The body that replaces a live object, with what others own of it."""
+        seen = self._view.reader(live)
+        body = merge_into(live, self._body(winner), seen.shape)
+        extras = seen.extras if seen.owner or seen.marks else _foreign(live["metadata"]).extras
+        return carry_on(body, extras, uid=seen.uid, resource_version=seen.resource_version)
+
+    def _claim(
+        self, body: dict[str, Any], winner: CopyRequest, metadata: Mapping[str, Any]
+    ) -> None:
+        managed = metadata.get("managedFields")
+        body["metadata"]["managedFields"] = claimed_fields(managed, self._body(winner))
+
+    async def _send(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        name = None if method == "POST" else self._key.name
+        path = self._view.resource.path(self._key.namespace, name)
+        answer: dict[str, Any] = await self._context.client.request(
+            method, path, body=body, accept=METADATA_WATCH
+        )
+        return answer
+
+    def _wrote(self, winner: CopyRequest, record: CopyRecord, action: str) -> None:
+        self._settle(winner, record)
+        self._count(action)
+
+    def _settle(self, winner: CopyRequest, record: CopyRecord) -> None:
+        """Remember the copy as it stands now: right."""
+        if _is_disturbed(winner, record):
+            record.shape = ACCEPTED
+        self.foreign = None
+        self._view.copies.wrote(self._name, record)
+        self._context.drift.wrote(self._key, record.resource_version)
+
+    async def _delete(self, uid: str, resource_version: str) -> None:
+        try:
+            answer = await self._context.client.delete(
+                self._view.resource,
+                *self._name,
+                uid=uid,
+                resource_version=resource_version,
+            )
+        except errors.NotFound:
+            answer = {}
+        if (answer.get("metadata") or {}).get("deletionTimestamp"):  # a finalizer holds it
+            self._view.copies.wrote(self._name, self._view.reader(answer))
+        else:
+            self._view.copies.deleted(self._name, uid)
+        self._count("delete")
+
+    async def _release(self, record: CopyRecord) -> None:
+        """Leave the object and take our marks off, so that it is plainly nobody's.
+
+        A rule of the same name that is made later would otherwise take it for its own, and delete
+        it where it doesn't want it.
+        """
+        marks = (names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH, names.ANN_REFERENCES)
+        metadata = {
+            "uid": record.uid,
+            "resourceVersion": record.resource_version,
+            "labels": {names.LABEL_MANAGED_BY: None},
+            "annotations": dict.fromkeys(marks),
+        }
+        await self._context.client.patch(self._view.resource, *self._name, {"metadata": metadata})
+        self._view.copies.deleted(self._name, record.uid)
+        self._count("release")
+
+    def _count(self, action: str) -> None:
+        self._context.metrics.copy_writes.labels(action, self._key.kind).inc()
+
+
+def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:
+    """Whether our own write was left looking as if somebody else had been there."""
+    return winner.is_drift(record) and not winner.is_right(record)
+
+
+def _may_recreate(winner: CopyRequest) -> bool:
+    return winner.claim.maker.spec.on_immutable is ImmutablePolicy.RECREATE
+
+
+def _foreign(metadata: Mapping[str, Any]) -> Foreign:
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    return Foreign(
+        uid=metadata["uid"],
+        resource_version=metadata["resourceVersion"],
+        labels=labels,
+        annotations=annotations,
+        metadata=metadata,
+        extras=kept_extras(metadata),
+    )

@@ -1,0 +1,207 @@
+"""What we have been told of one of our own resources, so that an event is delivered once, in order.
+
+kopf brings events, but it doesn't say what vanished while its watch was down: it lists again and
+knows no "gone". `listed` compares such a list with what was delivered, and `confirm` makes sure of
+what it misses; `resync` does the same with a list of its own. The first one fills the registries
+before any worker starts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from copyrator.api.keys import ObjectName
+from copyrator.handlers.kopf_text import whole
+from copyrator.kube.client.pages import Page
+from copyrator.kube.errors import Forbidden
+from copyrator.kube.resources import Resource
+from copyrator.settings.limits import NOTED_FAULTS
+from copyrator.workqueue.timeslice import TimeSlice
+
+log = logging.getLogger(__name__)
+
+Deliver = Callable[[Mapping[str, Any], bool], None]
+"""Takes a body and whether the object is gone; cheap."""
+
+
+PAGE: Final = 50
+"""Objects of a list that are held at a time: a Bundle with all its history has 6 KB."""
+
+
+VERSION_DIGITS: Final = 32
+"""Digits of a resourceVersion: a 64-bit number has at most 20."""
+
+
+class Reader(Protocol):
+    """The part of KubeClient that a resync needs."""
+
+    def list_pages(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        field_selector: str | None = None,
+        limit: int,
+    ) -> AsyncIterator[Page]:
+        """All objects that match; complete when the iteration ends by itself."""
+        ...
+
+
+class EventDeduplicator:
+    """Delivers the events of one resource: each state once, never an older one after a newer.
+
+    An object that can't be taken in concerns nobody else: the log says so once, and the next resync
+    tries again.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        deliver: Deliver,
+        *,
+        namespaces: tuple[str | None, ...] = (None,),
+    ) -> None:
+        self.resource = resource
+        self._deliver = deliver
+        self._namespaces = namespaces
+        self._listed: set[str | None] = set()
+        self._versions: dict[ObjectName, int] = {}
+        self._missed: set[ObjectName] = set()
+        self._faults: OrderedDict[ObjectName | None, str] = OrderedDict()
+        """What is wrong with objects that couldn't be taken in, as the log has told."""
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def names(self) -> list[ObjectName]:
+        """The objects that exist, as far as we were told."""
+        return list(self._versions)
+
+    def knows(self, namespace: str) -> bool:
+        """Whether all objects of a namespace were seen once, so that others don't exist."""
+        return bool(self._listed & {None, namespace})
+
+    def event(self, kind: str | None, body: Mapping[str, Any]) -> None:
+        """Take an event as kopf has it: kind is None for what a list showed. Never raises."""
+        identified = _identify(body)
+        if identified is None:
+            self._note(None, "it has no name")
+            return
+        name, version = identified
+        known = self._versions.get(name)
+        if kind == "DELETED":
+            if known is None or version < known:
+                return  # told before, or of a former object of this name
+            del self._versions[name]
+        elif known is not None and version <= known:
+            return
+        else:
+            self._versions[name] = version
+        self._hand_over(name, body, gone=kind == "DELETED")
+
+    def _hand_over(self, name: ObjectName, body: Mapping[str, Any], *, gone: bool) -> None:
+        """Deliver one object; whatever goes wrong is this object's fault alone."""
+        try:
+            # The API leaves the type out of the items of a list.
+            named = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
+            self._deliver(named | whole(body), gone)
+        except Exception as error:
+            # The message may quote the object: only the type is told.
+            self._note(name, f"its reading fails with {type(error).__name__}")
+            if not gone:
+                self._versions[name] = -1  # so that a resync tries it again
+        else:
+            self._faults.pop(name, None)
+
+    def _note(self, name: ObjectName | None, fault: str) -> None:
+        """Say in the log what is wrong with an object, once."""
+        if self._faults.get(name) != fault:
+            log.error(
+                "%s %s can't be taken in: %s; all others are served",
+                self.resource.kind,
+                name or "without a name",
+                fault,
+            )
+        self._faults[name] = fault
+        if len(self._faults) > NOTED_FAULTS:
+            self._faults.popitem(last=False)
+
+    async def resync(self, reader: Reader) -> None:
+        """List everything that may be listed; deliver what is news and what is gone.
+
+        Raises:
+            ApiError: the list didn't come to its end. Then nothing is taken for gone.
+        """
+        for namespace in self._namespaces:
+            known = {name for name in self._versions if namespace in (None, name.namespace)}
+            try:
+                found = await self._list(reader, namespace)
+            except Forbidden as error:
+                log.warning("%s: %s", self.resource.key, error.message)
+                continue
+            self._listed.add(namespace)
+            self._missed |= known - found
+            await self.confirm(reader)
+
+    def listed(self, namespace: str | None, found: set[ObjectName]) -> bool:
+        """Take the names that a complete list of kopf's showed; whether any is missed there."""
+        known = {name for name in self._versions if namespace in (None, name.namespace)}
+        self._missed |= known - found
+        return bool(self._missed)
+
+    async def confirm(self, reader: Reader) -> None:
+        """Look for each object that a list missed, and deliver those that are gone.
+
+        Raises:
+            ApiError: it can't be told; it is asked again the next time.
+        """
+        for name in sorted(self._missed):
+            if name in self._versions:
+                await self._confirm_gone(reader, name)
+            self._missed.discard(name)
+
+    async def _confirm_gone(self, reader: Reader, name: ObjectName) -> None:
+        """Look for the one object: it may have come back after the list was made."""
+        if await self._list(reader, name.namespace, f"metadata.name={name.name}"):
+            return
+        if self._versions.pop(name, None) is not None:
+            log.info("%s %s is gone; its deletion was not seen", self.resource.kind, name)
+            gone = {"metadata": {"namespace": name.namespace, "name": name.name}}
+            self._hand_over(name, gone, gone=True)
+
+    async def _list(
+        self, reader: Reader, namespace: str | None, field_selector: str | None = None
+    ) -> set[ObjectName]:
+        """Deliver what there is and is news; return the names of all there is."""
+        found = set()
+        slice_ = TimeSlice()
+        pages = reader.list_pages(
+            self.resource, namespace, field_selector=field_selector, limit=PAGE
+        )
+        async for page in pages:
+            for body in page.items:
+                if (identified := _identify(body)) is not None:
+                    found.add(identified[0])
+                self.event(None, body)
+                await slice_.pause()
+        return found
+
+
+def _identify(body: Any) -> tuple[ObjectName, int] | None:
+    """Name and version, or None of what has no name.
+
+    Since Kubernetes 1.35 the API promises that versions compare as integers.
+    Source: KEP-5504, comparable resource versions; true of every API server on etcd before.
+    """
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    if not isinstance(metadata, Mapping):
+        return None
+    namespace, name = metadata.get("namespace") or "", metadata.get("name")
+    if not isinstance(namespace, str) or not isinstance(name, str) or not name:
+        return None
+    version = str(metadata.get("resourceVersion", ""))
+    number = int(version) if version.isdecimal() and len(version) <= VERSION_DIGITS else 0
+    return ObjectName(namespace, name), number

@@ -1,0 +1,244 @@
+"""Stands between kopf and the API server, because kopf can't take every answer that comes.
+
+Left alone it opens a watch that closes at once thousands of times a second, ends over an error
+within a watch, half an answer or an expired page of a list, and logs each try. Here such answers
+are told once and followed by growing pauses; where a watch can't go on, kopf is told 410, the one
+error after which it lists again. See docs/adr/0006-kopf-guard.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from copyrator.handlers.kopf_text import wrapped_page
+from copyrator.handlers.kopf_watch import LONGEST_PAGE, GuardedEvents, KopfPath, OnListed
+from copyrator.kube.client.answers import from_answer, no_answer, read_answer
+from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.client.depth import flattened
+from copyrator.kube.client.pages import decode_page, fewer
+from copyrator.kube.client.transport import OnRefused, keepalive_socket
+from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer, Gone, Unauthorized
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
+from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.settings.limits import KOPF_PAGE_BYTES
+
+WATCH_SECONDS = int(DEFAULT_TIMING.doubt)
+"""Length of kopf's watches: short, so that a silent one is found out soon."""
+
+ANSWER_SECONDS = 60.0
+"""For a whole answer, or for the beginning of a watch."""
+
+_Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
+
+
+class KopfGuard:
+    """Makes the sessions that kopf uses, and knows how its lists and watches fare."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *resources: Resource,
+        timing: Timing = DEFAULT_TIMING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.connection = connection
+        self._resources = resources
+        self._timing = timing
+        self._clock = clock
+        self.on_refused: OnRefused | None = None
+        """Is told of each request of kopf's that was refused for want of a right."""
+        self.on_listed: OnListed = lambda _spec, _names: None
+        """Is told what a list of kopf's showed when it is complete; kopf itself tells nobody."""
+        self.on_silent: Callable[[], None] = lambda: None
+        """Is told when a watch of kopf's, which are short, is found silent: others may be, too."""
+        self._paths: dict[str, KopfPath] = {}
+
+    def session(self) -> aiohttp.ClientSession:
+        """A session with the present credentials, to be made inside the running loop."""
+        endpoint = self.connection.endpoint
+
+        async def guarded(
+            request: aiohttp.ClientRequest, handler: _Handler
+        ) -> aiohttp.ClientResponse:
+            exchange = _Exchange(
+                path=self._path(request.url.path),
+                connection=self.connection,
+                endpoint=endpoint,
+                session=session,
+                request=request,
+                handler=handler,
+            )
+            watches = "watch" in request.url.query
+            return await (exchange.watch() if watches else exchange.fetch())
+
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                ssl=endpoint.ssl or True, socket_factory=keepalive_socket
+            ),
+            proxy=endpoint.proxy,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(guarded,),
+        )
+        return session
+
+    def statuses(self) -> list[WatchStatus]:
+        """The watches of kopf as they are now."""
+        return [path.status(path.spec) for path in self._paths.values() if path.spec]
+
+    def _path(self, path: str) -> KopfPath:
+        if path not in self._paths:
+            self._paths[path] = KopfPath(path, self._spec(path), self._timing, self._clock)
+            if self.on_refused:
+                self._paths[path].on_refused = self.on_refused
+            self._paths[path].on_listed = self.on_listed
+            self._paths[path].on_silent = self.on_silent
+        return self._paths[path]
+
+    def _spec(self, path: str) -> WatchSpec | None:
+        """What is listed and watched under a path; None for discovery."""
+        namespace = path.split("/")[5] if "/namespaces/" in path else None
+        for resource in self._resources:
+            if path == resource.path(namespace):
+                return WatchSpec(resource, namespace)
+        return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange:
+    """One request of kopf's, tried until there is an answer that kopf can take."""
+
+    path: KopfPath
+    connection: Connection
+    endpoint: Endpoint
+    session: aiohttp.ClientSession
+    request: aiohttp.ClientRequest
+    handler: _Handler
+    refusal: aiohttp.ClientResponse | None = None
+    """The answer that made the last try fail, if there was one."""
+
+    async def fetch(self) -> aiohttp.ClientResponse:
+        """A page of a list, or a document of discovery: whole, and JSON.
+
+        Raises:
+            aiohttp.ClientPayloadError: the list has to begin anew, and kopf does that.
+        """
+        first = "continue" not in self.request.url.query
+        if first:
+            self.path.page_size = LONGEST_PAGE
+        while True:
+            self._ask_for(self.path.page_size)
+            try:
+                response = await self._try(whole=True)
+                if self.path.spec and response.status != 404:
+                    await self._take_page(response, self.path.spec, first=first)
+            except AnswerTooLarge:
+                self.path.page_size = fewer(self.path.page_size)
+                continue
+            except ApiError as error:
+                self.path.note(error, everywhere=self.connection.fails_everybody)
+                if isinstance(error, Gone):
+                    raise aiohttp.ClientPayloadError("the page has expired") from error
+                continue
+            self.path.answered()
+            return response
+
+    def _ask_for(self, most: int) -> None:
+        """Set how many objects a page may have at most."""
+        url = self.request.url
+        if self.path.spec and int(url.query.get("limit", LONGEST_PAGE)) > most:
+            self.request.url = url.update_query(limit=most)
+
+    async def _take_page(
+        self, response: aiohttp.ClientResponse, spec: WatchSpec, *, first: bool
+    ) -> None:
+        """Have kopf read each object as a text."""
+        page = decode_page(await response.read(), lone=self.path.page_size == 1)
+        found = wrapped_page(page, spec.resource)
+        response._body = found.raw
+        self.path.page_size = page.next_limit()
+        self.path.take_page(spec, found, first=first)
+
+    async def watch(self) -> aiohttp.ClientResponse:
+        """A watch that is accepted, or in its place one that sends kopf to list again."""
+        while True:
+            try:
+                response = await self._try(whole=False)
+            except ApiError as error:
+                lost = self.path.broke(error, everywhere=self.connection.fails_everybody)
+                if self.refusal is None or not lost:
+                    continue
+                response, self.refusal.status = self.refusal, 200
+            if response.status != 404:
+                refused = response is self.refusal
+                events: Any = GuardedEvents(self.path, response.content, lost=refused)
+                response.content = events
+            return response
+
+    async def _try(self, *, whole: bool) -> aiohttp.ClientResponse:
+        """Ask once, after the pause that the last fault asks for.
+
+        Raises:
+            ApiError: it failed.
+            RuntimeError: kopf has to ask for a new session, and by this it knows.
+        """
+        await self.path.rest()
+        if _differ(self.endpoint, self.connection.endpoint):
+            await self.session.close()
+        generation = self.connection.generation
+        self.request.headers.update(await self.connection.headers())
+        self.refusal = None
+        try:
+            async with self.connection.requests.attempt():
+                response = await self._send(whole=whole)
+        except ApiError as error:
+            tls = isinstance(error.__cause__, aiohttp.ClientSSLError)
+            if tls or isinstance(error, Unauthorized):
+                await self.connection.renew(generation)
+            raise
+        self.path.heard = self.path.clock()
+        return response
+
+    async def _send(self, *, whole: bool) -> aiohttp.ClientResponse:
+        """Send; a 404 is an answer, by which kopf knows that the kind is gone."""
+        if self.session.closed:
+            raise RuntimeError("Session is closed")
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self.handler(self.request)
+                if response.status == 404 or (response.status < 300 and not whole):
+                    return response
+                raw = await read_answer(response, self._most)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise no_answer(self.connection.host, error) from error
+        response._body = raw
+        if self.path.spec and response.status < 300:
+            return response  # a page, which is decoded object by object
+        try:
+            body = msgspec.json.decode(flattened(raw))
+        except msgspec.MsgspecError:
+            body = None
+        body = body if isinstance(body, dict) else None
+        if response.status >= 300:
+            self.refusal = response
+            raise from_answer(response.status, body, response.headers)
+        if body is None:
+            raise BrokenAnswer("the API server's answer is cut off or isn't JSON")
+        return response
+
+    @property
+    def _most(self) -> int | None:
+        """Bytes that an answer may have: of a page of more than one object."""
+        return KOPF_PAGE_BYTES if self.path.spec and self.path.page_size > 1 else None
+
+
+def _differ(one: Endpoint, other: Endpoint) -> bool:
+    """Whether a session made for one can't be used for the other; tokens are sent anew anyway."""
+    return (one.host, one.ssl, one.proxy) != (other.host, other.ssl, other.proxy)

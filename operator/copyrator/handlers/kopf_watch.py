@@ -1,0 +1,207 @@
+"""A watch of kopf's on its way through the guard: judged line by line, and kept account of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any
+
+import aiohttp
+
+from copyrator.api.keys import ObjectName
+from copyrator.handlers.kopf_text import KopfPage, wrapped_event
+from copyrator.kube.client.pages import BOOKMARK, DELETED, bare_event, lines
+from copyrator.kube.client.transport import OnRefused
+from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden, Unreachable
+from copyrator.kube.refusals import Refusal
+from copyrator.kube.watch.faults import Faults, Timing
+from copyrator.kube.watch.health import WatchHealth
+from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.kube.watch.store import OutOfOrderError
+
+LIST_AGAIN = b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n'
+
+LONGEST_PAGE = 50
+"""Objects of a page of kopf's list: a Bundle with all its history has 6 KB."""
+
+OnListed = Callable[[WatchSpec, set[ObjectName]], None]
+"""Takes what is listed, and the names of all there is."""
+
+
+def _ignore(_refusal: Refusal) -> None:
+    """For whom nobody keeps a list."""
+
+
+class KopfPath:
+    """What is known of one path: its present fault, and the pause that it asks for.
+
+    Attributes:
+        spec: what is listed and watched here; None for discovery.
+        heard: `clock` when the server was last heard.
+        page_size: objects that the next page of a list may have at most.
+        on_refused: is told of what was refused for want of a right.
+        on_listed: is told what a complete list showed.
+        on_silent: is told when a watch of kopf's that had been well is found silent.
+    """
+
+    def __init__(
+        self, path: str, spec: WatchSpec | None, timing: Timing, clock: Callable[[], float]
+    ) -> None:
+        self.spec = spec
+        self.timing = timing
+        self.clock = clock
+        self.heard = clock()
+        self.page_size = LONGEST_PAGE
+        self.on_refused: OnRefused = _ignore
+        self.on_listed: OnListed = lambda _spec, _names: None
+        self.on_silent: Callable[[], None] = lambda: None
+        self.standing = WatchHealth(timing)
+        what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's look at {path}"
+        self._faults = Faults(what, timing, clock)
+        self._pause = 0.0
+        self._shown: set[ObjectName] = set()
+
+    def status(self, spec: WatchSpec) -> WatchStatus:
+        """As `/readyz` shows it; the objects are kopf's."""
+        return WatchStatus(
+            spec=spec,
+            synced=self._faults.current is None,
+            objects=0,
+            subscribers=1,
+            failure=self._faults.current,
+            failing_for=self._faults.seconds,
+            unheard_for=self.clock() - self.heard,
+        )
+
+    async def rest(self) -> None:
+        """Wait as long as the last fault asks for."""
+        pause, self._pause = self._pause, 0.0
+        await asyncio.sleep(pause)
+
+    def note(
+        self, error: ApiError, *, since: float | None = None, everywhere: bool = False
+    ) -> None:
+        """Something went wrong, now or at the time `since`."""
+        if isinstance(error, Forbidden) and error.refusal:
+            self.on_refused(error.refusal)
+        self._faults.note(error, since=since, everywhere=everywhere)
+        self._pause = max(self._faults.next_delay(), min(error.retry_after or 0.0, 60.0))
+
+    def broke(self, error: ApiError, *, opened: bool = False, everywhere: bool = False) -> bool:
+        """A watch ended badly or was refused; whether kopf has to list again."""
+        doubted = self.standing.doubt
+        report, restart = self.standing.broke(error, opened=opened)
+        if report:
+            silent = report.reason == "WatchSilent"
+            self.note(report, since=self.heard if silent else None, everywhere=everywhere)
+            if silent and not doubted:
+                self.on_silent()
+        return bool(restart)
+
+    def answered(self) -> None:
+        """A whole answer came. Where a watch follows, that has to stand before all is well."""
+        self.standing.listed()
+        if self.spec is None:
+            self.recover()
+
+    def take_page(self, spec: WatchSpec, page: KopfPage, *, first: bool) -> None:
+        """Add a page to the list that it belongs to."""
+        if first:
+            self._shown = set()
+        self._shown |= page.names
+        if page.last:
+            self.on_listed(spec, self._shown)
+            self._shown = set()
+
+    def recover(self) -> None:
+        """All is well."""
+        self.standing.recovered()
+        self._faults.clear()
+
+    def stands(self) -> None:
+        """A watch has been open for a while."""
+        if not self.standing.doubt:
+            self.recover()
+
+    def calm(self) -> None:
+        """A watch stood for long."""
+        self._faults.calm()
+
+    def ended(self, lived: float) -> None:
+        """A watch ended in order; raises BrokenAnswer when that was too early."""
+        self.standing.ended(lived, bookmarks=True)
+        self.recover()
+        if lived >= self.timing.stable:
+            self._faults.calm()
+
+
+class GuardedEvents:
+    """In the place of a watch's content: all of it, but the events are looked at.
+
+    Ends with the line that sends kopf to list again, where that is needed; `lost`: has only that.
+    """
+
+    def __init__(self, path: KopfPath, content: aiohttp.StreamReader, *, lost: bool) -> None:
+        self._path = path
+        self._content = content
+        self._lost = lost
+        self._latest = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever aiohttp asks of a content."""
+        return getattr(self._content, name)
+
+    async def iter_chunked(self, _size: int) -> AsyncGenerator[bytes, None]:
+        """One event at a time; it is by this that kopf reads a watch."""
+        if self._lost:
+            yield LIST_AGAIN
+            return
+        path = self._path
+        opened = path.clock()
+        timer = asyncio.get_running_loop().call_later(path.timing.settled, path.stands)
+        try:
+            async with aclosing(lines(self._chunks())) as found:
+                async for line in found:
+                    yield self._judged(line) + b"\n"
+            path.ended(path.clock() - opened)
+        except ApiError as error:
+            if path.clock() - opened >= path.timing.stable:
+                path.calm()
+            if path.broke(error, opened=True):
+                yield LIST_AGAIN
+        finally:
+            timer.cancel()
+
+    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+        path = self._path
+        while True:
+            try:
+                async with asyncio.timeout(path.timing.doubt_silence):
+                    chunk = await self._content.readany()
+            except TimeoutError:
+                raise Unreachable("nothing came", reason="Timeout") from None
+            except (aiohttp.ClientError, OSError) as error:
+                raise BrokenAnswer("the watch was cut off") from error
+            if not chunk:
+                return
+            path.heard = path.clock()
+            if path.standing.doubt:
+                path.recover()
+            yield chunk
+
+    def _judged(self, line: bytes) -> bytes:
+        """The event for kopf.
+
+        Raises:
+            ApiError: what is wrong with it; one that comes late may be of an object long gone.
+        """
+        event = bare_event(line)
+        found, version = wrapped_event(event)
+        if not version:
+            raise BrokenAnswer("the API server sent an object without a resourceVersion")
+        number = int(version) if version.isdecimal() else self._latest
+        if number < self._latest and event.type not in (BOOKMARK, DELETED):
+            raise OutOfOrderError
+        self._latest = max(self._latest, number)
+        return found

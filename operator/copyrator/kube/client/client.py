@@ -1,0 +1,315 @@
+"""The Kubernetes API as the operator uses it: objects, lists, watches.
+
+Raw requests and plain dicts, because models cost three times the CPU and drop the fields that they
+don't know, so that a read-modify-write would lose other people's data.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+
+from copyrator.api.names import FIELD_MANAGER
+from copyrator.kube.client import calls, pages
+from copyrator.kube.client.calls import CONNECT_TIMEOUT, JSON, REQUEST_TIMEOUT, WRITES, Call
+from copyrator.kube.client.connection import Connection
+from copyrator.kube.client.depth import read
+from copyrator.kube.client.pages import Page, WatchEvent
+from copyrator.kube.client.transport import (
+    WATCH_CONNECTIONS,
+    Fence,
+    OnDryRun,
+    OnRefused,
+    Transport,
+    WriteLimit,
+)
+from copyrator.kube.errors import AnswerTooLarge, ApiError, BrokenAnswer
+from copyrator.kube.refusals import Refusal
+from copyrator.kube.resources import Resource
+from copyrator.metrics import Metrics
+from copyrator.settings.limits import PAGE_BYTES
+
+__all__ = ["KubeClient", "Page", "PatchType", "WatchEvent", "WriteLimit"]
+
+LIST_TIMEOUT = 60.0
+"""Seconds for one page of a list."""
+
+
+class PatchType(enum.StrEnum):
+    """How a patch is written, as its media type."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class KubeClient:
+    """Requests, lists and watches; to be made inside the running loop, and closed.
+
+    Every method raises subclasses of ApiError. All writes carry our field manager.
+    `fence` is asked before each write is sent; False makes it fail with NotLeading. `alone` is for
+    requests with a deadline of their own: no outage that others met holds them up. With
+    `on_dry_run` every write is a dry run, whatever method makes it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        limit: WriteLimit | None = None,
+        fence: Fence | None = None,
+        metrics: Metrics | None = None,
+        watch_connections: int = WATCH_CONNECTIONS,
+        on_refused: OnRefused | None = None,
+        on_dry_run: OnDryRun | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.connection = connection
+        self._on_refused = on_refused
+        self._http = Transport(
+            connection,
+            limit=limit,
+            fence=fence,
+            metrics=metrics,
+            watch_connections=watch_connections,
+            on_refused=on_refused,
+            on_dry_run=on_dry_run,
+            alone=alone,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; requests in flight fail with Unreachable."""
+        await self._http.close()
+
+    @property
+    def outage(self) -> tuple[ApiError, float] | None:
+        """What all requests fail with, and for how many seconds; None while they succeed."""
+        return self._http.outage
+
+    def lacks(self, refusal: Refusal) -> None:
+        """Note a right that is missing although no answer says so in these words."""
+        if self._on_refused:
+            self._on_refused(refusal)
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds since the server last answered a request; what watches show doesn't count."""
+        return self._http.unheard_for
+
+    async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
+        """Read one object."""
+        return await self._object(Call("get", res.key, res.path(namespace, name)))
+
+    async def create(
+        self, res: Resource, namespace: str | None, body: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Create; raises AlreadyExists rather than touch what is there."""
+        return await self._object(calls.write("POST", res, res.path(namespace), body))
+
+    async def patch(
+        self,
+        res: Resource,
+        namespace: str | None,
+        name: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        *,
+        kind: PatchType = PatchType.MERGE,
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+    ) -> dict[str, Any]:
+        """Patch; `force` takes fields over from other managers and is for APPLY only."""
+        params = {"force": "true"} if force else {}
+        params["fieldManager"] = field_manager or FIELD_MANAGER
+        path = res.path(namespace, name, subresource)
+        return await self._object(
+            calls.write("PATCH", res, path, body, content_type=kind.value, **params)
+        )
+
+    async def delete(
+        self,
+        res: Resource,
+        namespace: str | None,
+        name: str,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+    ) -> dict[str, Any]:
+        """Delete; a uid or resourceVersion that isn't there any more raises ConflictError."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {"uid": uid, "resourceVersion": resource_version}
+        if any(preconditions.values()):
+            options["preconditions"] = {k: v for k, v in preconditions.items() if v}
+        if propagation:
+            options["propagationPolicy"] = propagation
+        return await self._object(calls.write("DELETE", res, res.path(namespace, name), options))
+
+    async def read_log(
+        self,
+        namespace: str,
+        pod: str,
+        container: str,
+        *,
+        tail_lines: int | None = None,
+        limit_bytes: int | None = None,
+    ) -> str:
+        """The container's output; bytes that aren't UTF-8 are replaced."""
+        limits = {"tailLines": tail_lines, "limitBytes": limit_bytes}
+        params = {"container": container}
+        params |= {key: str(value) for key, value in limits.items() if value is not None}
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
+        call = Call("get", "pods", path, params=params)
+        return await self._http.fetch(call, lambda raw: raw.decode("utf-8", "replace"))
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = JSON,
+        accept: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
+    ) -> Any:
+        """Anything else: subresources, reviews, discovery, /version. Returns the decoded JSON."""
+        verb = calls.VERBS.get(method, "get")
+        params = dict(params or {})
+        headers = {"Accept": accept or JSON}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        if verb in WRITES and method != "DELETE":
+            params.setdefault("fieldManager", FIELD_MANAGER)
+        limit = calls.total(timeout or REQUEST_TIMEOUT)
+        call = Call(verb, calls.resource_of(path), path, method, params, body, headers, limit)
+        return await self._http.fetch(call, _decode)
+
+    async def list_pages(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        names_only: bool = False,
+        limit: int = 1000,
+        resource_version: str | None = None,
+    ) -> AsyncGenerator[Page, None]:
+        """List page by page; complete only when the iteration ends without an error.
+
+        Without `resource_version` the list is consistent: it shows every write that was answered
+        before. The first page is small; the others have about 4 MB, and at most `limit` objects.
+        One that turns out larger than PAGE_BYTES is asked for again, with fewer objects. With
+        `names_only` an object is its name, namespace and resourceVersion.
+        """
+        params = calls.selectors(label_selector, field_selector)
+        if resource_version is not None:
+            params["resourceVersion"] = resource_version
+        metadata_only |= names_only
+        headers = {"Accept": pages.METADATA_LIST if metadata_only else JSON}
+        size = min(limit, 500 if metadata_only else 100)
+        reader = pages.read_name if names_only else read
+        while True:
+            params["limit"] = str(size)
+            call = Call(
+                "list",
+                res.key,
+                res.path(namespace),
+                params=dict(params),
+                headers=headers,
+                timeout=calls.total(LIST_TIMEOUT),
+                most=PAGE_BYTES if size > 1 else None,
+            )
+            try:
+                decode = partial(pages.decode_page, reader=reader, lone=size == 1)
+                page = await self._http.fetch(call, decode)
+            except AnswerTooLarge:  # never of one object
+                size = pages.fewer(size)
+                continue
+            yield page
+            if not page.continue_token:
+                return
+            params["continue"] = page.continue_token
+            params.pop("resourceVersion", None)  # the token carries it; both together are refused
+            size = min(limit, page.next_limit())
+            del page  # not two pages at a time
+
+    async def watch(
+        self,
+        res: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        metadata_only: bool = False,
+        names_only: bool = False,
+        resource_version: str | None = None,
+        timeout: float = 290.0,  # noqa: ASYNC109 - the server ends the stream
+        silence: float | None = None,
+        on_open: Callable[[], None] | None = None,
+        reserved: bool = False,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Follow changes until the server ends the stream after `timeout` seconds.
+
+        Bookmarks are asked for; the server sends about one a minute, so `silence` seconds without
+        a byte mean that the stream is dead (Unreachable, reason Timeout). `on_open` is called when
+        the server has accepted the watch. A `reserved` watch has a connection of its own; others
+        wait for one of WATCH_CONNECTIONS. `names_only` as for a list.
+
+        Raises:
+            Gone: `resource_version` was compacted; list again.
+        """
+        params = calls.selectors(label_selector, field_selector)
+        params |= {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(int(timeout))}
+        if resource_version is not None:
+            params["resourceVersion"] = resource_version
+        call = Call(
+            "watch",
+            res.key,
+            res.path(namespace),
+            params=params,
+            headers={"Accept": pages.METADATA_WATCH if metadata_only or names_only else JSON},
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=CONNECT_TIMEOUT, sock_read=silence or timeout + 15.0
+            ),
+        )
+        async with (
+            self._http.stream(call, reserved=reserved) as content,
+            aclosing(pages.lines(content.iter_any())) as lines,
+        ):
+            if on_open:
+                on_open()
+            reader = pages.read_name if names_only else read
+            async for line in lines:
+                yield pages.decode_event(line, reader)
+
+    async def _object(self, call: Call) -> dict[str, Any]:
+        return await self._http.fetch(call, _decode_object)
+
+
+def _decode(raw: bytes) -> Any:
+    try:
+        return read(raw)
+    except msgspec.MsgspecError as error:
+        raise BrokenAnswer("the API server's answer is cut off or isn't JSON") from error
+
+
+def _decode_object(raw: bytes) -> dict[str, Any]:
+    decoded = _decode(raw)
+    if not isinstance(decoded, dict):
+        raise BrokenAnswer("the API server's answer isn't an object")
+    return decoded

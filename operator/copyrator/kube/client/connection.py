@@ -1,0 +1,151 @@
+"""Where the API server is and who we are there, with credentials that are renewed in time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from copyrator import __version__
+from copyrator.kube.client.circuit_breaker import CircuitBreaker
+
+log = logging.getLogger(__name__)
+
+REREAD_SECONDS = 60.0
+"""Tokens in files are read again this often: bound service account tokens rotate on disk."""
+
+RENEW_PAUSE = 10.0
+"""Seconds between renewals that a refused request may cause: an exec plug-in can be slow."""
+
+
+class KubeconfigError(Exception):
+    """There is no way to the cluster; the message names the file and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One server and one set of credentials, as they were when they were loaded."""
+
+    host: str
+    authorization: str | None = None
+    """Value of the header: ``Bearer …``; never logged, so not part of the representation."""
+    ssl: ssl.SSLContext | None = None
+    proxy: str | None = None
+    server_hostname: str | None = None
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    verify: bool = True
+    valid_for: float | None = None
+    """Seconds after which it should be loaded again; None: for as long as it works."""
+
+    def __repr__(self) -> str:
+        return f"Endpoint(host={self.host!r})"
+
+
+Loader = Callable[[], Awaitable[Endpoint]]
+
+
+class Connection:
+    """The current `Endpoint`, loaded again when it is due or the server refused it.
+
+    Attributes:
+        origin: for people, where the credentials are from.
+        generation: grows with each renewal, so that many requests refused together cause one.
+        requests: where all requests wait while the server fails everybody.
+        watches: where watches wait while none of them stands.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        origin: str = "given",
+        loader: Loader | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.endpoint = endpoint
+        self.origin = origin
+        self.generation = 0
+        self.requests = CircuitBreaker("requests", clock)
+        self.watches = CircuitBreaker("watches", clock)
+        self._loader = loader
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._loaded_at = clock()
+        self._tried_at = float("-inf")
+        self._fault: str | None = None
+        self.impersonate: str | None = None
+        """The user that requests are made as, where the credentials may do that."""
+        self._headers = _headers(endpoint)
+
+    @property
+    def host(self) -> str:
+        """The server's URL without a slash at the end."""
+        return self.endpoint.host
+
+    @property
+    def ssl(self) -> ssl.SSLContext | None:
+        """The context of the current credentials (client certificates can change)."""
+        return self.endpoint.ssl
+
+    @property
+    def fails_everybody(self) -> bool:
+        """Whether a gate is closed: it has told so, once for all."""
+        return bool(self.requests.outage or self.watches.outage)
+
+    async def headers(self) -> Mapping[str, str]:
+        """Headers of a request: who we are, and the token as it is valid now."""
+        due = self.endpoint.valid_for
+        if due is not None and self._clock() - self._loaded_at >= due:
+            await self.renew(self.generation, pause=REREAD_SECONDS / 4)
+        if self.impersonate:
+            return {**self._headers, "Impersonate-User": self.impersonate}
+        return self._headers
+
+    async def renew(self, seen: int, *, pause: float = RENEW_PAUSE) -> bool:
+        """Load the credentials again, unless somebody else did so meanwhile.
+
+        Args:
+            seen: the generation that was refused.
+            pause: seconds that have to lie between two tries.
+
+        Returns:
+            True if there are newer credentials than the ones that were seen.
+        """
+        async with self._lock:
+            if self.generation != seen:
+                return True
+            now = self._clock()
+            if self._loader is None or now - self._tried_at < pause:
+                return False
+            self._tried_at = now
+            try:
+                endpoint = await self._loader()
+            except (KubeconfigError, OSError, ssl.SSLError) as error:
+                self._report(f"credentials can't be renewed ({self.origin}): {error}")
+                return False
+            self._report(None)
+            self.endpoint = endpoint
+            self._headers = _headers(endpoint)
+            self._loaded_at = self._clock()
+            self.generation += 1
+            return True
+
+    def _report(self, fault: str | None) -> None:
+        if fault != self._fault:
+            if fault:
+                log.warning("%s", fault)
+            else:
+                log.info("credentials are renewed again (%s)", self.origin)
+        self._fault = fault
+
+
+def _headers(endpoint: Endpoint) -> Mapping[str, str]:
+    headers = {"User-Agent": f"copyrator/{__version__}", "Accept-Encoding": "identity"}
+    if endpoint.authorization:
+        headers["Authorization"] = endpoint.authorization
+    return headers

@@ -1,0 +1,314 @@
+"""Requests on one pooled session: credentials, limits, timeouts, and errors made typed.
+
+One session, because a connection is a TLS handshake and memory on both sides. Watches and requests
+are counted apart, so that neither can take the other's connections. Bodies are never logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    nullcontext,
+)
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from copyrator.kube.client.answers import from_answer, no_answer, read_answer
+from copyrator.kube.client.calls import Call
+from copyrator.kube.client.connection import Connection
+from copyrator.kube.client.redaction import redact
+from copyrator.kube.errors import ApiError, Forbidden, NotLeading, Unreachable
+from copyrator.kube.refusals import Refusal
+from copyrator.metrics import Metrics
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit, tenant
+
+T = TypeVar("T")
+
+REQUEST_CONNECTIONS = 128
+"""More than the 64 writes and the TENANTS_READS that may be in flight: others find one too."""
+
+WATCH_CONNECTIONS = 256
+"""Each watch is a connection; more than these wait for one to be free. Watches that are bounded in
+other ways (reserved ones) aren't counted."""
+
+LARGE_BODY = 512 * 1024
+
+WATCH_PATIENCE = 60.0
+"""Seconds that a watch waits for a connection before it fails, visibly."""
+
+
+Fence = Callable[[], bool]
+"""Whether writes may be sent at this moment (kube.elector, wired in by parts.py)."""
+
+
+class WriteLimit(Protocol):
+    """What bounds writes in flight (engine.limits.AdaptiveLimit, wired in by app.py)."""
+
+    def slot(self) -> AbstractAsyncContextManager[object]:
+        """Wait for a place; the time spent inside is the latency that the limit learns from."""
+        ...
+
+    async def pause(self) -> None:
+        """Return when no Retry-After is running."""
+        ...
+
+    def throttled(self, retry_after: float | None) -> None:
+        """The server has too much to do; seconds to wait where it named them."""
+        ...
+
+
+OnDryRun = Callable[[Call, Any], None]
+"""Is told of each write that was answered well with ``dryRun=All``, and of the decoded answer."""
+
+OnRefused = Callable[[Refusal], None]
+"""Is told of each request that was refused for want of a right."""
+
+
+class NoLimit:
+    """For commands that make a few requests and end."""
+
+    def slot(self) -> AbstractAsyncContextManager[object]:
+        """Never wait."""
+        return nullcontext()
+
+    async def pause(self) -> None:
+        """Never wait."""
+
+    def throttled(self, retry_after: float | None) -> None:
+        """Learn nothing."""
+
+
+class Transport:
+    """Sends calls. To be made inside the running loop, and closed."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        limit: WriteLimit | None = None,
+        fence: Fence | None = None,
+        metrics: Metrics | None = None,
+        watch_connections: int = WATCH_CONNECTIONS,
+        on_refused: OnRefused | None = None,
+        on_dry_run: OnDryRun | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.connection = connection
+        self._on_dry_run = on_dry_run
+        self._on_refused = on_refused
+        self._limit: WriteLimit = limit or NoLimit()
+        self._fence = fence
+        self._alone = alone
+        self._metrics = metrics
+        self._watch_connections = watch_connections
+        self._watch_places = asyncio.Semaphore(watch_connections)
+        self._request_places = asyncio.Semaphore(REQUEST_CONNECTIONS)
+        self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,  # places are counted here
+                keepalive_timeout=60.0,
+                socket_factory=keepalive_socket,
+            ),
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    @property
+    def outage(self) -> tuple[ApiError, float] | None:
+        """What all requests fail with, and for how many seconds; None while they succeed."""
+        return self.connection.requests.outage
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds since the server last answered a request."""
+        return time.monotonic() - self.connection.requests.answered_at
+
+    async def close(self) -> None:
+        """Close all connections; requests in flight fail with Unreachable."""
+        await self._session.close()
+
+    async def fetch(self, call: Call, decode: Callable[[bytes], T]) -> T:
+        """Send, read the whole answer, and decode it.
+
+        With `on_dry_run` no write is kept by the server: each is sent with ``dryRun=All``.
+
+        Raises:
+            ApiError: anything but success.
+        """
+        on_dry_run = self._on_dry_run if call.writes else None
+        if on_dry_run:
+            call = replace(call, params={**call.params, "dryRun": "All"})
+        await self._limit.pause()
+        slot = self._limit.slot() if call.writes else self._read_slot()
+        gate = nullcontext() if self._alone else self.connection.requests.attempt()
+        async with slot, gate, self._request_places:
+            started = time.perf_counter()
+            code = 0
+            try:
+                async with self._answer(call) as response:
+                    code = response.status
+                    answer = decode(await read_answer(response, call.most))
+                if on_dry_run:
+                    on_dry_run(call, answer)
+                return answer
+            except ApiError as error:
+                code = error.status
+                raise
+            finally:
+                if self._metrics:
+                    self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
+                    seconds = time.perf_counter() - started
+                    self._metrics.api_request_seconds.labels(call.verb).observe(seconds)
+
+    @asynccontextmanager
+    async def stream(
+        self, call: Call, *, reserved: bool = False
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """Open a watch; reading from it raises ApiError like everything else.
+
+        A `reserved` one has a connection of its own and never waits for others.
+        """
+        await self._limit.pause()
+        async with AsyncExitStack() as stack:
+            if not reserved:
+                await stack.enter_async_context(self._watch_place())
+            code = 0
+            try:
+                async with self.connection.requests.attempt():
+                    response = await stack.enter_async_context(self._answer(call))
+                    code = response.status
+            except ApiError as error:
+                code = error.status
+                raise
+            finally:
+                if self._metrics:
+                    self._metrics.api_requests.labels(call.verb, call.resource, str(code)).inc()
+            yield response.content
+
+    def _read_slot(self) -> AbstractAsyncContextManager[None]:
+        reader = tenant()
+        return nullcontext() if reader is None else self._reads.place(reader)
+
+    @asynccontextmanager
+    async def _watch_place(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(WATCH_PATIENCE):
+                await self._watch_places.acquire()
+        except TimeoutError:
+            raise Unreachable(
+                f"no connection is free for a watch: {self._watch_connections} are open; "
+                "let rules share namespaces and selectors",
+                reason="TooManyWatches",
+            ) from None
+        try:
+            yield
+        finally:
+            self._watch_places.release()
+
+    @asynccontextmanager
+    async def _answer(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send; once more with renewed credentials where these were refused."""
+        try:
+            response = await self._send(call)
+            try:
+                if response.status >= 300:
+                    error = await _error(response, call)
+                    if error.throttled:
+                        self._limit.throttled(error.retry_after)
+                    if self._on_refused and isinstance(error, Forbidden) and error.refusal:
+                        self._on_refused(error.refusal)
+                    raise error
+                yield response
+            finally:
+                response.release()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise no_answer(self.connection.host, error) from error
+
+    async def _send(self, call: Call) -> aiohttp.ClientResponse:
+        generation = self.connection.generation
+        try:
+            response = await self._send_once(call)
+        except aiohttp.ClientSSLError:
+            # The CA, or our certificate, may have been replaced on disk.
+            if not await self.connection.renew(generation):
+                raise
+            return await self._send_once(call)
+        if response.status != 401 or not await self.connection.renew(generation):
+            return response
+        response.release()
+        return await self._send_once(call)
+
+    async def _send_once(self, call: Call) -> aiohttp.ClientResponse:
+        headers = dict(await self.connection.headers())
+        headers.update(call.headers)
+        endpoint = self.connection.endpoint
+        query = f"?{urlencode(call.params)}" if call.params else ""
+        if self._session.closed:
+            raise Unreachable("the client is closed")
+        if call.writes and self._fence and not self._fence():  # at the last moment
+            raise NotLeading("this replica doesn't lead, so it writes nothing")
+        return await self._session.request(
+            call.method,
+            URL(f"{endpoint.host}{call.path}{query}", encoded=True),
+            data=_encoded(call.body),
+            headers=headers,
+            ssl=endpoint.ssl or True,
+            server_hostname=endpoint.server_hostname,
+            proxy=endpoint.proxy,
+            timeout=call.timeout,
+            allow_redirects=False,
+        )
+
+
+def _encoded(body: Any) -> bytes | io.BytesIO | None:
+    """JSON; from about a megabyte on as a file, which aiohttp sends piece by piece."""
+    if body is None:
+        return None
+    encoded = msgspec.json.encode(body)
+    return encoded if len(encoded) < LARGE_BODY else io.BytesIO(encoded)
+
+
+async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
+    try:
+        status = msgspec.json.decode(await response.read())
+    except msgspec.MsgspecError:
+        status = None
+    if not isinstance(status, dict):
+        status = None
+    elif call.resource == "secrets" and call.body is not None:
+        status = _redacted(status, call.body)
+    return from_answer(response.status, status, response.headers)
+
+
+def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
+    """Go through all the texts of a Status object: its causes quote values too."""
+    if isinstance(status, dict):
+        return {key: _redacted(value, body) for key, value in status.items()}
+    if isinstance(status, list):
+        return [_redacted(value, body) for value in status]
+    return redact(status, body) if isinstance(status, str) else status
+
+
+def keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
+    """A socket that notices within half a minute that the other side is gone without a word."""
+    family, kind, proto, *_ = address
+    sock = socket.socket(family=family, type=kind, proto=proto)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # Linux; elsewhere the names differ, and silence is guarded
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return sock

@@ -1,0 +1,1 @@
+"""Local pictures of objects, kept by lists and watches."""

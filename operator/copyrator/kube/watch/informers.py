@@ -1,0 +1,288 @@
+"""One watch for everybody who wants to see the same objects: each is a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from copyrator.api.keys import ObjectName
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.errors import ApiError
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.faults import DEFAULT_TIMING, Timing
+from copyrator.kube.watch.reflector import OnChange, Reflector
+from copyrator.kube.watch.share import Share
+from copyrator.kube.watch.wanted import Wanted
+from copyrator.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+
+def whole(body: dict[str, Any]) -> dict[str, Any]:
+    """Keep the object, but for managedFields, which can be larger than the rest."""
+    body["metadata"].pop("managedFields", None)
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSpec:
+    """What is watched and what is kept of it. Equal ones share a watch.
+
+    `decode` turns an object into the record that is held; it should be a function of a module (so
+    that specs compare equal) and leave out all that nobody needs.
+    """
+
+    resource: Resource
+    namespace: str | None = None
+    label_selector: str | None = None
+    name: str | None = None
+    """Of the one object that is watched."""
+    metadata_only: bool = False
+    decode: Callable[[dict[str, Any]], Any] = whole
+    share: Share | None = None
+    """Whose watch it is, where that has limits; others never share it."""
+    wanted: Wanted | None = None
+    """Only these objects are kept, by no more than name, namespace and resourceVersion."""
+    reserved: bool = False
+    """It never waits for a connection: the operator needs it, or its number is bounded already."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStatus:
+    """A watch as `/readyz` and the metrics show it."""
+
+    spec: WatchSpec
+    synced: bool
+    objects: int
+    subscribers: int
+    failure: ApiError | None
+    failing_for: float
+    """Seconds; 0 when all is well."""
+    unheard_for: float = 0.0
+    """Seconds since the server was last heard."""
+
+
+class Mirror(Protocol):
+    """What keeps a picture of some objects: a Reflector, or what stands for several."""
+
+    @property
+    def lists(self) -> int:
+        """Complete lists so far."""
+        ...
+
+    @property
+    def failing_for(self) -> float:
+        """Seconds that the present fault has lasted, 0 when all is well."""
+        ...
+
+    def relist(self) -> None:
+        """List everything again, as a second opinion."""
+        ...
+
+
+class Registration:
+    """A listener's place at a shared watch; `release` it when it isn't needed any more."""
+
+    def __init__(
+        self, watch: _SharedInformer, listener: OnChange[Any], on_synced: OnSynced | None
+    ) -> None:
+        self.listener = listener
+        self.on_synced = on_synced
+        self.active = True
+        self.watch = watch
+
+    @property
+    def reflector(self) -> Mirror:
+        """The watch itself: lists, failing_for, relist()."""
+        return self.watch.reflector
+
+    @property
+    def store(self) -> Mapping[ObjectName, Any]:
+        """Records by name."""
+        return self.watch.reflector.store
+
+    @property
+    def synced(self) -> bool:
+        """Whether the absence of an object can be taken for its deletion."""
+        return self.watch.reflector.synced
+
+    @property
+    def seen(self) -> bool:
+        """Whether everything was seen once, however long ago."""
+        return self.watch.reflector.lists > 0
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault of the watch."""
+        return self.watch.reflector.failure
+
+    async def wait_synced(self) -> None:
+        """Return when `synced` is True."""
+        await self.watch.reflector.wait_synced()
+
+    def release(self) -> None:
+        """Hear nothing more; the last one to leave ends the watch. Twice does no harm."""
+        if self.active:
+            self.active = False
+            self.watch.leave(self)
+
+
+OnSynced = Callable[[], None]
+
+
+class _SharedInformer:
+    """A reflector, its task, and those who listen to it."""
+
+    def __init__(self, pool: InformerFactory, spec: WatchSpec) -> None:
+        self.spec = spec
+        self.subscriptions: list[Registration] = []
+        self._pool = pool
+        self.reflector: Reflector[Any] = Reflector(
+            pool.client,
+            spec.resource,
+            decode=spec.decode,
+            on_change=self._changed,
+            on_synced=self._synced,
+            namespace=spec.namespace,
+            label_selector=spec.label_selector,
+            name=spec.name,
+            metadata_only=spec.metadata_only,
+            share=spec.share,
+            wanted=spec.wanted,
+            reserved=spec.reserved,
+            versions=pool.versions,
+            metrics=pool.metrics,
+            timing=pool.timing,
+        )
+        self.task = asyncio.create_task(self.reflector.run(), name=f"watch {self.reflector}")
+
+    def join(self, listener: OnChange[Any], on_synced: OnSynced | None) -> Registration:
+        subscription = Registration(self, listener, on_synced)
+        self.subscriptions.append(subscription)
+        for name, record in list(self.reflector.store.items()):
+            self._call(listener, name, None, record)
+        if self.reflector.lists and on_synced:
+            self._call(on_synced)
+        return subscription
+
+    def leave(self, subscription: Registration) -> None:
+        self.subscriptions.remove(subscription)
+        if not self.subscriptions:
+            self._pool.end(self)
+
+    def _changed(self, name: ObjectName, old: Any, new: Any) -> None:
+        for subscription in tuple(self.subscriptions):
+            if subscription.active:
+                self._call(subscription.listener, name, old, new)
+
+    def _synced(self) -> None:
+        for subscription in tuple(self.subscriptions):
+            if subscription.active and subscription.on_synced:
+                self._call(subscription.on_synced)
+
+    def _call(self, function: Callable[..., None], *args: Any) -> None:
+        """One listener's mistake is neither the watch's nor the others' trouble."""
+        try:
+            function(*args)
+        except Exception:
+            log.exception("a listener to the watch of %s failed", self.reflector)
+
+
+class InformerFactory:
+    """Starts watches when somebody wants them and ends them when nobody does any more."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        metrics: Metrics | None = None,
+        timing: Timing = DEFAULT_TIMING,
+    ) -> None:
+        self.client = client
+        self.metrics = metrics
+        self.timing = timing
+        self.versions: dict[str, str] = {}
+        """By the resource's key, the version up to which a watch of it has got."""
+        self._watches: dict[WatchSpec, _SharedInformer] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    def __contains__(self, spec: WatchSpec) -> bool:
+        return spec in self._watches
+
+    def specs(self) -> Iterable[WatchSpec]:
+        """What is watched now."""
+        return self._watches.keys()
+
+    def acquire(
+        self, spec: WatchSpec, listener: OnChange[Any], *, on_synced: OnSynced | None = None
+    ) -> Registration:
+        """Join the watch, which starts if it is new.
+
+        What is known already is replayed before this returns: (name, None, record) for each, then
+        `on_synced` if a complete list has been seen. `on_synced` is called after every such list.
+        """
+        watch = self._watches.get(spec)
+        if watch is None:
+            watch = self._watches[spec] = _SharedInformer(self, spec)
+            if spec.share:
+                spec.share.opened()
+        return watch.join(listener, on_synced)
+
+    def end(self, watch: _SharedInformer) -> None:
+        """Stop a watch (Subscription.release calls this)."""
+        del self._watches[watch.spec]
+        watch.task.cancel()
+        watch.reflector.close()
+        if watch.spec.share:
+            watch.spec.share.closed()
+        self._ending.add(watch.task)
+        watch.task.add_done_callback(self._ending.discard)
+
+    def statuses(self) -> list[WatchStatus]:
+        """Every watch as it is now."""
+        return [_status(watch) for watch in self._watches.values()]
+
+    def suspect(self) -> None:
+        """A watch that isn't of this pool was found silent: these may be, too."""
+        for watch in self._watches.values():
+            watch.reflector.suspect()
+
+    def dead(self) -> list[WatchSpec]:
+        """Watches whose task has ended, which no fault of a server's can bring about."""
+        return [spec for spec, watch in self._watches.items() if watch.task.done()]
+
+    def publish(self) -> None:
+        """Set the gauges; to be called before a scrape."""
+        if self.metrics is None:
+            return
+        gauges = self.metrics.watches, self.metrics.watches_synced, self.metrics.watch_objects
+        for gauge in gauges:
+            gauge.clear()
+        for status in self.statuses():
+            for gauge, value in zip(gauges, (1, status.synced, status.objects), strict=True):
+                gauge.labels(status.spec.resource.key).inc(value)
+
+    async def close(self) -> None:
+        """End all watches and wait for them."""
+        for watch in list(self._watches.values()):
+            self.end(watch)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+def _status(watch: _SharedInformer) -> WatchStatus:
+    reflector = watch.reflector
+    return WatchStatus(
+        spec=watch.spec,
+        synced=reflector.synced,
+        objects=len(reflector.store),
+        subscribers=len(watch.subscriptions),
+        failure=reflector.failure,
+        failing_for=reflector.failing_for,
+        unheard_for=reflector.unheard_for,
+    )

@@ -1,0 +1,367 @@
+"""Keeps a local picture of some objects, true or known to be incomplete, never silently stale.
+
+List, then watch from where the list stood, for ever. Deletions are reported only when the server
+said so: by a DELETED event, or by a complete list that no longer shows the object. Every fault
+keeps what is known, is logged once, and is retried with growing delays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
+
+from copyrator.api.keys import ObjectName
+from copyrator.kube.client.circuit_breaker import Permit
+from copyrator.kube.client.client import KubeClient, WatchEvent
+from copyrator.kube.client.pages import BOOKMARK
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.resources import Resource
+from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
+from copyrator.kube.watch.health import WatchHealth
+from copyrator.kube.watch.share import Share
+from copyrator.kube.watch.store import Change, Store, version_of
+from copyrator.kube.watch.wanted import Wanted
+from copyrator.metrics import Metrics
+from copyrator.workqueue.fairness import working_for
+from copyrator.workqueue.timeslice import TimeSlice
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+OnChange = Callable[[ObjectName, R | None, R | None], None]
+
+POLL_SECONDS = 45.0
+"""Between two lists while no watch stands."""
+
+SUSPECTS_SECONDS = 2.0
+"""Within which watches that may be silent are opened anew, so that not all come at once."""
+
+
+class Reflector(Generic[R]):
+    """Mirrors the objects of one kind that match into `store`.
+
+    `versions` are those up to which the watches of each resource have got, by its key; reflectors
+    that share it give a new one of a single object a place to begin.
+
+    Attributes:
+        last_contact: `clock` when the server was last heard, or else when this began.
+        lists: complete lists so far.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        res: Resource,
+        *,
+        decode: Callable[[dict[str, Any]], R],
+        on_change: OnChange[R],
+        on_synced: Callable[[], None] | None = None,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        name: str | None = None,
+        metadata_only: bool = False,
+        share: Share | None = None,
+        wanted: Wanted | None = None,
+        reserved: bool = False,
+        versions: dict[str, str] | None = None,
+        metrics: Metrics | None = None,
+        timing: Timing = DEFAULT_TIMING,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.resource = res
+        self.last_contact = clock()
+        self.lists = 0
+        self._client = client
+        self._name = None if metadata_only else name
+        self._versions = {} if versions is None else versions
+        self._filter: dict[str, Any] = {
+            "namespace": namespace,
+            "label_selector": label_selector,
+            "field_selector": f"metadata.name={name}" if name else None,
+            "metadata_only": metadata_only,
+            "names_only": wanted is not None,
+        }
+        self._store: Store[R] = wanted.store(decode) if wanted is not None else Store(decode, share)
+        self._tenant = share.tenant if share else None
+        self._reserved = reserved
+        self._on_change = on_change
+        self._on_synced = on_synced
+        self._metrics = metrics
+        self._timing = timing
+        self._clock = clock
+        self._version: str | None = None
+        self._standing = WatchHealth(timing)
+        self._faults = Faults(f"watch of {self}", timing, clock)
+        self._changed = asyncio.Event()
+        self._complete = False
+        self._listed_at = 0.0
+        self._unannounced = False
+        self._asked = False
+        self._suspected = False
+        self._scope: asyncio.Timeout | None = None
+
+    def __str__(self) -> str:
+        parts = [self.resource.key]
+        parts += [f"in {self._filter['namespace']}"] if self._filter["namespace"] else []
+        selectors = (self._filter["label_selector"], self._filter["field_selector"])
+        parts += [f"with {selector}" for selector in selectors if selector]
+        return " ".join(parts)
+
+    @property
+    def store(self) -> dict[ObjectName, R]:
+        """What is known; to be read, not changed."""
+        return self._store.records
+
+    @property
+    def synced(self) -> bool:
+        """A complete list has been seen, and what changed since is known, give or take a hiccup.
+
+        Only then may the absence of an object be taken for its deletion.
+        """
+        known = self._clock() - max(self._faults.since, self._listed_at)
+        return self._complete and (not self.failure or known < self._timing.tolerance)
+
+    @property
+    def failure(self) -> ApiError | None:
+        """The present fault, None when all is well."""
+        return self._faults.current
+
+    @property
+    def failing_for(self) -> float:
+        """Seconds that the present fault has lasted, 0 when all is well."""
+        return self._faults.seconds
+
+    @property
+    def unheard_for(self) -> float:
+        """Seconds since the server was last heard."""
+        return self._clock() - self.last_contact
+
+    async def wait_synced(self) -> None:
+        """Return when `synced` is True."""
+        while not self.synced:
+            await self._changed.wait()
+
+    def relist(self) -> None:
+        """List everything again now, as a second opinion; `lists` grows when that is complete."""
+        self._asked = True
+        if self._scope:
+            self._scope.reschedule(0)
+
+    def suspect(self) -> None:
+        """Another watch was found silent: open this one anew, unless something came just now.
+
+        It goes on from where it was, and is short: if it is silent too, that is noticed soon.
+        """
+        if self._scope and self.unheard_for >= self._timing.settled:
+            self._suspected = True
+            spread = random.uniform(0.0, SUSPECTS_SECONDS)  # noqa: S311 - not for secrets
+            self._scope.reschedule(asyncio.get_running_loop().time() + spread)
+
+    def close(self) -> None:
+        """The store isn't needed any more; `run` is to be cancelled, too."""
+        self._store.close()
+
+    async def run(self) -> None:
+        """Mirror until cancelled; no fault ends it."""
+        with working_for(self._tenant):  # whoever it was that asked for this first
+            await self._run()
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                if self._asked:
+                    self._asked, self._version = False, None
+                await self._cycle()
+            except ApiError as error:
+                self._fail(error)
+                await asyncio.sleep(self._faults.next_delay())
+            except Exception as error:
+                log.exception("watch of %s: an error of ours; it starts again", self)
+                self._version = None
+                self._fail(ApiError(f"internal error: {type(error).__name__}", reason="Internal"))
+                await asyncio.sleep(self._faults.next_delay())
+
+    # --- list and watch --------------------------------------------------------------------------
+
+    async def _cycle(self) -> None:
+        """List where that is needed, then watch, when it makes sense to try."""
+        try:
+            turn = await self._client.connection.watches.turn(self, patience=POLL_SECONDS)
+        except ApiError:
+            self._version = await self._list()  # no watch stands, but this shows what happens
+            return
+        try:
+            if self._version is None:
+                self._version = await self._get() or await self._list()
+            await self._follow(self._version, turn)
+        except ApiError as error:
+            if not isinstance(error, Forbidden | NotFound):  # which concern this watch alone
+                turn.failed(error)
+            raise
+        finally:
+            turn.given_up()
+
+    async def _get(self) -> str | None:
+        """Read the one object that is watched; returns a version to watch from, or None: list.
+
+        A consistent list waits 0.1 s for the server's cache, a get waits for nothing. The object's
+        own version may be compacted, so its watch begins where others of the resource are; what
+        the stream repeats is older than what was read. A list has to prove that it isn't there.
+        """
+        since = self._versions.get(self.resource.key)
+        if self._name is None or since is None or self.lists:
+            return None
+        try:
+            body = await self._client.get(self.resource, self._filter["namespace"], self._name)
+        except (Forbidden, NotFound):
+            return None
+        self._store.begin_list()
+        self._notify(self._store.listed(body))
+        self._listed(version_of(body))
+        return since
+
+    async def _list(self) -> str:
+        """Read everything; returns the version to watch from."""
+        version = ""
+        slice_ = TimeSlice()
+        self._store.begin_list()
+        async with aclosing(self._client.list_pages(self.resource, **self._filter)) as found:
+            async for page in found:
+                version = version or page.resource_version
+                for body in page.items:
+                    self._notify(self._store.listed(body))
+                    await slice_.pause()
+                self.last_contact = self._clock()
+        self._listed(version)
+        self._versions[self.resource.key] = version
+        return version
+
+    def _listed(self, version: str) -> None:
+        """Everything was seen as it was at this version."""
+        for change in self._store.end_list(version):
+            self._notify(change)
+        self.lists += 1
+        self._listed_at = self.last_contact = self._clock()
+        self._standing.listed()
+        self._complete = self._unannounced = True
+        self._announce()
+
+    async def _follow(self, version: str, turn: Permit) -> None:
+        """Watch until the stream ends; what ends it too early or in silence is a fault."""
+        opened: list[float] = []
+        timers: list[asyncio.TimerHandle] = []
+
+        def stands() -> None:
+            turn.succeeded()
+            if not self._standing.doubt:  # else an event or bookmark has to prove that it lives
+                self._recover()
+
+        def on_open() -> None:
+            self.last_contact = self._clock()
+            opened.append(self.last_contact)
+            timers.append(asyncio.get_running_loop().call_later(self._timing.settled, stands))
+
+        try:
+            async with asyncio.timeout(None) as self._scope:
+                bookmarks = await self._read(self._stream(version, on_open))
+            self._standing.ended(self._clock() - opened[0], bookmarks=bookmarks)
+            self._recover()
+        except TimeoutError:  # by relist() or suspect()
+            self._standing.wary |= self._suspected
+            self._suspected = False
+        except ApiError as error:
+            self._broke(error, opened=bool(opened))
+        finally:
+            self._scope = None
+            for timer in timers:
+                timer.cancel()
+            if opened and self._clock() - opened[0] >= self._timing.stable:
+                self._faults.calm()
+
+    def _stream(
+        self, version: str, on_open: Callable[[], None]
+    ) -> AsyncGenerator[WatchEvent, None]:
+        length, silence = self._standing.lengths()
+        return self._client.watch(
+            self.resource,
+            **self._filter,
+            resource_version=version,
+            timeout=length,
+            silence=silence,
+            on_open=on_open,
+            reserved=self._reserved,
+        )
+
+    async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> bool:
+        """Take all events of a stream; whether there were bookmarks among them."""
+        bookmarks = False
+        async with aclosing(stream) as events:
+            async for event in events:
+                self.last_contact = self._clock()
+                if self._standing.doubt:
+                    self._recover()
+                version = version_of(event.object)
+                if event.type == BOOKMARK:
+                    bookmarks = True
+                    self._store.bookmark(version)
+                else:
+                    self._notify(self._store.event(event.type, event.object))
+                    if self._metrics:
+                        labels = self.resource.key, event.type.lower()
+                        self._metrics.watch_events.labels(*labels).inc()
+                self._version = self._versions[self.resource.key] = version
+        return bookmarks
+
+    # --- faults ----------------------------------------------------------------------------------
+
+    def _broke(self, error: ApiError, *, opened: bool) -> None:
+        report, restart = self._standing.broke(error, opened=opened)
+        if restart:
+            self._restart(restart)
+        if report:
+            raise report from None
+
+    def _restart(self, reason: str) -> None:
+        self._version = None
+        if self._metrics:
+            self._metrics.watch_restarts.labels(self.resource.key, reason).inc()
+
+    def _fail(self, error: ApiError) -> None:
+        self._faults.note(
+            error,
+            kept=f"; the {len(self.store)} objects known are kept",
+            everywhere=self._client.connection.fails_everybody,
+            since=self.last_contact if error.reason == "WatchSilent" else None,
+        )
+        if isinstance(error, Forbidden | NotFound):
+            self._complete = False  # we may not look, or there is nowhere to look
+            self._version = None
+        self._pulse()
+
+    def _recover(self) -> None:
+        self._standing.recovered()
+        if self.failure:
+            self._unannounced |= not self.synced
+            self._faults.clear()
+            self._announce()
+
+    def _notify(self, change: Change[R] | None) -> None:
+        if change is not None:
+            self._on_change(*change)
+
+    def _announce(self) -> None:
+        self._pulse()
+        if self._unannounced and self.synced:
+            self._unannounced = False
+            if self._on_synced:
+                self._on_synced()
+
+    def _pulse(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,0 +1,167 @@
+"""What a watch knows, and which of the things it hears are news. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from copyrator.api.keys import ObjectName
+from copyrator.kube.client.pages import DELETED
+from copyrator.kube.errors import BrokenAnswer
+from copyrator.kube.watch.share import Share
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+Change = tuple[ObjectName, R | None, R | None]
+"""Name, what was known before (None: nothing), what is known now (None: it is gone)."""
+
+
+class OutOfOrderError(BrokenAnswer):
+    """An event came late and can't be judged from what is known: list again."""
+
+    default_reason = "OutOfOrder"
+
+    def __init__(self) -> None:
+        super().__init__("events of the watch come out of order")
+
+
+class Store(Generic[R]):
+    """Records by name. A list replaces them only when it is complete; an event changes one.
+
+    Events of one stream come in the order of their resourceVersions (KEP-5504 says that these may
+    be compared as integers). One that is behind is a duplicate or was re-ordered on the way; it is
+    dropped where the record shows that it is old, and otherwise asks for a new list. To show that,
+    records have an attribute ``resource_version``, or are the object's own dict.
+
+    `share` bounds what is held: it is told of each record that comes and goes, and may have less
+    held in its place (a record whose attribute ``whole`` is False: the next list shows it again).
+    """
+
+    def __init__(self, decode: Callable[[dict[str, Any]], R], share: Share | None = None) -> None:
+        self.records: dict[ObjectName, R] = {}
+        self._decode = decode
+        self._share = share
+        self._seen: set[ObjectName] = set()
+        self._latest = 0
+
+    def begin_list(self) -> None:
+        """A list starts; nothing is dropped until `end_list`."""
+        self._seen = set()
+
+    def listed(self, body: dict[str, Any]) -> Change[R] | None:
+        """Take an object of a list; None where it is as it was known."""
+        name = name_of(body)
+        self._seen.add(name)
+        old = self.records.get(name)
+        same = old is not None and _version(old) == _version(body) != None  # noqa: E711 - chained
+        if same and getattr(old, "whole", True):
+            return None
+        return self._keep(name, old, body)
+
+    def end_list(self, resource_version: str) -> list[Change[R]]:
+        """The list was complete: what it didn't show is gone."""
+        gone = [name for name in self.records if name not in self._seen]
+        self._seen = set()
+        self._latest = _number(resource_version) or 0
+        return [(name, self._drop(name), None) for name in gone]
+
+    def event(self, kind: str, body: dict[str, Any]) -> Change[R] | None:
+        """Take an event of a watch; None where it is no news.
+
+        Raises:
+            OutOfOrderError: it is late, and what is known doesn't tell whether it still matters.
+        """
+        name = name_of(body)
+        old = self.records.get(name)
+        version = _number(_version(body))
+        if version is not None:
+            if version <= self._latest and self._is_old(old, version, kind):
+                return None
+            self._latest = max(self._latest, version)
+        if kind == DELETED:
+            if old is None:
+                return None
+            return name, self._drop(name), None
+        return self._keep(name, old, body)
+
+    def close(self) -> None:
+        """Nobody wants the records any more; what comes late isn't counted."""
+        share, self._share = self._share, None
+        if share is not None:
+            for record in self.records.values():
+                share.dropped(record)
+
+    def bookmark(self, resource_version: str) -> None:
+        """The stream has shown everything up to this version."""
+        self._latest = max(self._latest, _number(resource_version) or 0)
+
+    def _keep(self, name: ObjectName, old: R | None, body: dict[str, Any]) -> Change[R] | None:
+        """One object that can't be decoded is not the others' trouble, nor a deleted one."""
+        try:
+            new = self._decode(body)
+        except Exception as error:
+            log.error("%s can't be read (%s); what was known of it is kept", name, type(error))
+            return None
+        if self._share is not None:
+            new = self._share.held(old, new)
+        self.records[name] = new
+        return name, old, new
+
+    def _drop(self, name: ObjectName) -> R:
+        record = self.records.pop(name)
+        if self._share is not None:
+            self._share.dropped(record)
+        return record
+
+    def _is_old(self, old: R | None, version: int, kind: str) -> bool:
+        """Judge an event that is behind the stream: True to drop it, False to apply it."""
+        if old is None:
+            if kind == DELETED:
+                return True
+            raise OutOfOrderError  # the news of an object, or the ghost of a deleted one
+        known = _number(_version(old))
+        if known is None:
+            raise OutOfOrderError
+        return version <= known
+
+
+def name_of(body: Mapping[str, Any]) -> ObjectName:
+    """The object's name. Parts are interned: a copy's name is the same in 10,000 namespaces.
+
+    Raises:
+        BrokenAnswer: the object has none, so the answer can't be trusted at all.
+    """
+    try:
+        meta = body["metadata"]
+        return ObjectName(sys.intern(meta.get("namespace") or ""), sys.intern(meta["name"]))
+    except (AttributeError, KeyError, TypeError):
+        raise BrokenAnswer("the API server sent an object without a name") from None
+
+
+def version_of(body: Mapping[str, Any]) -> str:
+    """The object's resourceVersion.
+
+    Raises:
+        BrokenAnswer: it has none.
+    """
+    version = _version(body)
+    if not version:
+        raise BrokenAnswer("the API server sent an object without a resourceVersion")
+    return version
+
+
+def _version(record: object) -> str | None:
+    if isinstance(record, dict):
+        meta = record.get("metadata")
+        version = meta.get("resourceVersion") if isinstance(meta, dict) else None
+    else:
+        version = getattr(record, "resource_version", None)
+    return None if version is None else str(version)
+
+
+def _number(version: str | None) -> int | None:
+    return int(version) if version and version.isdecimal() else None

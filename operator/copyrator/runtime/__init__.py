@@ -1,0 +1,1 @@
+"""Composes the process and keeps it alive."""

@@ -1,0 +1,279 @@
+"""The composition root: the only place that knows every part, and the order in which they start.
+
+kopf calls an App's start before it watches, and its stop after it has stopped (supervisor.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import itertools
+import logging
+import platform
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+from prometheus_client import ProcessCollector
+
+from copyrator import __version__
+from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
+from copyrator.handlers import lifecycle, registration
+from copyrator.handlers.deduplication import EventDeduplicator
+from copyrator.handlers.kopf_guard import KopfGuard
+from copyrator.handlers.resync import confirm_missed, look_at_all, resync_for_ever
+from copyrator.kube.auth import Connection
+from copyrator.kube.resources import BUNDLES, RULES
+from copyrator.kube.watch.informers import WatchSpec, WatchStatus
+from copyrator.metrics import Metrics
+from copyrator.runtime import logs, memory, prerequisites, watchdog
+from copyrator.runtime.stalls import StallMeter
+from copyrator.runtime.wiring import Parts, compose
+from copyrator.serving import relay
+from copyrator.serving.health import HealthServer
+from copyrator.serving.listener import ListenError
+from copyrator.serving.webhook import PATH, WebhookError, WebhookServer
+from copyrator.settings.config import Settings
+from copyrator.workqueue.outcome import Outcome
+from copyrator.workqueue.workers import Workers
+
+log = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 10.0
+"""What is in work gets so long to finish at the end; what isn't is safe to give up."""
+
+
+class App:
+    """The operator's life: start, events, stop. Satisfies handlers.lifecycle.Lifecycle.
+
+    ``step_down`` is called when another leads now, and has to bring `stop` about.
+    """
+
+    def __init__(
+        self, settings: Settings, connection: Connection, *, step_down: Callable[[], None]
+    ) -> None:
+        self.settings = settings
+        self.connection = connection
+        self.metrics = Metrics()
+        self.health = HealthServer(
+            self.metrics.registry, address=settings.health_address, port=settings.health_port
+        )
+        self.waiting = prerequisites.Waiting("starting")
+        self.kopf_guard = KopfGuard(connection, RULES, BUNDLES)
+        self._step_down = step_down
+        self._parts: Parts | None = None
+        self._started = False
+        self._webhook: WebhookServer | None = None
+        self._stack = AsyncExitStack()
+        self._serial = itertools.count(1)
+        self._rules = EventDeduplicator(RULES, self._rule, namespaces=settings.scopes)
+        self._bundles = EventDeduplicator(BUNDLES, self._bundle, namespaces=settings.scopes)
+        self._missed = asyncio.Event()
+        self.kopf_guard.on_listed = self._listed
+
+    def register(self, registry: registration.Registry) -> None:
+        """Tell kopf what to call."""
+        registration.register(registry, self, self.kopf_guard, self._rules, self._bundles)
+
+    async def start(self) -> None:
+        """Health first, so that whoever waits is live; then what work needs, and the lead.
+
+        A standby has done all that can be done without a write when it begins to wait.
+
+        Raises:
+            StartError: a port can't be had, or the webhook has no secret.
+        """
+        self._started = True
+        log.info(
+            "Copyrator %s for %s (%s)", __version__, self.connection.host, self.connection.origin
+        )
+        self.health.ready.add("startup", lambda: self.waiting.reason)
+        self._stack.push_async_callback(self.health.stop)
+        try:
+            await self.health.start()
+            parts, background = await self._prepare()
+            await self._win(parts)
+            await self._work(parts, background)
+        except (ListenError, WebhookError) as error:
+            raise lifecycle.StartError(str(error)) from None
+        except asyncio.CancelledError:
+            await self.stop()  # kopf calls no cleanup for a start that didn't come to its end
+            raise
+
+    async def _prepare(self) -> tuple[Parts, watchdog.Background]:
+        """Begin to watch what there is; nothing is written yet."""
+        memory.settle()
+        parts = self._parts = compose(self.settings, self.connection, self.metrics)
+        meter = StallMeter(self.metrics.event_loop_stall_seconds.observe, in_work=logs.in_work)
+        self._stack.callback(meter.uninstall)
+        meter.install()
+        self._stack.push_async_callback(parts.close)
+        if parts.elector:
+            self._stack.push_async_callback(parts.elector.close)
+        client, waiting = parts.client, self.waiting
+        waiting("no answer from the API server yet", quiet=True)
+        background = watchdog.Background()
+        self._stack.push_async_callback(background.stop)
+        parts.rights.on_granted = self._retry_refused
+        self.kopf_guard.on_refused = parts.rights.refused
+        self.kopf_guard.on_silent = parts.pool.suspect
+        parts.copying.ask_for_rules(self._rules.knows)
+        background.start(parts.rights.review_for_ever(client), "the review of missing rights")
+        self.health.ready.add("rights", parts.rights.sentence)
+        readable = not self.settings.watch_namespaces
+        await prerequisites.wait_for_crds(client, waiting, readable=readable)
+        background.start(parts.recorder.run(), "the writer of Events")
+        self._stack.push_async_callback(parts.recorder.flush, 2.0)
+        self._observe_watches(parts, background)
+        for controller in (parts.copying, parts.deploying):
+            self._stack.push_async_callback(controller.stop)
+        await prerequisites.patiently(parts.copying.prepare, waiting, "copying can't start")
+        await prerequisites.patiently(parts.deploying.start, waiting, "deploying can't start")
+        await self._start_webhook(parts)
+        return parts, background
+
+    async def _win(self, parts: Parts) -> None:
+        """Return when this replica leads. Meanwhile it is ready: it could take over at once."""
+        elector, queue = parts.elector, parts.queue
+        if elector is None:
+            self.metrics.leader.set(1)
+            return
+        self.metrics.leader.set_function(lambda: elector.leads)
+        self.health.ready.add("lead", lambda: elector.fault)
+        await prerequisites.win(elector, self.waiting, lambda: self._list(parts))
+        elector.keep(lambda leads: queue.serve() if leads else queue.hold(), self._step_down)
+
+    async def _list(self, parts: Parts) -> None:
+        """See all rules and Bundles as they are now."""
+        for intake in (self._rules, self._bundles):
+            await prerequisites.patiently(
+                lambda intake=intake: intake.resync(parts.client),  # type: ignore[misc]
+                self.waiting,
+                f"{intake.resource.key} can't be listed",
+            )
+
+    async def _work(self, parts: Parts, background: watchdog.Background) -> None:
+        """Look at everything again, and then do what there is to be done."""
+        waiting = self.waiting
+        await prerequisites.patiently(parts.copying.start, waiting, "copying can't start")
+        await self._list(parts)
+        workers = Workers(parts.queue, self._reconcile, metrics=self.metrics)
+        self._stack.push_async_callback(self._drain, parts, workers)
+        workers.start()
+        background.start(parts.scheduler.run(), "the scheduler of polls")
+        resync = resync_for_ever(parts.client, self._rules, self._bundles, parts.queue)
+        background.start(resync, "the resync")
+        missed = confirm_missed(parts.client, (self._rules, self._bundles), self._missed)
+        background.start(missed, "the look for what lists missed")
+        background.start(watchdog.probe_api_server(parts.client), "the pulse")
+        if self._webhook:
+            self._webhook.pushed = parts.deploying.pushed
+            self._stack.callback(setattr, self._webhook, "pushed", None)
+        self._observe_work(parts, workers)
+        waiting(None)
+        log.info("Started: %d rules, %d Bundles", len(self._rules), len(self._bundles))
+
+    async def _drain(self, parts: Parts, workers: Workers[Key]) -> None:
+        """Finish the work in hand; who doesn't lead any more gives it up: it may not be written."""
+        leads = parts.elector is None or parts.elector.leads
+        await workers.drain(DRAIN_SECONDS if leads else 0.0)
+
+    async def _start_webhook(self, parts: Parts) -> None:
+        """Listen, on a standby too: a Service can't tell who leads."""
+        settings, elector = self.settings, parts.elector
+        if settings.webhook_port is None or settings.webhook_secret_file is None:
+            return
+        webhook = self._webhook = WebhookServer(
+            metrics=self.metrics,
+            address=settings.health_address,
+            port=settings.webhook_port,
+            secret_file=settings.webhook_secret_file,
+            trusted_proxies=settings.webhook_trusted_proxies,
+            leader=lambda: elector.lease.holders_webhook if elector else None,
+        )
+        self._stack.push_async_callback(webhook.stop)
+        await webhook.start()
+        if elector and (host := settings.webhook_host or settings.health_address):
+            elector.lease.webhook = relay.url_of(host, webhook.port, PATH)
+
+    async def stop(self) -> None:
+        """Finish or give up what is in work, then let go of everything; twice does no harm."""
+        self.waiting("stopping", quiet=True)
+        running = self._started
+        self._started = False
+        try:
+            await self._stack.aclose()
+        except Exception:
+            log.exception("Not everything could be stopped in order")
+        self._parts = None
+        if running:
+            log.info("Stopped")
+
+    def _listed(self, spec: WatchSpec, names: set[ObjectName]) -> None:
+        """Take what a list of kopf's showed: what was deleted before it has no event."""
+        intake = self._rules if spec.resource == RULES else self._bundles
+        if intake.listed(spec.namespace, names):
+            self._missed.set()
+
+    def _rule(self, body: Any, deleted: bool) -> None:
+        if self._parts is not None:
+            self._parts.copying.rule_event(body, deleted=deleted)
+
+    def _bundle(self, body: Any, deleted: bool) -> None:
+        if self._parts is not None:
+            self._parts.deploying.bundle_event(body, deleted=deleted)
+
+    async def _reconcile(self, key: Key) -> Outcome:
+        """Hand a key to its half; every line logged meanwhile says which key and which look."""
+        parts = self._parts
+        assert parts is not None
+        look = f"{next(self._serial):x}"
+        match key:
+            case BundleKey(namespace, name):
+                with logs.bound(bundle=f"{namespace}/{name}", reconcile=look):
+                    return await parts.deploying.reconcile(key)
+            case RuleKey(namespace, name):
+                with logs.bound(rule=f"{namespace}/{name}", reconcile=look):
+                    return await parts.copying.reconcile(key)
+            case _:
+                with logs.bound(namespace=key.namespace, name=key.name, reconcile=look):
+                    return await parts.copying.reconcile(key)
+
+    def _retry_refused(self) -> None:
+        """A right has been granted: nobody knows who waits for it."""
+        if self._parts is not None:
+            self._parts.copying.retry_forbidden()
+            look_at_all(self._rules, self._bundles, self._parts.queue)
+
+    def _watches(self, parts: Parts) -> list[WatchStatus]:
+        return [*self.kopf_guard.statuses(), *parts.pool.statuses()]
+
+    def _observe_watches(self, parts: Parts, background: watchdog.Background) -> None:
+        """Show in the health checks and the metrics what a standby has too."""
+        live, ready, metrics = self.health.live, self.health.ready, self.metrics
+        live.add("background", background.dead)
+        live.add("watches", lambda: watchdog.dead_watches(parts.pool.dead()))
+        ready.add("API server", lambda: watchdog.outage(parts.client))
+        ready.add("watches", lambda: watchdog.failing_watches(self._watches(parts)))
+        ProcessCollector(registry=metrics.registry)
+        kopf_version = importlib.metadata.version("kopf")
+        metrics.build_info.labels(__version__, platform.python_version(), kopf_version).set(1)
+        self.health.before_scrape = parts.pool.publish
+
+    def _observe_work(self, parts: Parts, workers: Workers[Key]) -> None:
+        """Show what only the leader has, and let nobody wait for an API server that is back."""
+        live, metrics = self.health.live, self.metrics
+        queue, limit, requests = parts.queue, parts.limit, self.connection.requests
+        requests.on_open = queue.hurry
+        live.add("workers", lambda: None if workers.alive else "none is alive")
+        live.add("reconcile", lambda: watchdog.stuck_worker(queue))
+        live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES, namespaces=self.settings.scopes).fault)
+        self.health.ready.add(
+            "queue", lambda: watchdog.stale_queue(queue, failing=requests.outage is not None)
+        )
+        metrics.queue_depth.set_function(lambda: len(queue))
+        metrics.queue_oldest_seconds.set_function(queue.oldest_age)
+        metrics.workers_busy.set_function(lambda: queue.working)
+        metrics.write_limit.set_function(lambda: limit.limit)
+        metrics.writes_in_flight.set_function(lambda: limit.in_flight)
+        self.health.before_scrape = parts.publish

@@ -1,0 +1,153 @@
+"""Log lines: for a person on a console, or one JSON object a line, and never the body of an object.
+
+A reconcile names what it works on through `bound`, and every line logged inside carries it, also
+lines of libraries. kopf is held at INFO: its DEBUG lines print whole bodies, a Secret's included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import datetime
+import json
+import logging
+import re
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import TextIO
+
+from copyrator.settings.config import LogFormat, LogLevel
+
+_context: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "log", default=types.MappingProxyType({})
+)
+
+_left: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
+    "left", default=types.MappingProxyType({})
+)
+"""What this task had bound last."""
+
+_NEVER_BELOW_INFO = ("kopf", "aiohttp", "kubernetes", "urllib3", "asyncio")
+"""Libraries that print bodies, tokens or noise at DEBUG."""
+
+_ERRORS_ONLY = (
+    "kopf.activities",
+    "kopf._core.engines.activities",
+    "kopf._core.reactor.running",
+    "aiohttp.access",
+)
+"""Loggers whose lesser lines tell a user nothing that our own lines don't say in his words."""
+
+
+_CUT_OFF = re.compile(r"Request attempt #[\d/]+ failed; TCP closed")
+"""kopf 1.45's line about a request of a session that it closed, at its end or to log in anew."""
+
+
+@contextlib.contextmanager
+def bound(**fields: str) -> Iterator[None]:
+    """Add `fields` (rule, bundle, namespace, name, reconcile) to every line logged inside."""
+    token = _context.set({**_context.get(), **fields})
+    try:
+        yield
+    finally:
+        _left.set(_context.get())
+        _context.reset(token)
+
+
+def in_work() -> Mapping[str, str]:
+    """What is bound now, or else what this task had bound last: a step may end both at once."""
+    return _context.get() or _left.get()
+
+
+def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = None) -> None:
+    """Send the process's log lines to `stream` (default stderr) in one format.
+
+    Replaces every handler of the root logger, kopf's among them, so that `copyrator run` and
+    `kopf run` write the same lines.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else ConsoleFormatter())
+    handler.addFilter(ContextFilter())
+    handler.addFilter(CutOffFilter())
+    handler.addFilter(ApiErrorFilter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    chosen = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(chosen)
+    for name in _NEVER_BELOW_INFO:
+        logging.getLogger(name).setLevel(max(chosen, logging.INFO))
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # "Handler 'rules' succeeded."
+    for name in _ERRORS_ONLY:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    asyncio_logger = logging.getLogger("asyncio")
+    asyncio_logger.propagate = True  # kopf's own set-up turns this off and would hide failed tasks
+    asyncio_logger.handlers.clear()
+
+
+class ContextFilter(logging.Filter):
+    """Put the bound fields on the record at the moment it is made, in the task that made it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Never drops a record."""
+        record.fields = _context.get()
+        return True
+
+
+class CutOffFilter(logging.Filter):
+    """Drop kopf's line, an ERROR, about a request that it cut off itself."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Pass everything else."""
+        return not (record.name.startswith("kopf") and _CUT_OFF.match(record.getMessage()))
+
+
+class ApiErrorFilter(logging.Filter):
+    """Take the traceback off kopf's lines about an answer of the API server: it tells nothing."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Never drops a record."""
+        kind = record.exc_info[0] if record.exc_info else None
+        if kind is not None and kind.__module__ == "kopf._cogs.clients.errors":
+            record.exc_info = record.exc_text = None
+        return True
+
+
+class ConsoleFormatter(logging.Formatter):
+    """`12:00:00 INFO  message  rule=default/main`: what a person at a terminal needs."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line, and a traceback below it where the record carries one."""
+        time = datetime.datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
+        pairs = "".join(f" {key}={value}" for key, value in _fields(record).items())
+        line = f"{time} {record.levelname:<7} {record.getMessage()}{' ' if pairs else ''}{pairs}"
+        if record.exc_info:
+            line = f"{line}\n{self.formatException(record.exc_info)}"
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, the bound fields, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON; a bound field never hides one of the fixed keys."""
+        time = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        line = {
+            **_fields(record),
+            "time": time.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, str]:
+    fields = dict(getattr(record, "fields", {}))
+    reference = getattr(record, "k8s_ref", None)  # kopf's lines about one object
+    if isinstance(reference, Mapping):
+        fields.setdefault("namespace", str(reference.get("namespace") or ""))
+        fields.setdefault("name", str(reference.get("name") or ""))
+    return fields

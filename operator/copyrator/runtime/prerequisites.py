@@ -1,0 +1,208 @@
+"""What the operator needs before it can work: an API server, both CRDs, and the lead.
+
+While something is missing the process lives, waits and says what it waits for: in /readyz, and in
+the log once per change. A CRD that is there under refused names would be waited for in vain for
+ever, so its conditions are read and the way out is named.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from copyrator.kube.errors import ApiError, Forbidden, NotFound
+from copyrator.kube.leader.lease import Lease
+from copyrator.kube.resources import BUNDLES, CRDS, RULES, Resource
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 10.0
+"""Seconds between two looks."""
+
+
+class Reader(Protocol):
+    """The part of KubeClient that the checks need."""
+
+    async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
+        """One object."""
+        ...
+
+    async def request(self, method: str, path: str) -> Any:
+        """Anything else."""
+        ...
+
+
+class Candidate(Protocol):
+    """The part of Elector that waiting for the lead needs."""
+
+    @property
+    def lease(self) -> Lease:
+        """What was last seen of the Lease."""
+        ...
+
+    @property
+    def pause(self) -> float:
+        """Seconds until the next attempt is worth while."""
+        ...
+
+    async def attempt(self) -> bool:
+        """Take it if it is free."""
+        ...
+
+
+class Waiting:
+    """What is waited for now, None when nothing is; tells the log once per change."""
+
+    def __init__(self, initially: str) -> None:
+        self.reason: str | None = initially
+
+    def __call__(self, reason: str | None, *, quiet: bool = False) -> None:
+        """Set the reason; `quiet` for what goes by in a moment and is no news."""
+        if reason is not None and reason != self.reason and not quiet:
+            log.warning("Waiting: %s", reason)
+        self.reason = reason
+
+
+async def patiently(
+    attempt: Callable[[], Awaitable[T]],
+    waiting: Waiting,
+    what: str,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> T:
+    """Try until it works; `what` begins the sentence that says why it doesn't."""
+    delay = FIRST_DELAY
+    while True:
+        try:
+            return await attempt()
+        except ApiError as error:
+            waiting(f"{what}: {error}")
+            pause = max(delay, min(error.retry_after or 0.0, 60.0))
+        await sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - no secret
+        delay = min(delay * 2, LONGEST_DELAY)
+
+
+async def win(
+    elector: Candidate,
+    waiting: Waiting,
+    warm_up: Callable[[], Awaitable[object]],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
+    """Return when this replica leads; `warm_up` is done once, where it has to wait for another.
+
+    Then it is ready: it could take over at once.
+    """
+    what = f"the Lease {elector.lease} can't be had"
+    warm = False
+    while not await patiently(elector.attempt, waiting, what, sleep):
+        if not warm:
+            await warm_up()
+        warm = True
+        waiting(None)
+        await sleep(elector.pause)
+
+
+async def wait_for_crds(
+    reader: Reader,
+    waiting: Waiting,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    *,
+    readable: bool = True,
+) -> None:
+    """Return when both CRDs are established; `waiting` tells meanwhile what is missing.
+
+    Where they aren't `readable`, as no Role gives that right, only discovery is asked.
+    """
+    delay = FIRST_DELAY
+    while True:
+        missing = await patiently(
+            lambda: missing_crds(reader, readable=readable),
+            waiting,
+            "no answer from the API server",
+            sleep,
+        )
+        if not missing:
+            return
+        waiting("; ".join(missing))
+        await sleep(delay)
+        delay = min(delay * 1.5, LONGEST_DELAY)
+
+
+async def missing_crds(reader: Reader, *, readable: bool = True) -> list[str]:
+    """Return a sentence for each CRD that can't be used, with what to do about it.
+
+    Raises:
+        ApiError: the API server can't tell.
+    """
+    look = _missing if readable else _unserved
+    groups = await reader.request("GET", "/apis")
+    listed = {group.get("name") for group in groups.get("groups") or ()}
+    sentences = [await look(reader, resource, listed) for resource in (RULES, BUNDLES)]
+    return [sentence for sentence in sentences if sentence]
+
+
+async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
+    name = f"{resource.plural}.{resource.group}"
+    try:
+        crd = await reader.get(CRDS, None, name)
+    except NotFound:
+        return f"the CRD {name} is missing: install the chart, or kubectl apply --server-side crds/"
+    except Forbidden:
+        return await _unserved(reader, resource, listed)
+    if sentence := _not_established(crd):
+        return sentence
+    versions = [version["name"] for version in crd["spec"].get("versions") or ()]
+    if versions and resource.version not in versions:
+        return (
+            f"the CRD {name} has the versions {', '.join(versions)} and not {resource.version}: "
+            'docs/adoption.md, "A CRD of our name with other versions", says how to go on'
+        )
+    if not await _served(reader, resource, listed):
+        return f"the CRD {name} is established, but the API server doesn't serve it yet"
+    return None
+
+
+async def _unserved(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
+    """The same for whom the CRDs' own words are out of reach."""
+    if await _served(reader, resource, listed):
+        return None
+    return (
+        f"{resource.plural}.{resource.group} isn't served, and why can't be read: "
+        "grant get on customresourcedefinitions, and see whether the CRD is there"
+    )
+
+
+def _not_established(crd: Mapping[str, Any]) -> str | None:
+    name = crd["metadata"]["name"]
+    listed = (crd.get("status") or {}).get("conditions") or []
+    conditions = {condition["type"]: condition for condition in listed}
+    if conditions.get("Established", {}).get("status") == "True":
+        return None
+    names = conditions.get("NamesAccepted", {})
+    if names.get("status") == "False":
+        return (
+            f"the CRD {name} is not established, its names are taken ({names.get('message')}): "
+            f"another CRD of the group {crd['spec']['group']} has them, maybe an older operator's; "
+            "export its objects, delete that CRD, apply the objects again"
+        )
+    return f"the CRD {name} is not established yet"
+
+
+async def _served(reader: Reader, resource: Resource, listed: set[str]) -> bool:
+    """Whether discovery shows the kind, among the groups that are `listed` and in the group's own.
+
+    It lags some seconds behind an established CRD, and kopf looks once: what it doesn't find, it
+    never watches. Everybody may read discovery.
+    """
+    if resource.group not in listed:
+        return False
+    try:
+        served = await reader.request("GET", f"/apis/{resource.group}/{resource.version}")
+    except NotFound:
+        return False
+    return any(entry.get("name") == resource.plural for entry in served.get("resources") or ())

@@ -1,0 +1,176 @@
+"""Builds the parts of the running operator and ties them together."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import urllib.request
+from datetime import UTC, datetime
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.keys import BundleKey, Key
+from copyrator.bundles.cache import BundleRegistry
+from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
+from copyrator.bundles.reconciler import BundleController
+from copyrator.copies.cache.namespaces import Namespaces
+from copyrator.copies.cache.rules import RuleCache
+from copyrator.copies.copying import CopyController
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.leader.elector import Elector
+from copyrator.kube.leader.lease import default_identity
+from copyrator.kube.resources import Discovery
+from copyrator.kube.rights import MissingPermissions
+from copyrator.kube.watch.informers import InformerFactory
+from copyrator.kube.watch.scoped_informers import ScopedPool
+from copyrator.metrics import Metrics
+from copyrator.oci.client import RegistryClient
+from copyrator.settings import limits
+from copyrator.settings.config import Settings
+from copyrator.workqueue.limits import AdaptiveLimit
+from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.scheduler import DueScheduler
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that lives from start to stop. To be built inside the running loop."""
+
+    client: KubeClient
+    rights: MissingPermissions
+    elector: Elector | None
+    """None where this process works in any case."""
+    pool: InformerFactory
+    recorder: EventRecorder
+    oci: RegistryClient
+    bundles: BundleRegistry
+    queue: WorkQueue[Key]
+    scheduler: DueScheduler[Key]
+    limit: AdaptiveLimit
+    copying: CopyController
+    deploying: BundleController
+
+    def publish(self) -> None:
+        """Bring the gauges up to date that are worked out when somebody asks."""
+        self.pool.publish()
+        self.deploying.publish()
+        specs = (entry.spec for entry in self.bundles)
+        self.oci.keep_registries(
+            {(spec.registry, spec.insecure) for spec in specs if isinstance(spec, BundleSpec)}
+        )
+
+    async def close(self) -> None:
+        """Close what holds connections, watches first."""
+        await self.pool.close()
+        await self.oci.close()
+        await self.client.close()
+
+
+def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Parts:
+    """Build all parts; nothing is started and nobody is asked yet."""
+    limit = AdaptiveLimit()
+    rights = MissingPermissions()
+    elector = _elector(settings, connection, metrics, rights)
+    client = KubeClient(
+        connection,
+        limit=limit,
+        fence=(lambda: elector.leads) if elector else None,
+        metrics=metrics,
+        on_refused=rights.refused,
+    )
+    pool = InformerFactory(client, metrics=metrics)
+    if settings.watch_namespaces:
+        pool = ScopedPool(client, settings.watch_namespaces, metrics=metrics)
+    recorder = EventRecorder(client, metrics=metrics, speaks_in=settings.serves)
+    tenants = _Tenants()
+    queue: WorkQueue[Key] = WorkQueue(
+        group=tenants, each=limits.TENANT_WORKERS, together=limits.TENANTS_WORKERS
+    )
+    scheduler: DueScheduler[Key] = DueScheduler(queue.add)
+    oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
+    bundles = BundleRegistry()
+    copying = CopyController(
+        client=client,
+        watch_pool=pool,
+        discovery=Discovery(client),
+        rules=RuleCache(),
+        namespaces=Namespaces(),
+        queue=queue,
+        recorder=recorder,
+        settings=settings,
+        metrics=metrics,
+        clock=_now,
+    )
+    tenants.copying = copying
+    deploying = BundleController(
+        client=client,
+        watch_pool=pool,
+        bundles=bundles,
+        queue=queue,
+        scheduler=scheduler,
+        recorder=recorder,
+        oci=oci,
+        hasher=copying.new_hash,
+        settings=settings,
+        metrics=metrics,
+        clock=_now,
+        proxies=_proxies(),
+    )
+    return Parts(
+        client=client,
+        rights=rights,
+        elector=elector,
+        pool=pool,
+        recorder=recorder,
+        oci=oci,
+        bundles=bundles,
+        queue=queue,
+        scheduler=scheduler,
+        limit=limit,
+        copying=copying,
+        deploying=deploying,
+    )
+
+
+class _Tenants:
+    """Tells the queue whose a key is."""
+
+    copying: CopyController
+
+    def __call__(self, key: Key) -> str | None:
+        if isinstance(key, BundleKey):
+            return key.namespace
+        return self.copying.tenant_of(key)
+
+
+def _proxies() -> dict[str, str]:
+    """What the operator's environment says of proxies, as far as Jobs may know it."""
+    found = urllib.request.getproxies_environment()
+    for name in with_password(found):
+        log.warning(
+            "%s holds a password, so Jobs don't get it; where werf needs it, set it in spec.env "
+            "of the Bundles",
+            name,
+        )
+    return variables_for_jobs(found)
+
+
+def _elector(
+    settings: Settings, connection: Connection, metrics: Metrics, rights: MissingPermissions
+) -> Elector | None:
+    if not settings.leader_election:
+        return None
+    return Elector(
+        KubeClient(connection, metrics=metrics, on_refused=rights.refused, alone=True),
+        namespace=settings.lease_namespace or settings.namespace,
+        name=settings.lease_name,
+        identity=settings.identity or default_identity(),
+    )
+
+
+def _now() -> datetime:
+    """The wall clock, for what people read."""
+    return datetime.now(UTC)

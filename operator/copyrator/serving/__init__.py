@@ -1,0 +1,1 @@
+"""What the process answers: probes, metrics, the webhook."""

@@ -1,0 +1,140 @@
+"""A port of ours: what the health checks and the webhook have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import cast
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from copyrator.serving.peers import Peers
+from copyrator.settings.limits import CONNECTIONS, CONNECTIONS_PER_PEER, HEADER_SECONDS
+
+log = logging.getLogger(__name__)
+
+LINGER: float = 1.0
+"""Seconds in which the rest of a refused body is dropped: a caller that still sends when its
+connection is closed doesn't see the answer."""
+
+CALLERS_FAULTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
+"""What broken or broken off requests raise."""
+
+
+class ListenError(Exception):
+    """The port can't be had; the message says which and what to do."""
+
+
+class Listener:
+    """Serves one application; ``what`` and ``option`` are for the message of a taken port.
+
+    An empty address means all of this machine's. Port 0 means any that is free. Connections are
+    bounded in number, also those of one peer, and in the time without a whole request.
+    """
+
+    def __init__(
+        self, *, address: str, port: int, what: str, option: str, peers: Peers | None = None
+    ) -> None:
+        self.port = port
+        self._address = address
+        self._what = what
+        self._option = option
+        self._peers = peers or Peers()
+        self._server: asyncio.Server | None = None
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens, for people."""
+        return f"http://{self._address or '*'}:{self.port}"
+
+    async def start(self, app: web.Application) -> None:
+        """Listen; afterwards `port` is the real one, also where 0 was asked for.
+
+        Raises:
+            ListenError: the port is taken, or the address isn't one of this machine's.
+        """
+        runner = web.AppRunner(
+            app,
+            access_log=None,
+            logger=_quiet_logger(),
+            shutdown_timeout=1.0,
+            keepalive_timeout=HEADER_SECONDS,
+            lingering_time=LINGER,
+            auto_decompress=False,
+        )
+        await runner.setup()
+        handlers = runner.server
+        assert handlers is not None
+        try:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: _Door(handlers, self._peers),
+                self._address or None,
+                self.port,
+                reuse_address=True,
+            )
+        except OSError as error:
+            await runner.cleanup()
+            raise ListenError(
+                f"Can't listen on {self._address or '*'}:{self.port} for {self._what} "
+                f"({os.strerror(error.errno or 0)}): choose another {self._option}."
+            ) from error
+        self._runner = runner
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        """Stop listening; safe to call twice."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+
+class _Door(asyncio.Protocol):
+    """Hands a new connection to the server, unless there are too many."""
+
+    def __init__(self, handlers: web.Server, peers: Peers) -> None:
+        self._handlers = handlers
+        self._peers = peers
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin; called by the loop."""
+        stream = cast("asyncio.Transport", transport)
+        if self._has_too_many(_remote(stream)):
+            stream.abort()
+            return
+        handler = self._handlers()
+        stream.set_protocol(handler)
+        handler.connection_made(stream)
+
+    def _has_too_many(self, remote: str | None) -> bool:
+        others = self._handlers.connections
+        if len(others) >= CONNECTIONS:
+            return True
+        if len(others) < CONNECTIONS_PER_PEER or self._peers.is_proxy(remote):
+            return False
+        caller = self._peers.caller(remote)
+        remotes = (_remote(other.transport) for other in others if other.transport is not None)
+        same = sum(1 for remote in remotes if self._peers.caller(remote) == caller)
+        return same >= CONNECTIONS_PER_PEER
+
+
+def _remote(transport: asyncio.BaseTransport) -> str | None:
+    peer = transport.get_extra_info("peername")
+    return peer[0] if peer else None
+
+
+def _quiet_logger() -> logging.Logger:
+    """A logger for aiohttp's server: anybody can break off a request, and it isn't worth a line."""
+    quiet = log.getChild("http")
+    if not quiet.filters:
+        quiet.addFilter(_is_ours)
+    return quiet
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], CALLERS_FAULTS))

@@ -1,0 +1,221 @@
+"""POST /hooks/registry: registries say that something was pushed, so that nobody waits for a poll.
+
+Off unless it has a port of its own and a secret. A call only brings polls forward: what is
+deployed is still what the registry answers to the operator's own question, so whoever forges a
+call, or has stolen the secret, can make it ask sooner and nothing else. Every replica listens, and
+one that doesn't lead passes what it hears on (relay.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from copyrator.metrics import Metrics
+from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
+from copyrator.serving import relay
+from copyrator.serving.listener import CALLERS_FAULTS, Listener
+from copyrator.serving.peers import Peers
+from copyrator.settings.limits import (
+    WEBHOOK_BEARER_CALLS,
+    WEBHOOK_BEARER_SECONDS,
+    WEBHOOK_BODY_BYTES,
+    WEBHOOK_SIGNED_CALLS,
+    WEBHOOK_SIGNED_CALLS_PER_PEER,
+    WEBHOOK_SIGNED_SECONDS,
+)
+from copyrator.workqueue.fairness import FairLimit
+
+log = logging.getLogger(__name__)
+
+PATH: Final = "/hooks/registry"
+
+_SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
+_UNKNOWN: Final = "unknown"
+
+Pushed = Callable[[Sequence[Push]], int]
+"""Takes what was pushed and returns how many Bundles care."""
+
+
+class WebhookError(Exception):
+    """The secret can't be read; the message says why and what to do."""
+
+
+class _Refusal(Exception):  # noqa: N818 - an answer, not an error
+    """A call that isn't taken, and what its sender reads."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class WebhookServer:
+    """Takes notifications, or passes them on to the ``leader``, whose URL may be known."""
+
+    def __init__(
+        self,
+        *,
+        metrics: Metrics,
+        address: str,
+        port: int,
+        secret_file: Path,
+        trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
+        leader: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self.pushed: Pushed | None = None
+        """Is told what a call names; None while this replica doesn't work."""
+        self._peers = Peers(trusted_proxies)
+        self._listener = Listener(
+            address=address, port=port, what=PATH, option="--webhook-port", peers=self._peers
+        )
+        self._leader = leader
+        self._metrics = metrics
+        self._secret_file = secret_file
+        self._bearers = 0
+        self._signed = FairLimit(each=WEBHOOK_SIGNED_CALLS_PER_PEER, together=WEBHOOK_SIGNED_CALLS)
+
+    @property
+    def port(self) -> int:
+        """The real one once it has started."""
+        return self._listener.port
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            WebhookError: there is no secret.
+            ListenError: the port can't be had.
+        """
+        self._secret()
+        app = web.Application(client_max_size=WEBHOOK_BODY_BYTES)
+        app.router.add_post(PATH, self._call)
+        await self._listener.start(app)
+        log.info("Webhook on %s%s", self._listener.url, PATH)
+
+    async def stop(self) -> None:
+        """Stop listening; safe to call twice."""
+        await self._listener.stop()
+
+    async def _call(self, request: web.Request) -> web.Response:
+        sender = _UNKNOWN
+        try:
+            secret = self._known_secret()
+            body = await self._authentic_body(request, secret)
+            if self.pushed is None and relay.HOPPED not in request.headers:
+                # What becomes of it is counted where it is taken.
+                status, text = await relay.pass_on(self._leader(), body, secret)
+                return web.Response(status=status, text=text)
+            sender, count = self._take(body)
+            status, text = 202, f"{count} Bundles are looked at now"
+        except _Refusal as refusal:
+            status, text = refusal.status, refusal.text
+        self._metrics.webhook_calls.labels(sender, str(status)).inc()
+        response = web.Response(status=status, text=f"{text}\n")
+        if status != 202:
+            response.force_close()  # the rest of its body isn't read
+        return response
+
+    def _known_secret(self) -> bytes:
+        try:
+            return self._secret()
+        except WebhookError as error:
+            log.error("%s", error)
+            raise _Refusal(503, "the operator has no secret to check this with") from None
+
+    async def _authentic_body(self, request: web.Request, secret: bytes) -> bytes:
+        """The body of a caller that knows the secret.
+
+        Who sends the secret itself is known before the body. A signature is over the body, so that
+        anybody can have one read: few at a time, few for each peer, and quickly.
+        """
+        signature = request.headers.get("X-Hub-Signature-256")
+        if signature is None:
+            if not knows_secret(request.headers, secret):
+                raise _unknown()
+            return await self._body_of_bearer(request)
+        if not _SIGNATURE.fullmatch(signature):
+            raise _unknown()
+        peer = self._peers.caller(request.remote, request.headers.getall("X-Forwarded-For", ()))
+        try:
+            async with asyncio.timeout(WEBHOOK_SIGNED_SECONDS), self._signed.place(peer):
+                body = await _body(request)
+        except TimeoutError:
+            raise _too_slow(WEBHOOK_SIGNED_SECONDS) from None
+        if not hmac.compare_digest(signature, relay.sign(body, secret)):
+            raise _unknown()
+        return body
+
+    async def _body_of_bearer(self, request: web.Request) -> bytes:
+        if self._bearers >= WEBHOOK_BEARER_CALLS:
+            raise _Refusal(503, "too many calls at a time; try again")
+        self._bearers += 1
+        try:
+            async with asyncio.timeout(WEBHOOK_BEARER_SECONDS):
+                return await _body(request)
+        except TimeoutError:
+            raise _too_slow(WEBHOOK_BEARER_SECONDS) from None
+        finally:
+            self._bearers -= 1
+
+    def _take(self, body: bytes) -> tuple[str, int]:
+        """Pass on what an honest caller says; returns who speaks, and how many Bundles care."""
+        if self.pushed is None:
+            raise _Refusal(503, "this replica doesn't lead (any more); try again")
+        try:
+            notification = parse_notification(body)
+        except UnreadableNotificationError as error:
+            raise _Refusal(400, str(error)) from None
+        count = self.pushed(notification.pushes)
+        self._metrics.webhook_polls.inc(count)
+        return notification.sender, count
+
+    def _secret(self) -> bytes:
+        """The secret as it stands there now: a rotated one counts from the next call on."""
+        try:
+            secret = self._secret_file.read_bytes().strip()
+        except OSError as error:
+            raise WebhookError(
+                f"The webhook's secret can't be read from {self._secret_file} "
+                f"({os.strerror(error.errno or 0)}): check --webhook-secret-file."
+            ) from None
+        if not secret:
+            raise WebhookError(f"{self._secret_file} is empty: it must hold the webhook's secret.")
+        return secret
+
+
+async def _body(request: web.Request) -> bytes:
+    """The body, bounded in size."""
+    too_long = _Refusal(413, f"at most {WEBHOOK_BODY_BYTES} bytes")
+    if (request.content_length or 0) > WEBHOOK_BODY_BYTES:
+        raise too_long
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_long from None
+    except CALLERS_FAULTS:
+        raise _Refusal(400, "the body broke off") from None
+
+
+def _unknown() -> _Refusal:
+    return _Refusal(401, "Authorization: Bearer … or a signature in X-Hub-Signature-256 is needed")
+
+
+def _too_slow(seconds: float) -> _Refusal:
+    return _Refusal(408, f"the body took more than {seconds:.0f} s")
+
+
+def knows_secret(headers: Mapping[str, str], secret: bytes) -> bool:
+    """Tell whether the caller sends the secret; a near miss takes as long as any other."""
+    scheme, _, token = headers.get("Authorization", "").partition(" ")
+    presented = token.strip().encode(errors="surrogateescape")  # also where it is no text
+    return scheme.lower() == "bearer" and hmac.compare_digest(presented, secret)

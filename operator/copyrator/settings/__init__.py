@@ -1,0 +1,1 @@
+"""Flags, variables and limits."""

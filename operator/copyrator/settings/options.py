@@ -1,0 +1,316 @@
+"""Flags and environment variables of the settings: a flag beats its variable.
+
+They are click options, so that `copyrator run`, its `--help` and the variables that `kopf run` and
+the chart use can't drift apart: `from_environment` parses the same options from an empty command
+line. What is wrong is said once, naming flag and variable, and ends with exit code 2.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from copyrator.settings.config import (
+    DEFAULT_KINDS,
+    OFFICIAL_WERF_IMAGE,
+    LogFormat,
+    LogLevel,
+    Settings,
+)
+from copyrator.settings.option_values import (
+    DNS_LABEL,
+    DNS_SUBDOMAIN,
+    IMAGE,
+    KIND,
+    TAG,
+    listed,
+    matching,
+    networks,
+    seconds,
+    secret_names,
+)
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def options(command: Command) -> Command:
+    """Decorate a click command's function with the options of all settings."""
+    declared: list[click.Parameter] = command.__dict__.setdefault("__click_params__", [])
+    declared.extend(reversed(parameters()))  # click collects them from the innermost outwards
+    return command
+
+
+def from_options(values: dict[str, Any]) -> Settings:
+    """Build the settings from click's values; what isn't a setting is left aside.
+
+    Raises:
+        click.UsageError: two settings don't go together.
+    """
+    known = {field.name for field in dataclasses.fields(Settings)}
+    if values.get("webhook_port") is not None and values.get("webhook_secret_file") is None:
+        raise click.UsageError(
+            "--webhook-port (COPYRATOR_WEBHOOK_PORT) needs --webhook-secret-file "
+            "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret anybody could call."
+        )
+    return Settings(**{name: value for name, value in values.items() if name in known})
+
+
+def from_environment() -> Settings:
+    """Read the settings from variables alone, as `kopf run` needs it.
+
+    Raises:
+        click.UsageError: a value is not valid; the message names the variable.
+    """
+
+    def collect(**values: Any) -> Settings:
+        return from_options(values)
+
+    command = click.Command("copyrator", callback=collect, params=parameters())
+    settings = command.main(args=[], prog_name="copyrator", standalone_mode=False)
+    assert isinstance(settings, Settings)
+    return settings
+
+
+def parameters() -> list[click.Parameter]:
+    """Return new click options for all settings, in the order in which --help shows them."""
+    return [
+        *_cluster_options(),
+        *_rule_options(),
+        *_bundle_options(),
+        *_replica_options(),
+        *_process_options(),
+    ]
+
+
+def _cluster_options() -> list[click.Parameter]:
+    return [
+        _option(
+            "--kubeconfig",
+            "KUBECONFIG",
+            "Kubeconfig file; default: the pod's service account, else ~/.kube/config.",
+            type=click.Path(path_type=Path, dir_okay=False),
+        ),
+        _option(
+            "--context",
+            "COPYRATOR_CONTEXT",
+            "Context of the kubeconfig; default: its current one.",
+        ),
+        click.Option(
+            ["--run-outside-cluster"],
+            is_flag=True,
+            hidden=True,
+            expose_value=False,
+            callback=_hint_outside_cluster,
+        ),
+    ]
+
+
+def _rule_options() -> list[click.Parameter]:
+    return [
+        _option(
+            "--namespace",
+            "NAMESPACE",
+            "The namespace whose rules are trusted.",
+            callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+            default="default",
+        ),
+        _option(
+            "--watch-namespaces",
+            "COPYRATOR_WATCH_NAMESPACES",
+            "Serve these namespaces only, separated by commas; default: all.",
+            callback=listed(DNS_LABEL, "a namespace's name"),
+        ),
+        _option(
+            "--rule-name",
+            "RULE_NAME",
+            "Run only the rule of this name; default: every rule.",
+            callback=matching(DNS_SUBDOMAIN, "a rule's name (lower case, digits, '-', '.')"),
+        ),
+        _option(
+            "--tenant-rules/--no-tenant-rules",
+            "COPYRATOR_TENANT_RULES",
+            "Serve rules of other namespaces too, each from its own namespace only.",
+            default=False,
+        ),
+        _option(
+            "--kinds",
+            "COPYRATOR_KINDS",
+            "Kinds that rules may copy or render, separated by commas.",
+            callback=listed(KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
+            default=",".join(DEFAULT_KINDS),
+        ),
+    ]
+
+
+def _bundle_options() -> list[click.Parameter]:
+    return [
+        _option(
+            "--jobs-ttl",
+            "WERF_OPERATOR_JOBS_TTL",
+            "Seconds a Job is kept once its outcome is in the Bundle's status.",
+            type=click.IntRange(min=0, max=10**9),
+            default=120,
+        ),
+        _option(
+            "--werf-tag",
+            "WERF_OPERATOR_TAG",
+            "Tag of the werf image, where a Bundle names none.",
+            callback=matching(TAG, "an image tag"),
+            default="latest",
+        ),
+        _option(
+            "--timer-interval",
+            "WERF_OPERATOR_TIMER_INTERVAL",
+            "Seconds between two polls of a registry, where a Bundle says nothing.",
+            type=float,
+            callback=seconds(above=0),
+            default=600.0,
+        ),
+        _option(
+            "--timer-idle",
+            "WERF_OPERATOR_TIMER_IDLE",
+            "Seconds a Bundle is left alone after a change before the timer polls it.",
+            type=float,
+            callback=seconds(least=0),
+            default=10.0,
+        ),
+        _option(
+            "--allowed-service-accounts",
+            "COPYRATOR_ALLOWED_SERVICE_ACCOUNTS",
+            "Service accounts that Bundles' Jobs may run as, separated by commas.",
+            callback=listed(DNS_SUBDOMAIN, "a service account's name"),
+            default="werf",
+        ),
+        _option(
+            "--allowed-images",
+            "COPYRATOR_ALLOWED_IMAGES",
+            "Image repositories that Bundles' Jobs may run, separated by commas.",
+            callback=listed(IMAGE, "an image repository without tag or digest"),
+            default=OFFICIAL_WERF_IMAGE,
+        ),
+        _option(
+            "--allowed-secrets",
+            "COPYRATOR_ALLOWED_SECRETS",
+            "Secrets that Bundles may name, separated by commas; * any, - none.",
+            callback=secret_names,
+            default="*",
+        ),
+        _option(
+            "--allow-registry-addresses",
+            "COPYRATOR_ALLOW_REGISTRY_ADDRESSES",
+            "Address ranges, separated by commas, that registries may have although they are "
+            "loopback, link-local or a cloud's metadata service; default: none.",
+            callback=networks,
+        ),
+    ]
+
+
+def _replica_options() -> list[click.Parameter]:
+    return [
+        _option(
+            "--leader-election/--no-leader-election",
+            "COPYRATOR_LEADER_ELECTION",
+            "Work only while this replica holds the Lease, of however many there are.",
+            default=True,
+        ),
+        _option(
+            "--lease-name",
+            "COPYRATOR_LEASE_NAME",
+            "Name of the Lease: the same for all replicas of an installation, and only for these.",
+            callback=matching(DNS_SUBDOMAIN, "a Lease's name (lower case, digits, '-', '.')"),
+            default="copyrator",
+        ),
+        _option(
+            "--lease-namespace",
+            "POD_NAMESPACE",
+            "Namespace of the Lease; default: --namespace.",
+            callback=matching(DNS_LABEL, "a namespace's name (lower case, digits, '-')"),
+        ),
+        _option(
+            "--identity",
+            "POD_NAME",
+            "This replica's name in the Lease; default: the pod's, or one of this process alone.",
+        ),
+    ]
+
+
+def _process_options() -> list[click.Parameter]:
+    return [
+        _option(
+            "--log-format",
+            "COPYRATOR_LOG_FORMAT",
+            "Log lines for a person, or one JSON object a line.",
+            type=click.Choice(LogFormat, case_sensitive=False),
+            default=LogFormat.CONSOLE,
+            show_default=LogFormat.CONSOLE.value,
+        ),
+        _option(
+            "--log-level",
+            "COPYRATOR_LOG_LEVEL",
+            "The least severe line that is written.",
+            type=click.Choice(LogLevel, case_sensitive=False),
+            default=LogLevel.INFO,
+            show_default=LogLevel.INFO.value,
+        ),
+        _option(
+            "--health-address",
+            "COPYRATOR_HEALTH_ADDRESS",
+            "Address of /healthz, /readyz and /metrics.",
+            default=_default_health_address,
+            show_default="127.0.0.1; in a cluster every address",
+        ),
+        _option(
+            "--health-port",
+            "COPYRATOR_HEALTH_PORT",
+            "Port of /healthz, /readyz and /metrics; 0 picks a free one.",
+            type=click.IntRange(min=0, max=65535),
+            default=8080,
+        ),
+        _option(
+            "--webhook-port",
+            "COPYRATOR_WEBHOOK_PORT",
+            "Port of POST /hooks/registry, on the same address; default: none, 0 picks a free one.",
+            type=click.IntRange(min=0, max=65535),
+        ),
+        _option(
+            "--webhook-host",
+            "POD_IP",
+            "Host by which other replicas reach this one's webhook; default: where it listens.",
+        ),
+        _option(
+            "--webhook-secret-file",
+            "COPYRATOR_WEBHOOK_SECRET_FILE",
+            "File with the secret that callers of the webhook must know.",
+            type=click.Path(path_type=Path, dir_okay=False),
+        ),
+        _option(
+            "--webhook-trusted-proxies",
+            "COPYRATOR_WEBHOOK_TRUSTED_PROXIES",
+            "Address ranges, separated by commas, of proxies whose X-Forwarded-For names the "
+            "webhook's caller; default: none.",
+            callback=networks,
+        ),
+    ]
+
+
+def _option(flag: str, variable: str, text: str, **attributes: Any) -> click.Option:
+    attributes.setdefault("show_default", True)
+    return click.Option([flag], envvar=variable, show_envvar=True, help=text, **attributes)
+
+
+def _default_health_address() -> str:
+    """In a pod the kubelet and Prometheus come from outside; on a laptop nobody should."""
+    return "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
+
+
+def _hint_outside_cluster(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        click.echo(
+            "Hint: --run-outside-cluster is ignored; --kubeconfig chooses the cluster.",
+            err=True,
+        )

@@ -1,0 +1,175 @@
+"""Work that can't be done in slices, in a child process with limits of its own.
+
+A thread wouldn't do: C code (the compiler, a YAML parser) keeps the interpreter's lock, and what
+it allocates counts against the operator. The child is started when it is needed and ended when it
+isn't any more; what it can't do within its limits is an IsolatedError of that piece of work alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import resource
+import struct
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, Final, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from copyrator.settings.limits import ISOLATED_CPU_SECONDS, ISOLATED_MEMORY
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+IDLE_SECONDS: Final = 30.0
+"""Seconds without work after which the child is ended: it holds some 25 MB."""
+WALL_SECONDS: Final = 120.0
+"""Seconds that an answer may take in all, on a machine where the child gets little time."""
+
+_HEADER: Final = struct.Struct("!Q")
+_PATHS: Final = os.pathsep.join(path for path in sys.path if path)
+_SERVE: Final = "from copyrator.workqueue.isolated import serve; serve()"
+
+
+class IsolatedError(Exception):
+    """The work couldn't be done within the limits; the message quotes nothing of its input."""
+
+
+class Isolated:
+    """One child process; work is done one piece after the other, in turns between groups.
+
+    Args:
+        cpu_seconds: processor time of one piece of work.
+        memory: bytes of address space of the child.
+    """
+
+    def __init__(
+        self, *, cpu_seconds: int = ISOLATED_CPU_SECONDS, memory: int = ISOLATED_MEMORY
+    ) -> None:
+        self._cpu_seconds = cpu_seconds
+        self._memory = memory
+        self._child: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def call(
+        self, function: Callable[P, T], group: str, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a function of a module of ours in the child.
+
+        Args:
+            function: a module's own function; arguments and result are pickled.
+            group: whose work it is (a namespace). Each group has one piece of work in line.
+            args: positional arguments.
+            kwargs: keyword arguments.
+
+        Raises:
+            IsolatedError: it took too long or too much memory, or raised.
+        """
+        own_turn = self._turns.setdefault(group, asyncio.Lock())
+        async with own_turn, self._turn:
+            if self._idle is not None:
+                self._idle.cancel()
+            try:
+                async with asyncio.timeout(WALL_SECONDS):
+                    done, result = await self._ask((function, args, kwargs))
+            except (asyncio.IncompleteReadError, OSError):
+                await self.close()
+                raise IsolatedError(
+                    f"it takes more than {self._cpu_seconds} s of processor time or "
+                    f"{self._memory // 2**20} MB of memory"
+                ) from None
+            except TimeoutError:
+                await self.close()
+                raise IsolatedError(f"it isn't done after {WALL_SECONDS:.0f} s") from None
+            except BaseException:
+                await self.close()  # the answer to this question must not be the next one's
+                raise
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(IDLE_SECONDS, self._kill)
+        if not done:
+            raise IsolatedError(str(result))
+        return result  # type: ignore[no-any-return] # as the function returned it
+
+    async def close(self) -> None:
+        """End the child."""
+        if self._idle is not None:
+            self._idle.cancel()
+        child = self._child
+        if child is not None:
+            self._kill()
+            await child.wait()
+
+    async def _ask(self, work: tuple[Any, ...]) -> tuple[bool, Any]:
+        child = await self._running()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        question = pickle.dumps(work, pickle.HIGHEST_PROTOCOL)
+        child.stdin.write(_HEADER.pack(len(question)) + question)
+        await child.stdin.drain()
+        (size,) = _HEADER.unpack(await child.stdout.readexactly(_HEADER.size))
+        answer: tuple[bool, Any] = pickle.loads(  # noqa: S301 - of our own child
+            await child.stdout.readexactly(size)
+        )
+        return answer
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._child is None or self._child.returncode is not None:
+            self._child = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                _SERVE,
+                str(self._cpu_seconds),
+                str(self._memory),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                # Nothing of the operator's environment: proxies' passwords, for example.
+                env={"PYTHONPATH": _PATHS, "PYTHONIOENCODING": "utf-8"},
+                start_new_session=True,  # a Ctrl-C in the terminal is the operator's
+            )
+        return self._child
+
+    def _kill(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            with suppress(ProcessLookupError):
+                child.kill()
+
+
+def serve() -> None:
+    """The child: work until the parent is gone."""
+    cpu_seconds, memory = (int(argument) for argument in sys.argv[1:3])
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        # Where the container runs out of memory, this process goes and not the operator.
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # nothing that is printed gets between the answers
+    while header := questions.read(_HEADER.size):
+        answer = _answer(_read(questions, header), cpu_seconds)
+        answers.write(_HEADER.pack(len(answer)) + answer)
+        answers.flush()
+
+
+def _read(questions: BinaryIO, header: bytes) -> bytes:
+    (size,) = _HEADER.unpack(header)
+    return questions.read(size)
+
+
+def _answer(question: bytes, cpu_seconds: int) -> bytes:
+    """Do one piece of work. The kernel ends the process when its processor time is used up."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    until = int(used.ru_utime + used.ru_stime) + cpu_seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))
+    try:
+        function, args, kwargs = pickle.loads(question)  # noqa: S301 - of our own parent
+        return pickle.dumps((True, function(*args, **kwargs)), pickle.HIGHEST_PROTOCOL)
+    except MemoryError:
+        return pickle.dumps((False, "it takes too much memory"))
+    except Exception as error:
+        return pickle.dumps((False, f"it fails with {type(error).__name__}"))

@@ -1,0 +1,313 @@
+"""The queue of keys to reconcile: each once, the urgent first, the failing later.
+
+A key stands for "look at this again", so adding it twice means looking once, and adding it while it
+is looked at means looking once more afterwards. Nothing is ever lost: a key is ready, delayed, or
+in work, until its worker is done with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+from copyrator.workqueue.lanes import Group, Lanes, Ready
+from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+
+__all__ = [
+    "Done",
+    "Failed",
+    "Outcome",
+    "Priority",
+    "QueueShutDownError",
+    "RequeueAfter",
+    "WorkQueue",
+]
+
+K = TypeVar("K", bound=Hashable)
+
+FIRST_DELAY = 1.0
+LONGEST_DELAY = 300.0
+"""Seconds: a key that fails is tried again after 1 s, 2 s, 4 s … 5 min."""
+
+TRUSTED_SHARE = 4
+"""Keys of no tenant for each one of a tenant, while both wait."""
+
+UNLIMITED = 1_000_000_000
+
+
+class QueueShutDownError(Exception):
+    """The queue hands out no more keys."""
+
+
+class WorkQueue(Generic[K]):
+    """De-duplicating, with lanes and a back-off for each key. For one event loop.
+
+    `group` tells whose a key is. Keys of tenants are handed out in turn, one of each tenant, and
+    no more than `each` of one tenant and `together` of all tenants are in work at a time. Keys of
+    no tenant (None) have no limit, and come first while no tenant has waited for four of them.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: Callable[[K], Group] = lambda _: None,
+        each: int = UNLIMITED,
+        together: int = UNLIMITED,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = lambda: random.uniform(0.8, 1.0),  # noqa: S311 - no secret
+    ) -> None:
+        self._clock = clock
+        self._jitter = jitter
+        self._group = group
+        self._each = each
+        self._together = together
+        self._ready: dict[K, Ready[K]] = {}  # an entry of a lane that isn't the one here is void
+        self._trusted: Lanes[K] = Lanes(self._is_current)
+        self._tenants: Lanes[K] = Lanes(self._is_current)
+        self._trusted_run = 0
+        """Keys of no tenant that were handed out since the last one of a tenant."""
+        self._delayed: list[tuple[float, int, K]] = []  # heap; an entry not in _due is void
+        self._due: dict[K, tuple[float, Priority]] = {}
+        self._failures: dict[K, int] = {}
+        self._working: dict[K, tuple[float, Group]] = {}
+        self._busy: Counter[str] = Counter()
+        """Keys in work of each tenant."""
+        self._tenants_busy = 0
+        self._again: dict[K, Priority] = {}
+        self._serial = 0
+        self._closed = False
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._served_since = clock()
+        self._held = False
+
+    def __len__(self) -> int:
+        return len(self._ready)
+
+    @property
+    def working(self) -> int:
+        """Keys that workers hold."""
+        return len(self._working)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `shutdown` was called."""
+        return self._closed
+
+    def oldest_age(self, now: float | None = None) -> float:
+        """Seconds that the longest waiting of the next keys has been due; 0 for an empty queue."""
+        self._release_due()
+        now = self._clock() if now is None else now
+        heads = [*self._trusted.heads(), *self._tenants.heads()]
+        return max((now - max(head[0], self._served_since) for head in heads), default=0.0)
+
+    def longest_working(self, now: float | None = None) -> tuple[K, float] | None:
+        """The key that has been in work longest, and for how many seconds."""
+        if not self._working:
+            return None
+        key = next(iter(self._working))  # dicts keep the order in which keys were handed out
+        return key, (self._clock() if now is None else now) - self._working[key][0]
+
+    def tenant_of(self, key: K) -> Group:
+        """Whose a key in work is."""
+        return self._working[key][1]
+
+    def hold(self) -> None:
+        """Hand out nothing until `serve`; what comes is kept."""
+        self._held = True
+
+    def serve(self) -> None:
+        """Somebody works (again): hand out what there is, and count waiting from now on."""
+        self._held = False
+        self._served_since = self._clock()
+        self._wake()
+
+    # --- in --------------------------------------------------------------------------------------
+
+    def add(
+        self, key: K, lane: Priority = Priority.NORMAL, *, respect_backoff: bool = False
+    ) -> None:
+        """Make a key due now, also one that is delayed: something relevant has changed.
+
+        With `respect_backoff` a key that waits after a failure goes on waiting: what has changed
+        is no reason to believe that it would succeed now.
+        """
+        if key in self._working:
+            self._again[key] = min(lane, self._again.get(key, lane))
+        elif not (respect_backoff and key in self._failures and key in self._due):
+            self._due.pop(key, None)
+            self._make_ready(key, lane, self._clock())
+
+    def add_after(self, key: K, delay: float, lane: Priority = Priority.NORMAL) -> None:
+        """Make a key due in `delay` seconds, unless it is due before that anyway."""
+        if delay <= 0:
+            self.add(key, lane)
+        elif key not in self._ready and key not in self._again:
+            self._delay(key, self._clock() + delay, lane)
+
+    def retry(self, key: K, lane: Priority = Priority.NORMAL) -> float:
+        """Note a failure and make the key due after its back-off, which is returned (seconds)."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = min(FIRST_DELAY * 2.0 ** min(failures - 1, 30), LONGEST_DELAY) * self._jitter()
+        if key not in self._ready and key not in self._again:
+            self._due.pop(key, None)  # an earlier date was set before the failure was known
+            self._delay(key, self._clock() + delay, lane)
+        return delay
+
+    def hurry(self) -> None:
+        """Make everything due that waits after a failure: what failed everybody is over."""
+        for key in self._failures.keys() & self._due.keys():
+            self.add(key, self._due[key][1])
+
+    def forget(self, key: K) -> None:
+        """Forget the key's failures: it has succeeded, or is no concern any more."""
+        self._failures.pop(key, None)
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def poll(self) -> K | None:
+        """Hand out the next key that is due, if there is one; `done` has to follow."""
+        if self._closed or self._held:
+            return None
+        self._release_due()
+        entry = self._next()
+        if entry is None:
+            return None
+        _, _, key, group = entry
+        del self._ready[key]
+        self._working[key] = self._clock(), group
+        if group is not None:
+            self._busy[group] += 1
+            self._tenants_busy += 1
+            if self._busy[group] >= self._each:
+                self._tenants.block(group)
+        return key
+
+    async def get(self) -> K:
+        """Hand out the next key, when there is one; `done` has to follow.
+
+        Raises:
+            QueueShutDownError: there will be none.
+        """
+        while not self._closed:
+            key = self.poll()
+            if key is not None:
+                if self._ready:
+                    self._wake()
+                return key
+            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            self._arm()
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    self._wake()  # the call was for somebody; let another take it
+                else:
+                    self._getters.remove(getter)
+                raise
+        raise QueueShutDownError
+
+    def done(self, key: K) -> None:
+        """The worker is done with the key; if it was added meanwhile, it is due again."""
+        _, group = self._working.pop(key)
+        if group is not None:
+            self._left(group)
+        lane = self._again.pop(key, None)
+        if lane is not None:
+            self._due.pop(key, None)
+            self._make_ready(key, lane, self._clock())
+
+    def shutdown(self) -> None:
+        """Hand out nothing more; keys in work are finished by their workers."""
+        self._closed = True
+        if self._timer:
+            self._timer.cancel()
+        while self._getters:
+            self._wake()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _make_ready(self, key: K, lane: Priority, since: float) -> None:
+        known = self._ready.get(key)
+        if known is None or lane < known[1]:
+            group = self._group(key)
+            entry = self._ready[key] = (known[0] if known else since, lane, key, group)
+            (self._trusted if group is None else self._tenants).put(entry)
+            self._wake()
+
+    def _delay(self, key: K, due: float, lane: Priority) -> None:
+        known = self._due.get(key)
+        if known:
+            lane = min(lane, known[1])
+            if known[0] <= due:
+                self._due[key] = known[0], lane
+                return
+        self._due[key] = due, lane
+        self._serial += 1
+        heapq.heappush(self._delayed, (due, self._serial, key))
+        self._arm()
+
+    def _release_due(self) -> None:
+        """Move what is due to its lane, and drop void entries from the heap's top."""
+        now = self._clock()
+        while self._delayed:
+            due, _, key = self._delayed[0]
+            entry = self._due.get(key)
+            if entry and entry[0] == due:
+                if due > now:
+                    return
+                del self._due[key]
+                if key in self._working:
+                    self._again[key] = min(entry[1], self._again.get(key, entry[1]))
+                else:
+                    self._make_ready(key, entry[1], due)
+            heapq.heappop(self._delayed)
+
+    def _is_current(self, entry: Ready[K]) -> bool:
+        return self._ready.get(entry[2]) is entry
+
+    def _next(self) -> Ready[K] | None:
+        """The next key: of no tenant, unless a tenant's has let enough of those pass."""
+        full = self._tenants_busy >= self._together
+        tenants_turn = self._trusted_run >= TRUSTED_SHARE
+        entry = self._tenants.take() if tenants_turn and not full else None
+        if entry is None and (entry := self._trusted.take()) is not None:
+            self._trusted_run += 1
+            return entry
+        if entry is None and not (tenants_turn or full):
+            entry = self._tenants.take()
+        self._trusted_run = 0
+        return entry
+
+    def _left(self, group: str) -> None:
+        """A key of a tenant isn't in work any more: another may be."""
+        self._busy[group] -= 1
+        self._tenants_busy -= 1
+        if self._busy[group] == self._each - 1:
+            self._tenants.unblock(group)
+        if not self._busy[group]:
+            del self._busy[group]
+        if self._ready:
+            self._wake()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _arm(self) -> None:
+        """Set the timer to the next due time, where somebody waits for it."""
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._delayed and self._getters and not self._held:
+            delay = max(self._delayed[0][0] - self._clock(), 0.0)
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)

@@ -1,0 +1,151 @@
+"""The copying half in this process, against a fake API server over real HTTP."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.copies.fake_cluster import FakeCluster
+from tests.component.kube.fake_api import until
+
+from copyrator.copies.cache.namespaces import Namespaces
+from copyrator.copies.cache.rules import RuleCache
+from copyrator.copies.copying import CopyController
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.events import EventRecorder
+from copyrator.kube.resources import RULES, Discovery
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.reflector import Timing
+from copyrator.metrics import Metrics
+from copyrator.settings.config import Settings
+from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.workers import Workers
+
+HOME = "home"
+"""The namespace of rules and, unless a test says otherwise, of sources."""
+
+
+class Operator:
+    """A CopyController with its queue, its workers and its own eyes on rules."""
+
+    def __init__(self, cluster: FakeCluster, **settings: Any) -> None:
+        self.cluster = cluster
+        self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
+        timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
+        self.pool = InformerFactory(self.client, timing=timing)
+        self.queue: WorkQueue[Any] = WorkQueue(
+            group=lambda key: self.controller.tenant_of(key),  # noqa: PLW0108 - made later
+            each=2,
+            together=6,
+        )
+        self.metrics = Metrics()
+        self.rules = RuleCache()
+        self.namespaces = Namespaces()
+        self.recorder = EventRecorder(self.client)
+        self.controller = CopyController(
+            client=self.client,
+            watch_pool=self.pool,
+            discovery=Discovery(self.client),
+            rules=self.rules,
+            namespaces=self.namespaces,
+            queue=self.queue,
+            recorder=self.recorder,
+            settings=Settings(**{"namespace": HOME, "kinds": ("ConfigMap", "Secret"), **settings}),
+            metrics=self.metrics,
+            clock=lambda: datetime.now(UTC),
+        )
+        self.workers = Workers(self.queue, self.controller.reconcile, count=8)
+
+    async def start(self) -> None:
+        await self.controller.start()
+        rules = self.pool.acquire(WatchSpec(resource=RULES), self._rule_changed)
+        await rules.wait_synced()
+        self.workers.start()
+
+    def _rule_changed(self, _name: Any, old: Any, new: Any) -> None:
+        self.controller.rule_event(new or old, deleted=new is None)
+
+    async def stop(self) -> None:
+        await self.workers.drain(5)
+        await self.controller.stop()
+        await self.pool.close()
+        await self.client.close()
+
+    def index_size(self) -> int:
+        """How many claims there are, of all rules."""
+        return len(list(self.controller._context.index.all()))
+
+    async def idle(self) -> None:
+        """Wait until nothing is in work, and nothing but what waits on purpose is to come."""
+        await until(lambda: not len(self.queue) and not self.queue.working, "the queue is idle")
+
+    async def settled(self, seconds: float = 1.0) -> None:
+        """Wait until the operator has written nothing for a while."""
+        loop = asyncio.get_running_loop()
+        count, since = -1, loop.time()
+        while loop.time() - since < seconds:
+            writes = [s for s in self.cluster.seen if s.verb not in ("get", "list", "watch")]
+            if len(writes) != count:
+                count, since = len(writes), loop.time()
+            await asyncio.sleep(0.02)
+
+
+def rule_body(name: str, spec: dict[str, Any] | None = None, **old: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": name, "namespace": HOME},
+        **({"spec": spec} if spec is not None else old),
+    }
+
+
+def by_name(name: str, kind: str = "ConfigMap", **more: Any) -> dict[str, Any]:
+    """A spec that copies one object of HOME into every other namespace."""
+    return {"source": {"kind": kind, "name": name}, **more}
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    fake = FakeCluster()
+    app = web.Application(client_max_size=8 * 1024 * 1024)
+    app.router.add_route("*", "/{path:.*}", fake.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    fake.namespace(HOME)
+    yield fake
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def operator(cluster: FakeCluster) -> AsyncIterator[Operator]:
+    """A running operator; a test may stop it."""
+    running = Operator(cluster)
+    await running.start()
+    yield running
+    with suppress(Exception):
+        await running.stop()
+
+
+def reason(cluster: FakeCluster, name: str) -> str:
+    """The reason of a rule's Ready condition."""
+    rule = cluster.found("copyrators", HOME, name) or {}
+    conditions = rule.get("status", {}).get("conditions", [{}])
+    return str(conditions[0].get("reason"))
+
+
+def counts(cluster: FakeCluster, name: str) -> dict[str, int]:
+    rule = cluster.found("copyrators", HOME, name) or {}
+    found: dict[str, int] = rule.get("status", {}).get("copies", {})
+    return found
+
+
+def make_rule(cluster: FakeCluster, name: str, spec: dict[str, Any] | None = None, **old: Any):
+    path = f"/apis/flant.com/v1/namespaces/{HOME}/copyrators/{name}"
+    return cluster.write(path, rule_body(name, spec, **old))

@@ -1,0 +1,183 @@
+"""What is wrong with one rule is told in that rule's status and concerns no other."""
+
+import pytest
+from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.kube.fake_api import until
+
+DIGITS = "{{ " + "9" * 4301 + " }}"
+LOOPS = "{% for a in b %}" * 21 + "{% endfor %}" * 21
+TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "made"}}
+
+
+def template(**data):
+    return {"template": {**TEMPLATE, "data": data}, "targets": {"namespaces": ["team"]}}
+
+
+def elsewhere(cluster, name, spec, namespace="tenant"):
+    path = f"/apis/flant.com/v1/namespaces/{namespace}/copyrators/{name}"
+    body = {
+        "apiVersion": "flant.com/v1",
+        "kind": "CopyratorRule",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": spec,
+    }
+    return cluster.write(path, body)
+
+
+def condition(cluster, name, namespace=HOME):
+    rule = cluster.found("copyrators", namespace, name) or {}
+    conditions = rule.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == "Ready"), {})
+
+
+@pytest.fixture
+def served(cluster):
+    """A namespace and a source, which a good rule copies."""
+    cluster.namespace("team")
+    cluster.namespace("tenant")
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    return by_name("app", targets={"namespaces": ["team"]})
+
+
+@pytest.mark.parametrize("bad", [DIGITS, LOOPS, "{{" + "(" * 3000])
+async def test_a_rule_that_cant_be_compiled_is_invalid_and_the_others_are_served(
+    cluster, served, caplog, bad
+):
+    make_rule(cluster, "bad", template(key=bad))
+    elsewhere(cluster, "bad", template(key=bad))
+    make_rule(cluster, "good", served)
+    operator = Operator(cluster)
+    await operator.start()
+    await until(lambda: reason(cluster, "good") == "Synced")
+    await until(lambda: condition(cluster, "bad").get("reason") == "InvalidSpec")
+    assert condition(cluster, "bad")["message"].startswith("spec.template.data.key: is no valid J")
+    await until(lambda: condition(cluster, "bad", "tenant").get("reason") == "NotTrusted")
+    await operator.settled()
+    await operator.stop()
+    assert "Traceback" not in caplog.text
+
+
+async def test_an_untrusted_rule_isnt_parsed(cluster, served, monkeypatch):
+    parsed = []
+
+    def parse(body):
+        parsed.append(body["metadata"]["namespace"])
+        return original(body)
+
+    from copyrator.copies.cache import rules  # noqa: PLC0415 - what is replaced
+
+    original = rules.parse_rule
+    monkeypatch.setattr(rules, "parse_rule", parse)
+    elsewhere(cluster, "big", template(key="{{ a }}" * 60_000))
+    make_rule(cluster, "good", served)
+    operator = Operator(cluster)
+    await operator.start()
+    await until(lambda: condition(cluster, "big", "tenant").get("reason") == "NotTrusted")
+    await until(lambda: reason(cluster, "good") == "Synced")
+    await operator.stop()
+    assert set(parsed) == {HOME}
+
+
+async def test_a_rule_excluded_by_the_rule_name_isnt_parsed(cluster, served):
+    make_rule(cluster, "other", {"source": 5})
+    make_rule(cluster, "good", served)
+    operator = Operator(cluster, rule_name="good")
+    await operator.start()
+    await until(lambda: reason(cluster, "good") == "Synced")
+    await operator.settled()
+    found = next(rule for rule in operator.rules if rule.key.name == "other")
+    assert "isn't read" in found.spec.message
+    assert condition(cluster, "other") == {}
+    await operator.stop()
+
+
+async def test_a_rule_that_was_served_ends_though_it_isnt_parsed_any_more(
+    cluster, served, monkeypatch
+):
+    monkeypatch.setattr("copyrator.copies.removal.OTHERS_TURN", 0.0)
+    make_rule(cluster, "rule", served)
+    operator = Operator(cluster)
+    await operator.start()
+    await until(lambda: cluster.copies("configmaps", "app") == ["team"])
+    await operator.stop()
+    later = Operator(cluster, rule_name="another")
+    await later.start()
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    assert cluster.copies("configmaps", "app") == []
+    await later.stop()
+
+
+async def test_long_texts_are_compiled_elsewhere_and_rendered_here(cluster, operator, served):
+    long = "{{ namespace.name }}" * 3_000
+    make_rule(cluster, "rule", template(**{f"key{i}": long for i in range(4)}))
+    await until(lambda: reason(cluster, "rule") == "Synced", seconds=60)
+    made = cluster.found("configmaps", "team", "made")
+    assert made["data"]["key3"] == "team" * 3_000
+
+
+async def test_a_rule_that_cant_be_compiled_isnt_tried_again_until_it_is_changed(
+    cluster, operator, served, monkeypatch
+):
+    seen = []
+
+    def texts(spec):
+        seen.append(spec)
+        return original(spec)
+
+    from copyrator.copies import compiling  # noqa: PLC0415 - what is replaced
+
+    original = compiling.rule_texts
+    monkeypatch.setattr(compiling, "rule_texts", texts)
+    make_rule(cluster, "rule", template(key=LOOPS))
+    await until(lambda: reason(cluster, "rule") == "InvalidSpec")
+    for _ in range(3):
+        operator.controller._context.look_at_all_rules()
+        await operator.idle()
+    assert len(seen) == 1
+    make_rule(cluster, "rule", template(key="{{ namespace.name }}"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+
+async def test_a_template_without_end_is_an_error_of_its_target(cluster, operator, served):
+    make_rule(cluster, "endless", template(key="{% for i in range(99999) %}x{% endfor %}"))
+    make_rule(cluster, "good", served)
+    await until(lambda: reason(cluster, "good") == "Synced")
+    await until(lambda: reason(cluster, "endless") == "PartialFailure")
+    (failure,) = cluster.found("copyrators", HOME, "endless")["status"]["failures"]
+    assert failure["reason"] == "TemplateError"
+    assert "steps" in failure["message"]
+
+
+async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_an_event(
+    cluster, operator, served, monkeypatch
+):
+    recorded = []
+    monkeypatch.setattr(operator.recorder, "record", lambda *args: recorded.append(args))
+
+    async def broken(*_args):
+        raise KeyError("secret")
+
+    from copyrator.copies import rule_reconciler as module  # noqa: PLC0415 - what is replaced
+
+    original = module.survey_rule
+    monkeypatch.setattr(module, "survey_rule", broken)
+    make_rule(cluster, "rule", served)
+    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    assert "KeyError" in condition(cluster, "rule")["message"]
+    assert "secret" not in condition(cluster, "rule")["message"]
+    assert [args[1:3] for args in recorded] == [("Warning", "PartialFailure")]
+    monkeypatch.setattr(module, "survey_rule", original)
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+
+async def test_a_tenants_name_is_refused_before_anything_is_watched(cluster, served):
+    operator = Operator(cluster, tenant_rules=True)
+    await operator.start()
+    loop = "{% for i in range(99999) %}{{ i }}{% endfor %}"
+    spec = {"source": {"kind": "ConfigMap", "name": "app"}, "transform": {"name": loop}}
+    elsewhere(cluster, "rule", spec)
+    await until(lambda: condition(cluster, "rule", "tenant").get("reason") == "NotTrusted")
+    assert "a loop" in condition(cluster, "rule", "tenant")["message"]
+    assert "finalizers" not in cluster.found("copyrators", "tenant", "rule")["metadata"]
+    await operator.stop()

@@ -1,0 +1,134 @@
+"""One namespace's trouble is its own; new namespaces go before mass updates."""
+
+import pytest
+from aiohttp import web
+from tests.component.copies.conftest import HOME, by_name, counts, make_rule, reason
+from tests.component.kube.fake_api import error, until
+
+from copyrator.api.keys import CopyKey
+from copyrator.workqueue.queue import LONGEST_DELAY
+
+GOOD = [f"good-{number}" for number in range(5)]
+BAD = CopyKey("configmaps", "bad", "app")
+LABELLED = {"source": {"kind": "ConfigMap", "selector": {"matchLabels": {"app": "x"}}}}
+
+
+def refuse(cluster, *answers):
+    """Answer creates in the namespace "bad" by these, then always by the last."""
+    left = list(answers)
+
+    async def create(request: web.Request) -> web.StreamResponse:
+        if "/namespaces/bad/" in request.path:
+            return await (left.pop(0) if len(left) > 1 else left[0])(request)
+        return await cluster._create(request)
+
+    cluster.always("create", create)
+
+
+def attempts(cluster):
+    return [s for s in cluster.of("create") if "/namespaces/bad/configmaps" in s.path]
+
+
+@pytest.fixture
+async def failing(cluster, operator):
+    """A rule whose copy in "bad" is refused, and waits for minutes."""
+    for name in (*GOOD, "bad"):
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    refuse(cluster, error(403, "Forbidden", message='configmaps is forbidden: User "x" cannot'))
+    operator.queue._failures[BAD] = 20  # as if it had failed for hours
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    await until(lambda: counts(cluster, "rule").get("ready") == len(GOOD))
+    due, _ = operator.queue._due[BAD]
+    assert 0.7 * LONGEST_DELAY < due - operator.queue._clock() <= LONGEST_DELAY
+    cluster.seen.clear()
+    return operator
+
+
+async def test_a_failing_namespace_keeps_nobody_waiting_and_is_tried_on_for_ever(cluster, failing):
+    assert cluster.copies("configmaps", "app") == sorted(GOOD)
+    cluster.namespace("late")
+    await until(lambda: "late" in cluster.copies("configmaps", "app"))
+    await failing.settled()
+    assert attempts(cluster) == [], "what happens elsewhere is no reason to try again"
+    assert BAD in failing.queue._due
+
+
+def change_source(cluster):
+    cluster.object("configmaps", HOME, "app", data={"key": "changed"})
+
+
+def relabel_namespace(cluster):
+    cluster.namespace("bad", changed="yes")
+
+
+def change_rule(cluster):
+    make_rule(cluster, "rule", by_name("app", deletionPolicy="Orphan"))
+
+
+@pytest.mark.parametrize("change", [change_source, relabel_namespace, change_rule])
+async def test_what_failed_is_tried_at_once_when_something_relevant_changes(
+    cluster, failing, change
+):
+    change(cluster)
+    await until(lambda: attempts(cluster), "it is tried again, minutes before its time")
+    cluster.behave()
+    cluster.object("configmaps", HOME, "app", data={"key": "last"})
+    await until(lambda: "bad" in cluster.copies("configmaps", "app"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    assert BAD not in failing.queue._failures
+
+
+WEBHOOK = 'admission webhook "w" denied the request: no'
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (error(403, "Forbidden", message="forbidden: User cannot create"), "Forbidden"),
+        (error(403, "Forbidden", message="exceeded quota: q, used: 1"), "QuotaExceeded"),
+        (error(403, "Forbidden", message=WEBHOOK), "AdmissionDenied"),
+        (error(400, "BadRequest", message=WEBHOOK), "AdmissionDenied"),
+        (error(413, "RequestEntityTooLarge", message="request is too large"), "TooLarge"),
+        (error(422, "Invalid", message="field is immutable"), "Immutable"),
+        (error(422, "Invalid", message="a name part must consist of"), "Error"),
+        (error(500, "InternalError", message='failed calling webhook "w": refused'), "Error"),
+    ],
+)
+async def test_each_failure_has_a_machine_reason_and_the_servers_own_words(
+    cluster, operator, answer, expected
+):
+    for name in (*GOOD, "bad"):
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    refuse(cluster, answer)
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    await until(lambda: counts(cluster, "rule").get("ready") == len(GOOD))
+    (failure,) = cluster.found("copyrators", HOME, "rule")["status"]["failures"]
+    assert (failure["namespace"], failure["reason"]) == ("bad", expected)
+    assert len(failure["message"]) > 10
+    assert reason(cluster, "rule") == "PartialFailure"
+
+
+async def test_a_new_namespace_goes_before_a_mass_update(cluster, operator):
+    teams = [f"team-{number:03}" for number in range(200)]
+    for name in teams:
+        cluster.namespace(name)
+    labels = {"labels": {"app": "x"}}
+    for name in ("one", "two", "three"):
+        cluster.object("configmaps", HOME, name, metadata=labels, data={"key": "value"})
+    make_rule(cluster, "rule", LABELLED)
+    await until(lambda: counts(cluster, "rule").get("ready") == 3 * len(teams))
+    await operator.settled()
+    cluster.seen.clear()
+    for name in ("one", "two", "three"):
+        cluster.object("configmaps", HOME, name, metadata=labels, data={"key": "new"})
+    await until(lambda: len(cluster.of("update")) > 20)
+    cluster.namespace("late")
+    await until(lambda: counts(cluster, "rule").get("ready") == 3 * (len(teams) + 1))
+    order = [s for s in cluster.seen if s.verb in ("create", "update") and "configmaps" in s.path]
+    late = [place for place, seen in enumerate(order) if "/late/" in seen.path]
+    assert len(late) == 3
+    assert late[-1] < len(order) - 100, "it didn't wait for the rest of the update"

@@ -1,0 +1,317 @@
+"""Objects that others made and that stand where copies should be: seen at once, never touched."""
+
+from contextlib import AsyncExitStack
+
+import pytest
+from tests.component.copies.conftest import (
+    HOME,
+    Operator,
+    by_name,
+    counts,
+    make_rule,
+    reason,
+)
+from tests.component.copies.fake_cluster import path_of
+from tests.component.copies.test_trust import ready, secret, space, status, tenant_rule
+from tests.component.kube.fake_api import error, until
+
+from copyrator.api.keys import CopyKey
+from copyrator.copies import foreign
+from copyrator.settings import limits
+
+TEAM = "team"
+PLACE = path_of("configmaps", TEAM, "app")
+PLACES = PLACE.rpartition("/")[0]
+"""Where one is made."""
+KEY = CopyKey("configmaps", TEAM, "app")
+OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
+
+
+@pytest.fixture
+def no_looks(monkeypatch):
+    """What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
+    monkeypatch.setattr(foreign, "FIRST_LOOK", 3_600.0)
+    monkeypatch.setattr(foreign, "LONGEST_LOOK", 3_600.0)
+
+
+@pytest.fixture
+def many_looks(monkeypatch):
+    """What changes may be looked at at once."""
+    monkeypatch.setattr(foreign, "FIRST_LOOK", 0.1)
+
+
+@pytest.fixture
+async def another(cluster):
+    """Starts an operator of the test's own, and ends it however the test ends."""
+    async with AsyncExitStack() as stack:
+
+        async def start(**settings):
+            operator = Operator(cluster, **settings)
+            stack.push_async_callback(operator.stop)
+            await operator.start()
+            return operator
+
+        yield start
+
+
+refused = error(403, "Forbidden", message="you may not grant that")
+"""Answers a create."""
+
+
+async def in_the_way(cluster, operator, data, count="conflicts", **more):
+    """A rule whose only target holds somebody's object."""
+    cluster.namespace(TEAM)
+    cluster.object("configmaps", TEAM, "app", data=data)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    make_rule(cluster, "rule", by_name("app", **more))
+    await until(lambda: counts(cluster, "rule").get(count) == 1, f"it is among the {count}")
+    await until(lambda: known(operator).watches.version(KEY), "it is watched")
+
+
+def known(operator):
+    return operator.controller._context.foreign
+
+
+def requests(cluster):
+    """Verbs of all requests that concern the object alone, but for its watch."""
+    there = (PLACE, PLACES)
+    return [s.verb for s in cluster.seen if s.path in there and s.verb not in ("list", "watch")]
+
+
+def failures(cluster):
+    found = cluster.found("copyrators", HOME, "rule")["status"]["failures"]
+    return [(one["reason"], one["message"]) for one in found]
+
+
+def watched(operator):
+    return [spec for spec in operator.pool.specs() if spec.name == "app" and spec.metadata_only]
+
+
+# --- it goes, or changes --------------------------------------------------------------------------
+
+
+async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_read(
+    cluster, no_looks, operator
+):
+    await in_the_way(cluster, operator, THEIRS)
+    await operator.idle()
+    cluster.seen.clear()
+    cluster.drop(PLACE)
+    await until(lambda: cluster.copies("configmaps", "app") == [TEAM])
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    assert requests(cluster) == ["create"]
+    assert watched(operator) == []
+
+
+async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(
+    cluster, no_looks, operator
+):
+    async def meddle(request):
+        """The object goes between its look and its watch's first list."""
+        if request.query.get("fieldSelector") == "metadata.name=app" and PLACE in cluster.objects:
+            cluster.drop(PLACE)
+        return await cluster._list(request)
+
+    cluster.always("list", meddle)
+    cluster.namespace(TEAM)
+    cluster.object("configmaps", TEAM, "app", data=THEIRS)
+    selector = {"kind": "ConfigMap", "selector": {"matchLabels": {"copy": "me"}}}
+    cluster.object("configmaps", HOME, "app", metadata={"labels": {"copy": "me"}}, data=OURS)
+    make_rule(cluster, "rule", {"source": selector})
+    await until(lambda: cluster.copies("configmaps", "app") == [TEAM])
+
+
+async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(
+    cluster, no_looks, operator
+):
+    await in_the_way(cluster, operator, THEIRS)
+    cluster.drop(PLACE)
+    cluster.object("configmaps", TEAM, "app", data={"key": "others"})
+    await operator.settled()
+    assert cluster.found("configmaps", TEAM, "app")["data"] == {"key": "others"}
+    assert reason(cluster, "rule") == "PartialFailure"
+    assert len(watched(operator)) == 1
+
+
+async def test_an_object_that_is_made_equal_ends_the_conflict(cluster, many_looks, operator):
+    await in_the_way(cluster, operator, THEIRS)
+    cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
+    version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
+    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    assert cluster.objects[PLACE]["metadata"]["resourceVersion"] == version
+
+
+async def test_one_that_changes_all_the_time_is_looked_at_now_and_then(cluster, operator):
+    await in_the_way(cluster, operator, THEIRS)
+    await operator.idle()
+    cluster.seen.clear()
+    for number in range(20):
+        cluster.write(PLACE, {**cluster.objects[PLACE], "data": {"n": str(number)}}, "kubectl")
+        await operator.settled(0.02)
+    assert requests(cluster) == []  # ten seconds haven't passed
+
+
+async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_looks, operator):
+    await in_the_way(cluster, operator, THEIRS)
+    assert len(watched(operator)) == 1
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: not watched(operator), "nobody's conflict is watched")
+    assert operator.controller._context.problems == {}
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: len(watched(operator)) == 1, "it is watched again")
+    await operator.idle()
+    await operator.controller.stop()
+    assert watched(operator) == []
+
+
+async def test_beyond_the_bound_a_look_from_time_to_time_tells(
+    cluster, many_looks, another, monkeypatch
+):
+    monkeypatch.setattr(limits, "FOREIGN_WATCHES", 1)
+    operator = await another()
+    cluster.namespace(TEAM)
+    for name in ("a", "b"):
+        cluster.object("configmaps", TEAM, name, data=THEIRS)
+        cluster.object("configmaps", HOME, name, data=OURS)
+        make_rule(cluster, name, by_name(name))
+        await until(lambda name=name: counts(cluster, name).get("conflicts") == 1)
+    assert len(known(operator).watches) == 1
+    assert len(known(operator)) == 2
+
+    def reads():
+        return [s.headers["Accept"] for s in cluster.of("get") if s.path == f"{PLACES}/b"]
+
+    await until(lambda: len(reads()) == 5, "it is looked at again")
+    assert ["as=Partial" in accept for accept in reads()] == [True, False, True, True, True]
+    for name in ("b", "a"):  # the second has no watch
+        cluster.gone("configmaps", TEAM, name)
+        await until(lambda name=name: reason(cluster, name) == "Synced")
+    assert len(known(operator)) == len(known(operator).watches) == 0
+
+
+# --- it is what the rule wants --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["Skip", "Adopt"])
+async def test_an_object_that_is_as_wanted_counts_as_right_and_is_never_touched(
+    cluster, operator, policy
+):
+    await in_the_way(cluster, operator, OURS, "satisfied", onConflict=policy)
+    version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
+    assert reason(cluster, "rule") == "Satisfied"
+    assert counts(cluster, "rule") == {
+        "desired": 1,
+        "ready": 1,
+        "satisfied": 1,
+        "failed": 0,
+        "conflicts": 0,
+        "pending": 0,
+    }
+    assert failures(cluster) == []
+    assert requests(cluster) == ["create", "get", "get"]
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    await operator.settled()
+    assert cluster.objects[PLACE]["metadata"]["resourceVersion"] == version
+    assert requests(cluster) == ["create", "get", "get"]
+
+
+async def test_a_rule_with_copies_of_its_own_counts_both(cluster, operator):
+    cluster.namespace("other")
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    await until(lambda: cluster.copies("configmaps", "app") == ["other"])
+    await until(lambda: counts(cluster, "rule")["ready"] == 2)
+    rule = cluster.found("copyrators", HOME, "rule")
+    message = rule["status"]["conditions"][0]["message"]
+    assert message.startswith("1 copies are up to date; 1 objects that others made hold")
+
+
+async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_differs(
+    cluster, operator
+):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    cluster.object("configmaps", HOME, "app", data={"key": "newer"})
+    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    ((why, message),) = failures(cluster)
+    assert why == "Conflict"
+    assert message.endswith("or set spec.onConflict (it differs in data)")
+    assert cluster.objects[PLACE]["data"] == OURS
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    await until(lambda: reason(cluster, "rule") == "Satisfied")
+
+
+async def test_when_it_is_changed_it_is_a_conflict_and_when_it_goes_there_is_a_copy(
+    cluster, many_looks, operator
+):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    cluster.write(PLACE, {**cluster.objects[PLACE], "data": THEIRS}, "kubectl")
+    await until(lambda: reason(cluster, "rule") == "PartialFailure")
+    cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
+    await until(lambda: reason(cluster, "rule") == "Satisfied")
+    cluster.drop(PLACE)
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    assert cluster.copies("configmaps", "app") == [TEAM]
+
+
+async def test_overwrite_takes_over_what_skip_left_alone(cluster, operator):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    make_rule(cluster, "rule", by_name("app", onConflict="Overwrite"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    assert cluster.copies("configmaps", "app") == [TEAM]
+    assert watched(operator) == []
+
+
+async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, another):
+    await in_the_way(cluster, operator, OURS, "satisfied")
+    await operator.stop()
+    cluster.seen.clear()
+    again = await another()
+    await until(lambda: known(again).satisfied(KEY), "it was compared")
+    await again.settled()
+    assert requests(cluster) == ["create", "get", "get"]
+    assert cluster.writes("copyrators") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "why", "verbs"),
+    [(OURS, "Satisfied", 2), (THEIRS, "PartialFailure", 2), (None, "PartialFailure", 1)],
+)
+async def test_an_object_is_found_also_where_the_create_is_refused_before(
+    cluster, operator, data, why, verbs
+):
+    """Rights to grant, quotas and webhooks are asked before the API server says AlreadyExists."""
+    cluster.always("create", refused)
+    cluster.namespace(TEAM)
+    if data is not None:
+        cluster.object("configmaps", TEAM, "app", data=data)
+    cluster.object("configmaps", HOME, "app", data=OURS)
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster, "rule") == why)
+    found = [failed for failed, _ in failures(cluster)]
+    assert found == {"Satisfied": []}.get(why, ["Conflict" if data else "Forbidden"])
+    assert requests(cluster)[: 1 + verbs] == ["create", *["get"] * verbs]
+
+
+# --- tenants --------------------------------------------------------------------------------------
+
+
+async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster, another):
+    cluster.namespace("tenant")
+    operator = await another(tenant_rules=True)
+    space(cluster, "target", "tenant")
+    secret(cluster, "tenant")
+    secret(cluster, "target")
+    tenant_rule(cluster, "rule", {"source": {"kind": "Secret", "name": "app"}})
+    await until(lambda: ready(cluster, "rule") == "PartialFailure")
+    (failure,) = status(cluster, "rule")["failures"]
+    assert failure["message"].endswith("remove it, or set spec.onConflict")
+    cluster.object("secrets", "target", "app", type="Opaque", data={"key": "b3RoZXI="})
+    await operator.settled()
+    assert status(cluster, "rule")["failures"] == [failure]
+    reads = [s for s in cluster.of("get") if s.path == path_of("secrets", "target", "app")]
+    assert reads
+    assert all("PartialObjectMetadata" in seen.headers["Accept"] for seen in reads)
+    cluster.gone("secrets", "target", "app")
+    await until(lambda: ready(cluster, "rule") == "Synced")

@@ -1,0 +1,211 @@
+"""Nothing is deleted on an incomplete view: a test for each way in which one can be incomplete."""
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import web
+from tests.component.copies.conftest import HOME, Operator, by_name, counts, make_rule, reason
+from tests.component.kube.fake_api import error, until
+
+from copyrator.copies.context import SETTLING
+
+TARGETS = [f"team-{number:02}" for number in range(24)]
+"""More than the 20 deletions that are never suspicious."""
+
+SOURCES = f"/api/v1/namespaces/{HOME}/configmaps"
+
+
+@pytest.fixture
+async def copied(cluster, operator):
+    """A rule with right copies, and the operator at rest."""
+    for name in TARGETS:
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: cluster.copies("configmaps", "app") == TARGETS)
+    await operator.settled()
+    return operator
+
+
+def for_path(cluster, path, answer):
+    """An answer for one path and what is below it; all else is served as always."""
+
+    async def choose(request: web.Request) -> web.StreamResponse:
+        if request.path.startswith(path):
+            return await answer(request)
+        return await cluster.serve(request)
+
+    return choose
+
+
+def break_view(cluster, path, answer):
+    """From now on lists and watches of a path get this answer; open watches break."""
+    cluster.always("list", for_path(cluster, path, answer))
+    cluster.always("watch", for_path(cluster, path, answer))
+    cluster.forget_history()
+    cluster.cut_watches()
+
+
+async def asked(cluster, path, times=3):
+    """Wait until the operator has tried a path some more times."""
+    before = len([s for s in cluster.seen if s.path == path])
+    await until(lambda: len([s for s in cluster.seen if s.path == path]) >= before + times)
+
+
+@pytest.mark.parametrize(
+    ("what", "answer"),
+    [
+        ("the right to list is gone", error(403, "Forbidden")),
+        ("the kind is gone", error(404, "NotFound")),
+        ("the server is in trouble", error(500, "InternalError")),
+        ("the server has too much to do", error(429, "TooManyRequests")),
+    ],
+)
+async def test_a_refused_view_of_the_sources_deletes_nothing(cluster, copied, what, answer):
+    break_view(cluster, SOURCES, answer)
+    await asked(cluster, SOURCES)
+    await copied.settled()
+    assert cluster.of("delete") == [], what
+    assert cluster.copies("configmaps", "app") == TARGETS
+    cluster.behave()
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+
+async def test_a_refused_view_is_shown_in_the_status(cluster, copied):
+    break_view(cluster, SOURCES, error(403, "Forbidden", "may not list configmaps"))
+    await until(lambda: reason(cluster, "rule") == "Forbidden")
+    cluster.behave()
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+
+async def test_a_list_that_fails_on_page_two_deletes_nothing(cluster, copied):
+    async def first_page_only(request: web.Request) -> web.StreamResponse:
+        if "continue" in request.query:
+            return await error(500, "InternalError")(request)
+        page = {"metadata": {"resourceVersion": str(cluster.version), "continue": "x"}, "items": []}
+        return web.json_response(page)
+
+    break_view(cluster, SOURCES, first_page_only)
+    await asked(cluster, SOURCES, times=4)
+    await copied.settled()
+    assert cluster.of("delete") == []
+
+
+async def test_a_lost_watch_deletes_nothing(cluster, copied):
+    async def cut(request: web.Request) -> web.StreamResponse:
+        assert request.transport
+        request.transport.abort()
+        return web.Response()
+
+    break_view(cluster, SOURCES, cut)
+    await asked(cluster, SOURCES)
+    await copied.settled()
+    assert cluster.of("delete") == []
+
+
+async def test_one_empty_answer_deletes_nothing(cluster, copied):
+    empty = iter([True])
+
+    async def empty_once(request: web.Request) -> web.StreamResponse:
+        if "watch" in request.query:
+            return await cluster._watch(request)
+        if next(empty, False):
+            page = {"metadata": {"resourceVersion": str(cluster.version)}, "items": []}
+            return web.json_response(page)
+        return await cluster._list(request)
+
+    break_view(cluster, SOURCES, empty_once)
+    await asked(cluster, SOURCES, times=2)
+    await copied.settled()
+    assert cluster.of("delete") == []
+    await until(lambda: reason(cluster, "rule") == "Synced")
+
+
+async def test_a_source_that_two_lists_do_not_show_is_gone(cluster, copied):
+    cluster.gone("configmaps", HOME, "app")
+    await until(lambda: cluster.copies("configmaps", "app") == [])
+
+
+async def test_a_start_without_a_view_of_the_sources_deletes_nothing(cluster, copied):
+    await copied.stop()
+    for verb in ("get", "list"):
+        cluster.always(verb, for_path(cluster, SOURCES, error(403, "Forbidden")))
+    again = Operator(cluster)
+    await again.start()
+    await asked(cluster, SOURCES)
+    await again.settled()
+    assert cluster.of("delete") == []
+    await again.stop()
+
+
+async def test_a_start_that_reads_slowly_leaves_a_true_status_as_it_is(cluster, copied):
+    await copied.stop()
+    read = asyncio.Event()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        await read.wait()
+        return await cluster._list(request)
+
+    copies = "/api/v1/configmaps"
+    cluster.always("list", for_path(cluster, copies, slowly))
+    cluster.seen.clear()
+    again = Operator(cluster)
+    await again.start()
+    await until(lambda: any(seen.path == copies for seen in cluster.seen))
+    await asyncio.sleep(2 * SETTLING)  # a status that is to be written is written by now
+    read.set()
+    await again.settled()
+    assert cluster.writes("copyrators") == []
+    await again.stop()
+
+
+async def test_a_deleted_rule_waits_for_a_view_of_its_copies(cluster, copied):
+    await copied.stop()
+    cluster.always("list", for_path(cluster, "/api/v1/configmaps", error(500, "InternalError")))
+    cluster.gone("copyrators", HOME, "rule")
+    again = Operator(cluster)
+    await again.start()
+    await asked(cluster, "/api/v1/configmaps")
+    assert cluster.found("copyrators", HOME, "rule") is not None
+    cluster.behave()
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    assert cluster.copies("configmaps", "app") == []
+    await again.stop()
+
+
+async def test_a_terminating_namespace_holds_nobody_up(cluster, copied):
+    stuck = "/api/v1/namespaces/team-00"
+    held = {**cluster.objects[stuck]}
+    held["metadata"] = {**held["metadata"], "finalizers": ["kubernetes"]}
+    cluster.write(stuck, held)
+    cluster.drop(stuck)
+    await until(lambda: counts(cluster, "rule")["desired"] == len(TARGETS) - 1)
+    cluster.object("configmaps", HOME, "app", data={"key": "new"})
+    await until(
+        lambda: all(
+            cluster.found("configmaps", name, "app")["data"] == {"key": "new"}
+            for name in TARGETS[1:]
+        )
+    )
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    assert cluster.found("configmaps", "team-00", "app")["data"] == {"key": "value"}
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+
+
+async def test_a_mass_change_is_superseded_by_the_rules_deletion(cluster, copied):
+    slow = cluster._update
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.05)
+        return await slow(request)
+
+    cluster.always("update", slowly)
+    cluster.object("configmaps", HOME, "app", data={"key": "new"})
+    await until(lambda: cluster.of("update") != [])
+    cluster.gone("copyrators", HOME, "rule")
+    await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
+    assert cluster.copies("configmaps", "app") == []
+    updates = [json.dumps(s.path) for s in cluster.of("update")]
+    assert len(updates) < len(TARGETS), "what is to be deleted isn't updated first"

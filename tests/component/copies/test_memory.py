@@ -1,0 +1,75 @@
+"""What a copy costs in memory: the watch's store and the registry, fed as the server feeds them."""
+
+import gc
+import json
+import tracemalloc
+import uuid
+
+import msgspec
+
+from copyrator.api.rule import Transform
+from copyrator.copies.cache.copies import Copies
+from copyrator.copies.policy.content import Place, copied_content, new_object
+from copyrator.copies.policy.ownership import Shapes
+from copyrator.copies.policy.ownership_claim import claimed_fields
+from copyrator.copies.policy.records import RecordReader
+from copyrator.copies.policy.sealing import KEY_BYTES, Sealer
+from copyrator.kube.watch.store import Store
+
+SOURCES, TARGETS = 100, 110
+"""11,000: the tables have just grown, so this is a bad moment to measure."""
+BYTES = 400
+"""What a copy may take; what the queue holds of it comes on top while it is worked on."""
+
+
+def metadata_of(contents, sealer, source, target, serial):
+    """The metadata of a copy, as JSON."""
+    content = contents[source]
+    name = f"application-credentials-{source:03}"
+    place = Place("secrets", f"team-with-a-longish-name-{target:04}", name)
+    body = new_object(content, place, "copyrator/rule", sealer)
+    metadata = {
+        **body["metadata"],
+        "uid": str(uuid.UUID(int=serial, version=4)),
+        "resourceVersion": str(10_000_000 + serial),
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+        "managedFields": [
+            {**entry, "time": "2026-01-01T00:00:00Z"} for entry in claimed_fields([], body)
+        ],
+    }
+    return json.dumps({"metadata": metadata}).encode()
+
+
+def test_a_copy_is_remembered_in_four_hundred_bytes():
+    sealer = Sealer(bytes(KEY_BYTES))
+    contents = []
+    for number in range(SOURCES):
+        metadata = {"namespace": "source", "name": f"source-{number}", "labels": {"app": "x"}}
+        source = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": metadata,
+            "type": "Opaque",
+            "data": {f"key-{number}": "dmFsdWU=", "password": "cGFzcw=="},
+        }
+        contents.append(copied_content(source, Transform(), rule="copyrator/rule", sealer=sealer))
+    raw = [
+        metadata_of(contents, sealer, source, target, source * TARGETS + target)
+        for source in range(SOURCES)
+        for target in range(TARGETS)
+    ]
+    gc.collect()
+    tracemalloc.start()
+    store = Store(RecordReader("secrets", sealer, Shapes()))
+    copies = Copies(store.records)
+    store.begin_list()
+    for body in raw:
+        change = store.listed(msgspec.json.decode(body))
+        assert change is not None
+        copies.observe(*change)
+    store.end_list("20000000")
+    gc.collect()
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert copies.count("copyrator/rule") == SOURCES * TARGETS
+    assert size / len(raw) <= BYTES

@@ -1,0 +1,52 @@
+"""The copy job of a replica that stands by: it watches, writes nothing, and is warm."""
+
+from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.kube.fake_api import until
+
+KEY = f"/api/v1/namespaces/{HOME}/secrets/copyrator-hash-key"
+
+
+async def test_a_standby_watches_and_writes_nothing_not_even_the_hash_key(cluster):
+    standby = Operator(cluster)
+    await standby.controller.prepare()
+    await until(lambda: standby.controller._context.namespaces_synced)
+    assert KEY not in cluster.objects
+    assert {seen.verb for seen in cluster.seen} <= {"get", "list", "watch"}
+    await standby.stop()
+
+
+async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(
+    cluster, operator, monkeypatch
+):
+    monkeypatch.setattr("copyrator.copies.copying.HEALTH_SECONDS", 0.01)
+    monkeypatch.setattr("copyrator.copies.copying.STALE_SECONDS", 0.0)
+    key = cluster.objects[KEY]
+    cluster.drop(KEY)
+    standby = Operator(cluster)
+    await standby.controller.prepare()
+    assert not standby.controller._context.kinds
+    cluster.write(KEY, key)
+    await until(lambda: standby.controller._context.kinds)
+    await standby.stop()
+
+
+async def test_a_hash_key_that_changed_meanwhile_is_taken_over_and_no_copy_written(
+    cluster, operator
+):
+    cluster.namespace("team")
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: reason(cluster, "rule") == "Synced")
+    await operator.stop()
+    standby = Operator(cluster)
+    await standby.controller.prepare()
+    cluster.drop(KEY)
+    leader = Operator(cluster)
+    await leader.start()  # makes another key, and stamps the copy anew
+    await leader.settled()
+    await leader.stop()
+    before = len(cluster.seen)
+    await standby.start()
+    await standby.settled()
+    assert {seen.verb for seen in cluster.seen[before:]} <= {"get", "list", "watch"}
+    await standby.stop()

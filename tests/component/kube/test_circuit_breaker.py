@@ -1,0 +1,180 @@
+"""An API server that fails everybody is asked by one request at a time until it is back."""
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from tests.component.kube.fake_api import Answer, FakeApi, cut, error, raw, stream, until
+
+from copyrator.kube import errors
+from copyrator.kube.client import circuit_breaker as gate
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import CONFIGMAPS
+from copyrator.kube.watch.faults import Timing
+from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+
+
+@pytest.fixture(autouse=True)
+def shorter_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "LONGEST_PAUSE", 0.4)
+
+
+BROKEN: dict[str, Answer] = {
+    "500": error(500, "InternalError"),
+    "401": error(401, "Unauthorized"),
+    "429": error(429, "TooManyRequests"),
+    "cut bodies": cut(b'{"metadata": {'),
+    "truncated JSON": raw(b'{"metadata": {'),
+}
+
+
+async def ask(client: KubeClient) -> str:
+    try:
+        await client.get(CONFIGMAPS, "ns", "a")
+    except errors.ApiError as failure:
+        return type(failure).__name__
+    return "ok"
+
+
+@pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN)
+async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwards(
+    client: KubeClient, api: FakeApi, caplog: pytest.LogCaptureFixture, answer: Answer
+) -> None:
+    caplog.set_level(logging.INFO)
+    api.put("a")
+    api.always("get", answer)
+    assert client.outage is None
+    opened: list[bool] = []
+    client.connection.requests.on_open = lambda: opened.append(True)
+    for _ in range(gate.FAILURES):
+        assert await ask(client) != "ok"
+    assert client.outage is not None
+    assert client.outage[0].concerns_all
+    before = api.count("get")
+    crowd = [asyncio.create_task(ask(client)) for _ in range(200)]
+    await asyncio.sleep(1.0)  # a rate is measured over a time
+    assert api.count("get") - before <= 4
+    api.behave()
+    outcomes = await asyncio.wait_for(asyncio.gather(*crowd), 10)
+    assert outcomes.count("ok") >= 196
+    assert client.outage is None
+    assert opened == [True]
+    told = [r.getMessage() for r in caplog.records if r.name == gate.__name__]
+    assert len(told) == 2
+    assert "is back for requests after" in told[1]
+
+
+async def test_who_waits_too_long_fails_as_the_others_did(
+    client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "PATIENCE", 0.05)
+    api.always("get", error(503, "ServiceUnavailable", "etcd is away"))
+    for _ in range(gate.FAILURES):
+        await ask(client)
+    with pytest.raises(errors.ServerError, match="etcd is away"):
+        await client.get(CONFIGMAPS, "ns", "a")
+    assert api.count("get") == gate.FAILURES
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        error(403, "Forbidden"),
+        error(404, "NotFound"),
+        error(409, "AlreadyExists"),
+        error(422, "Invalid"),
+        error(500, "InternalError", 'failed calling webhook "x": connection refused'),
+    ],
+)
+async def test_what_one_object_or_namespace_is_told_holds_nobody_up(
+    client: KubeClient, api: FakeApi, answer: Answer
+) -> None:
+    api.always("get", answer)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(ask(client) for _ in range(100)))
+    assert api.count("get") == 100
+
+
+async def test_failures_among_successes_do_not_close_the_gate(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.put("a")
+    api.script("get", *[error(500)] * 4)
+    for _ in range(4):
+        await ask(client)
+    for _ in range(3):
+        api.script("get", *[error(500)] * (gate.FAILURES - 1))
+        async with asyncio.timeout(2):
+            for _ in range(gate.FAILURES):
+                last = await ask(client)
+        assert last == "ok"
+
+
+async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
+    client: KubeClient, api: FakeApi
+) -> None:
+    api.put("a")
+    api.always("get", error(500))
+    for _ in range(gate.FAILURES):
+        await ask(client)
+
+    async def never(request: Any) -> Any:
+        await asyncio.sleep(3600)
+
+    api.always("get", never)
+    before = api.count("get")
+    probe, *others = (asyncio.create_task(ask(client)) for _ in range(5))
+    await until(lambda: api.count("get") > before, "the probe is under way")
+    api.behave()
+    probe.cancel()
+    assert await asyncio.wait_for(asyncio.gather(*others), 5) == ["ok"] * 4
+
+
+async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) -> None:
+    api.always("get", error(500))
+    for _ in range(gate.FAILURES):
+        await ask(client)
+    api.always("watch", stream())
+
+    async def watch() -> None:
+        async for _ in client.watch(CONFIGMAPS, resource_version="1"):
+            pass
+
+    started = asyncio.get_running_loop().time()
+    await watch()
+    assert asyncio.get_running_loop().time() - started >= gate.FIRST_PAUSE * 0.9
+    assert api.count("watch") == 1
+
+
+async def test_one_that_fails_again_and_again_does_not_close_the_gate_for_others() -> None:
+    watches = gate.CircuitBreaker("watches")
+    for _ in range(gate.FAILURES * 3):
+        (await watches.turn("the one", patience=1)).failed(errors.ServerError("no"))
+    assert watches.outage is None
+    for number in range(gate.FAILURES):
+        (await watches.turn(number, patience=1)).failed(errors.ServerError("no"))
+    assert watches.outage is not None
+
+
+async def test_a_crowd_of_watches_that_close_at_once_waits_for_one_that_stands(
+    client: KubeClient, api: FakeApi, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has delays of its own, but forty of them make fifteen requests a second even so."""
+    timing = Timing(settled=0.3)
+    pool = InformerFactory(client, timing=timing)
+    api.always("watch", stream())
+    for number in range(40):
+        pool.acquire(WatchSpec(CONFIGMAPS, f"ns-{number}"), lambda *_: None)
+    await until(lambda: client.connection.watches.outage is not None, "the gate is closed")
+    await until(lambda: api.count("watch") >= 40, "each has tried")
+    before = api.count("watch")
+    await asyncio.sleep(2.0)  # a rate is measured over a time
+    assert api.count("watch") - before <= 2.0 / 0.4 + 1
+    told = [record.getMessage() for record in caplog.records]
+    assert sum("fails all watches" in line for line in told) == 1
+    assert len(told) <= 1 + gate.FAILURES
+    api.behave()
+    await until(lambda: api.watches == 40, "all stand")
+    await until(lambda: not any(status.failure for status in pool.statuses()), "all are well")
+    await pool.close()

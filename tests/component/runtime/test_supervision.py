@@ -1,0 +1,126 @@
+"""Work that hangs or piles up shows on the real pages, with its reason."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from tests.component.kube.fake_api import until
+
+from copyrator.api.keys import Key, RuleKey
+from copyrator.kube.client.circuit_breaker import FAILURES
+from copyrator.kube.client.connection import Connection, Endpoint
+from copyrator.kube.errors import Unreachable
+from copyrator.runtime import watchdog
+from copyrator.runtime.app import App
+from copyrator.runtime.wiring import Parts
+from copyrator.settings.config import Settings
+from copyrator.workqueue.limits import AdaptiveLimit
+from copyrator.workqueue.outcome import Done, Outcome
+from copyrator.workqueue.queue import WorkQueue
+from copyrator.workqueue.workers import Workers
+
+KEY = RuleKey("team", "shop")
+
+
+class Kit:
+    """An App whose workers hang until they are let go, and whose queue has a clock of its own."""
+
+    def __init__(self, workers: int) -> None:
+        self.now = 0.0
+        self.let_go = asyncio.Event()
+        self.queue: WorkQueue[Key] = WorkQueue(clock=lambda: self.now)
+        self.app = App(
+            Settings(health_port=0),
+            Connection(Endpoint(host="https://nowhere")),
+            step_down=lambda: None,
+        )
+        self.workers = Workers(self.queue, self._hang, count=workers)
+        self.background = watchdog.Background()
+
+    async def _hang(self, _key: Key) -> Outcome:
+        await self.let_go.wait()
+        return Done()
+
+    async def start(self) -> None:
+        pool = SimpleNamespace(statuses=list, dead=list, publish=lambda: None)
+        parts: Any = SimpleNamespace(
+            queue=self.queue,
+            limit=AdaptiveLimit(),
+            pool=pool,
+            client=SimpleNamespace(outage=None),
+            publish=lambda: None,
+        )
+        self.workers.start()
+        self.app._observe_watches(cast("Parts", parts), self.background)
+        self.app._observe_work(cast("Parts", parts), self.workers)
+        await self.app.health.start()
+
+    async def page(self, path: str) -> tuple[int, str]:
+        url = f"http://127.0.0.1:{self.app.health.port}{path}"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def kit() -> AsyncIterator[Kit]:
+    kit = Kit(workers=2)
+    await kit.start()
+    yield kit
+    kit.let_go.set()
+    await kit.workers.drain(1.0)
+    await kit.app.health.stop()
+
+
+async def test_nobody_waits_on_when_the_api_server_is_back(kit: Kit) -> None:
+    """After an outage of minutes each key would wait for minutes more."""
+    for _ in range(10):
+        kit.queue.retry(KEY)
+    gate = kit.app.connection.requests
+    for who in range(FAILURES):
+        gate.failed(Unreachable("away"), who)
+    assert kit.queue.working == 0
+    gate.answered()
+    await until(lambda: kit.queue.working == 1)
+
+
+async def test_a_stuck_worker_turns_readyz_red_within_a_minute_and_healthz_in_the_end(
+    kit: Kit,
+) -> None:
+    kit.queue.add(KEY)
+    while not kit.queue.working:
+        await asyncio.sleep(0)
+    assert await kit.page("/readyz") == (200, "ok\n")
+    kit.now = 59.0
+    status, body = await kit.page("/readyz")
+    assert status == 503
+    assert f"{KEY} has been worked on for 59 s" in body
+    assert await kit.page("/healthz") == (200, "ok\n")
+    kit.now = 901.0
+    status, body = await kit.page("/healthz")
+    assert status == 503
+    assert "has hung for 901 s" in body
+
+
+async def test_a_queue_that_stands_still_turns_readyz_red_within_a_minute(kit: Kit) -> None:
+    for name in ("one", "two", "three"):
+        kit.queue.add(RuleKey("team", name))
+    while kit.queue.working < 2:
+        await asyncio.sleep(0)
+    kit.now = 59.0
+    status, body = await kit.page("/readyz")
+    assert status == 503
+    assert "a key has waited for 59 s" in body
+    kit.let_go.set()
+    while kit.queue.working or len(kit.queue):
+        await asyncio.sleep(0)
+    assert await kit.page("/readyz") == (200, "ok\n")
+
+
+async def test_dead_workers_turn_healthz_red(kit: Kit) -> None:
+    for task in kit.workers._tasks:
+        task.cancel()
+    await asyncio.gather(*kit.workers._tasks, return_exceptions=True)
+    assert await kit.page("/healthz") == (503, "workers: none is alive\n")

@@ -1,0 +1,124 @@
+"""A child process does what would hold the loop, and its end is nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from copyrator.workqueue.isolated import Isolated, IsolatedError
+
+
+@pytest.fixture
+async def isolated() -> AsyncIterator[Isolated]:
+    child = Isolated(cpu_seconds=1, memory=256 * 2**20)
+    yield child
+    await child.close()
+
+
+def product(a: int, b: int) -> int:
+    return a * b
+
+
+def process_id() -> int:
+    return os.getpid()
+
+
+def compute_for_ever() -> None:
+    while True:
+        pass
+
+
+def allocate(size: int) -> int:
+    return len(bytes(size))
+
+
+def fail(secret: str) -> None:
+    raise ValueError(secret)
+
+
+def say(text: str) -> str:
+    print(text, flush=True)  # noqa: T201 - what must not get between the answers
+    return text
+
+
+def end() -> None:
+    os._exit(3)
+
+
+def environment() -> dict[str, str]:
+    return dict(os.environ)
+
+
+async def test_the_result_is_what_the_function_returns(isolated: Isolated) -> None:
+    assert await isolated.call(product, "a", 6, 7) == 42
+
+
+async def test_one_child_does_one_piece_of_work_after_the_other(isolated: Isolated) -> None:
+    asked = (isolated.call(process_id, group) for group in "abab")
+    found = await asyncio.gather(*asked)
+    assert len(set(found)) == 1
+    assert found[0] != os.getpid()
+
+
+async def test_too_much_processor_time_ends_this_work_and_no_other(isolated: Isolated) -> None:
+    with pytest.raises(IsolatedError, match="processor time"):
+        await isolated.call(compute_for_ever, "a")
+    assert await isolated.call(product, "a", 2, 3) == 6
+
+
+async def test_too_much_memory_is_refused_and_the_child_goes_on(isolated: Isolated) -> None:
+    before = await isolated.call(process_id, "a")
+    with pytest.raises(IsolatedError, match="memory"):
+        await isolated.call(allocate, "a", 2**30)
+    assert await isolated.call(process_id, "a") == before
+
+
+async def test_an_exception_is_told_by_its_type_and_quotes_nothing(isolated: Isolated) -> None:
+    with pytest.raises(IsolatedError, match="ValueError") as told:
+        await isolated.call(fail, "a", "pa55word")
+    assert "pa55word" not in str(told.value)
+
+
+async def test_a_child_that_dies_is_replaced(isolated: Isolated) -> None:
+    with pytest.raises(IsolatedError):
+        await isolated.call(end, "a")
+    assert await isolated.call(product, "a", 2, 2) == 4
+
+
+async def test_what_is_printed_is_no_answer(isolated: Isolated) -> None:
+    assert await isolated.call(say, "a", "x" * 1000) == "x" * 1000
+    assert await isolated.call(product, "a", 1, 1) == 1
+
+
+async def test_a_caller_that_gives_up_leaves_no_answer_to_the_next(isolated: Isolated) -> None:
+    given_up = asyncio.create_task(isolated.call(compute_for_ever, "a"))
+    while isolated._child is None:
+        await asyncio.sleep(0.01)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert await isolated.call(product, "a", 5, 5) == 25
+
+
+async def test_the_operators_environment_is_not_the_childs(
+    isolated: Isolated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://user:pa55word@proxy")
+    assert "HTTPS_PROXY" not in await isolated.call(environment, "a")
+
+
+async def test_a_group_with_much_work_lets_another_one_between(isolated: Isolated) -> None:
+    order: list[str] = []
+
+    async def work(group: str) -> None:
+        await isolated.call(product, group, 1, 1)
+        order.append(group)
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(10):
+            tasks.create_task(work("many"))
+        tasks.create_task(work("few"))
+    assert order.index("few") <= 2

@@ -1,0 +1,49 @@
+"""Long work lets others run when its slice of processor time is used up, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from copyrator.workqueue.timeslice import TimeSlice
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_within_its_slice_a_task_is_not_interrupted() -> None:
+    others = 0
+
+    async def count() -> None:
+        nonlocal others
+        while True:
+            others += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(count())
+    clock = Clock()
+    part = TimeSlice(1.0, clock=clock)
+    for _ in range(10):
+        await part.pause()
+    assert others == 0
+    clock.now = 1.0
+    await part.pause()
+    assert others == 1
+    clock.now = 1.9
+    await part.pause()
+    assert others == 1
+    task.cancel()
+
+
+async def test_a_slice_is_measured_in_this_threads_processor_time() -> None:
+    part = TimeSlice(0.005)
+    await asyncio.sleep(0.02)
+    assert not part.spent
+    begun = time.thread_time()
+    while time.thread_time() < begun + 0.006:
+        pass
+    assert part.spent

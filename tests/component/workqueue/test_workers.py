@@ -1,0 +1,284 @@
+"""Workers on a real event loop: failures are a key's own, shutdown is clean, death is noticed."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from copyrator.kube.errors import Forbidden, Unreachable
+from copyrator.metrics import Metrics
+from copyrator.workqueue import workers as workers_module
+from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
+from copyrator.workqueue.queue import Priority, QueueShutDownError, WorkQueue
+from copyrator.workqueue.workers import Workers
+
+
+async def until(condition: Callable[[], Any], what: str, seconds: float = 15.0) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            while not condition():
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise AssertionError(f"not within {seconds} s: {what}") from None
+
+
+@pytest.fixture
+def queue() -> WorkQueue[str]:
+    return WorkQueue(jitter=lambda: 0.02)  # back-offs of 20 ms, 40 ms …
+
+
+async def test_a_worker_waits_for_keys_and_for_dates(queue: WorkQueue[str]) -> None:
+    getting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add_after("later", 0.02)
+    assert await asyncio.wait_for(getting, 5) == "later"
+    getting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add_after("later still", 60)
+    queue.add("now")
+    assert await asyncio.wait_for(getting, 5) == "now"
+
+
+async def test_a_nearer_date_is_not_missed_by_who_waits_for_a_farther(
+    queue: WorkQueue[str],
+) -> None:
+    queue.add_after("far", 60)
+    getting = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add_after("near", 0.02)
+    assert await asyncio.wait_for(getting, 5) == "near"
+
+
+async def test_a_cancelled_worker_does_not_swallow_a_key(queue: WorkQueue[str]) -> None:
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.add("a")  # wakes the first …
+    first.cancel()  # … which is cancelled before it runs
+    assert await asyncio.wait_for(second, 5) == "a"
+
+
+async def test_workers_wait_without_asking_while_keys_are_held(
+    queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    asked = itertools.count()
+    poll = queue.poll
+
+    async def handler(key: str) -> Outcome:
+        seen.append(key)
+        return Done()
+
+    def counted() -> str | None:
+        next(asked)
+        return poll()
+
+    monkeypatch.setattr(queue, "poll", counted)
+    workers = Workers(queue, handler, count=3)
+    workers.start()
+    await asyncio.sleep(0)
+    queue.hold()
+    queue.add("ready")
+    queue.add_after("delayed", 0.001)
+    await asyncio.sleep(0.1)  # long enough for whoever asks again and again
+    assert seen == []
+    assert next(asked) < 10
+    queue.serve()
+    await until(lambda: sorted(seen) == ["delayed", "ready"], "both are handled")
+    await workers.drain(5)
+
+
+async def test_shutdown_wakes_everybody_who_waits(queue: WorkQueue[str]) -> None:
+    waiting = [asyncio.create_task(queue.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    queue.shutdown()
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(one) for one in found] == [QueueShutDownError] * 3
+
+
+async def test_every_key_is_handled_once_by_one_worker(queue: WorkQueue[str]) -> None:
+    seen: list[str] = []
+    inside: set[str] = set()
+
+    async def handler(key: str) -> Outcome:
+        assert key not in inside
+        inside.add(key)
+        await asyncio.sleep(0)
+        inside.discard(key)
+        seen.append(key)
+        return Done()
+
+    workers = Workers(queue, handler, count=8)
+    workers.start()
+    for _ in range(3):
+        for number in range(50):
+            queue.add(f"k{number}")
+    await until(lambda: len(queue) == 0 and not queue.working, "all is done")
+    assert sorted(seen) == sorted(f"k{number}" for number in range(50))
+    assert await workers.drain(1)
+
+
+async def test_a_failure_is_retried_until_it_succeeds(
+    queue: WorkQueue[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    outcomes: list[Outcome | Exception] = [
+        Failed("no luck"),
+        Forbidden("secrets is forbidden"),
+        Unreachable("the API server is away"),  # told by who talks to it, once for all keys
+        Forbidden("secrets is forbidden"),
+        RuntimeError("a mistake of ours"),
+        Done(),
+    ]
+
+    async def handler(key: str) -> Outcome:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    workers = Workers(queue, handler, count=2)
+    workers.start()
+    queue.add("a")
+    await until(lambda: not outcomes and not queue.working, "six tries")
+    assert queue._failures.get("a", 0) == 0
+    assert not queue._due
+    told = [r.getMessage().splitlines()[0] for r in caplog.records if r.name.startswith("copyr")]
+    assert [text.split(";")[0] for text in told] == [
+        "a: no luck",
+        "a: Forbidden: Forbidden (403): secrets is forbidden",  # once, though it came twice
+        "a: RuntimeError: a mistake of ours",
+        "a: succeeds again",
+    ]
+    assert "test_workers.py" in caplog.text  # our own mistakes come with their place
+    await workers.drain(1)
+
+
+async def test_a_message_that_might_quote_data_is_not_logged(
+    queue: WorkQueue[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def handler(key: str) -> Outcome:
+        return (
+            Done() if queue._failures.get(key) else Failed(ValueError(f"bad value: {'sentinel'}"))
+        )
+
+    workers = Workers(queue, handler, count=1)
+    workers.start()
+    queue.add("a")
+    await until(lambda: caplog.records and not queue._due, "the failure and the success")
+    assert "ValueError" in caplog.text
+    assert "sentinel" not in caplog.text
+    await workers.drain(1)
+
+
+async def test_again_looks_again_without_counting_a_failure(queue: WorkQueue[str]) -> None:
+    calls: list[float] = []
+
+    async def handler(key: str) -> Outcome:
+        calls.append(asyncio.get_running_loop().time())
+        return RequeueAfter(0.03, Priority.RESYNC) if len(calls) < 3 else Done()
+
+    workers = Workers(queue, handler, count=1)
+    workers.start()
+    queue.add("a")
+    await until(lambda: len(calls) == 3 and not queue.working, "three looks")
+    assert all(later - earlier >= 0.029 for earlier, later in itertools.pairwise(calls))
+    assert queue._failures.get("a", 0) == 0
+    await workers.drain(1)
+
+
+async def test_what_hangs_is_known_with_its_age(queue: WorkQueue[str]) -> None:
+    release = asyncio.Event()
+
+    async def handler(key: str) -> Outcome:
+        if key == "hangs":
+            await release.wait()
+        return Done()
+
+    workers = Workers(queue, handler, count=2)
+    workers.start()
+    assert queue.longest_working() is None
+    queue.add("hangs")
+    for number in range(20):
+        queue.add(f"k{number}")
+    await until(lambda: len(queue) == 0 and queue.working == 1, "only the hanging key")
+    stuck = queue.longest_working()
+    assert stuck is not None
+    assert stuck[0] == "hangs"
+    assert stuck[1] > 0
+    release.set()
+    assert await workers.drain(1)
+
+
+async def test_drain_finishes_what_is_in_work_and_starts_nothing(queue: WorkQueue[str]) -> None:
+    started, finished = [], []
+
+    async def handler(key: str) -> Outcome:
+        started.append(key)
+        await asyncio.sleep(0.05)
+        finished.append(key)
+        return Done()
+
+    workers = Workers(queue, handler, count=2)
+    workers.start()
+    for number in range(6):
+        queue.add(f"k{number}")
+    await until(lambda: len(started) == 2, "two are in work")
+    assert await workers.drain(5)
+    assert finished == started == ["k0", "k1"]
+    assert workers.alive == 0
+
+
+async def test_drain_gives_up_after_its_deadline(queue: WorkQueue[str]) -> None:
+    async def handler(key: str) -> Outcome:
+        await asyncio.Event().wait()
+        return Done()
+
+    workers = Workers(queue, handler, count=2)
+    workers.start()
+    queue.add("a")
+    await until(lambda: queue.working == 1, "it is in work")
+    assert not await workers.drain(0.05)
+    assert workers.alive == 0
+    assert queue.working == 0
+
+
+async def test_a_dead_worker_is_replaced_and_its_key_is_not_lost(
+    queue: WorkQueue[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers_module, "RESTART_SECONDS", 0.0)
+    done: list[str] = []
+
+    async def handler(key: str) -> Outcome:
+        if key == "a" and not queue._failures.get(key):
+            return None  # type: ignore[return-value] # a mistake that no outcome covers
+        done.append(key)
+        return Done()
+
+    workers = Workers(queue, handler, count=1)
+    workers.start()
+    queue.add("a")
+    queue.add("b")
+    await until(lambda: sorted(done) == ["a", "b"], "both keys")
+    assert workers.restarts == 1
+    assert workers.alive == 1
+    await workers.drain(1)
+
+
+async def test_outcomes_are_counted(queue: WorkQueue[str]) -> None:
+    metrics = Metrics()
+    outcomes: list[Outcome] = [Failed("x"), RequeueAfter(0.01), Done()]
+
+    async def handler(key: str) -> Outcome:
+        return outcomes.pop(0)
+
+    workers = Workers(queue, handler, count=1, metrics=metrics)
+    workers.start()
+    queue.add("a")
+    await until(lambda: not outcomes and not queue.working, "three looks")
+    for outcome in ("failed", "again", "done"):
+        labels = {"key": "str", "outcome": outcome}
+        assert metrics.registry.get_sample_value("copyrator_reconciles_total", labels) == 1
+    await workers.drain(1)

@@ -1,0 +1,111 @@
+"""Taking over what stands there already: once, exactly, and for good."""
+
+from tests.e2e.copies.conftest import encoded, restart
+
+from copyrator.api import names
+
+
+def test_an_old_form_rule_adopts_the_originals_unmarked_copies_with_one_write_each(
+    stopped,
+    user,
+    namespace,
+    word,
+):
+    source = namespace("source")
+    targets = [namespace(f"{word}-{number}") for number in range(3)]
+    labels = {"labels": {"app": word}}
+    right = encoded(key="value")
+    user.create("secrets", source, word, metadata=labels, data=right)
+    for target in targets:  # as the original left them: labels and data, no marks
+        user.create("secrets", target, word, metadata=labels, data=right)
+    other = namespace(f"{word}-other")
+    user.create("secrets", other, word, data=encoded(key="theirs"))
+    stopped.start()
+    since = stopped.cluster.audit_offset()
+    user.rule(stopped.namespace, word, ruleType="secret", selector={"app": word}, namespace=source)
+    condition = user.wait_reason(stopped.namespace, word, "PartialFailure")
+    assert "1 conflict" in condition["message"]
+    for target in targets:
+        found = user.get("secrets", target, word)
+        assert found["data"] == right
+        assert found["metadata"]["labels"][names.LABEL_MANAGED_BY] == names.MANAGED_BY
+    assert user.data("secrets", other, word) == encoded(key="theirs")
+    updates = [e for e in stopped.writes(since) if e.verb == "update" and e.namespace in targets]
+    assert sorted(event.namespace for event in updates) == sorted(targets)
+    assert stopped.stop() == 0
+    user.delete("secrets", other, word)
+    since = restart(stopped, user, word)
+    user.wait_data("secrets", other, word, right)
+    stopped.stop()
+    assert [e for e in stopped.writes(since) if e.namespace in targets] == []
+    stopped.start()
+    user.delete("copyrators", stopped.namespace, word)
+    user.wait_gone("copyrators", stopped.namespace, word)
+    assert user.get("secrets", targets[0], word) is None
+
+
+def test_overwrite_takes_an_object_over_exactly_and_keeps_others_marks(
+    stopped,
+    user,
+    namespace,
+    word,
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value", "same": "same"})
+    user.create(
+        "configmaps",
+        target,
+        word,
+        metadata={"labels": {"theirs": "yes"}},
+        data={"same": "same", "dead": "key"},
+    )
+    stopped.start()
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        "onConflict": "Overwrite",
+    }
+    user.rule(stopped.namespace, word, spec)
+    user.wait_ready(stopped.namespace, word)
+    found = user.get("configmaps", target, word)
+    assert found["data"] == {"key": "value", "same": "same"}
+    assert found["metadata"]["labels"]["theirs"] == "yes"
+    stopped.stop()
+    since = stopped.cluster.audit_offset()
+    restart(stopped, user, word)
+    late = namespace(f"{word}-late")
+    user.wait_data("configmaps", late, word, {"key": "value", "same": "same"})
+    stopped.stop()
+    assert [e for e in stopped.writes(since) if e.namespace == target] == []
+
+
+def test_a_copy_restored_without_its_managed_fields_is_ours_again_after_one_start(
+    stopped,
+    user,
+    namespace,
+    word,
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value"})
+    stopped.start()
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+    user.rule(stopped.namespace, word, spec)
+    user.wait_ready(stopped.namespace, word)
+    stopped.stop()
+    found = user.get("configmaps", target, word)
+    user.delete("configmaps", target, word)
+    kept = {key: found["metadata"][key] for key in ("labels", "annotations")}
+    user.create("configmaps", target, word, metadata=kept, data=found["data"])
+    restart(stopped, user, word)
+    user.wait_data("configmaps", namespace(f"{word}-one"), word, {"key": "value"})
+    stopped.stop()
+    since = restart(stopped, user, word)
+    user.wait_data("configmaps", namespace(f"{word}-two"), word, {"key": "value"})
+    stopped.stop()
+    assert [e for e in stopped.writes(since) if e.namespace == target] == []
+    stopped.start()
+    user.delete("copyrators", stopped.namespace, word)
+    user.wait_gone("configmaps", target, word)

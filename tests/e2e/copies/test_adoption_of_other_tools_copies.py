@@ -1,0 +1,151 @@
+"""Copies as other tools write them (docs/adoption.md), taken over by a real operator."""
+
+import contextlib
+
+import pytest
+from tests.e2e.copies.conftest import deploy, encoded, restart, undeploy, within
+
+from copyrator.api import names
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+TOOLS = {
+    "kubernetes-replicator": {
+        "labels": {"app": "x", "app.kubernetes.io/instance": "argo-app"},
+        "annotations": {
+            "replicator.v1.mittwald.de/replicated-at": "2026-01-01T00:00:00Z",
+            "replicator.v1.mittwald.de/replicated-from-version": "1234",
+            "replicator.v1.mittwald.de/replicated-keys": "key",
+        },
+    },
+    "reflector": {
+        "annotations": {
+            "reflector.v1.k8s.emberstack.com/auto-reflects": "True",
+            "reflector.v1.k8s.emberstack.com/reflects": "source/app",
+            "reflector.v1.k8s.emberstack.com/reflected-version": "1234",
+            "reflector.v1.k8s.emberstack.com/reflected-at": "2026-01-01T00:00:00.0000000+00:00",
+        },
+    },
+    "OpenAPI-Generator": {  # ClusterSecret, by the Python client's default name
+        "labels": {"clustersecret.io": "true"},
+        "annotations": {
+            "clustersecret.io/created-by": "ClusterSecrets",
+            "clustersecret.io/version": "0.0.14",
+            "clustersecret.io/last-sync": "2026-01-01T00:00:00.000000",
+        },
+    },
+    "config-syncer": {
+        "labels": {
+            "kubed.appscode.com/origin.name": "app",
+            "kubed.appscode.com/origin.namespace": "source",
+            "kubed.appscode.com/origin.cluster": "",
+        },
+        "annotations": {
+            LAST_APPLIED: '{"data":{"key":"c2VjcmV0"}}',
+            "kubed.appscode.com/origin": '{"kind":"Secret","namespace":"source","name":"app"}',
+        },
+    },
+}
+
+
+def copied_by(tool, user, namespace, name, data):
+    """A Secret just as the tool creates it."""
+    body = {"metadata": {"name": name, **TOOLS[tool]}, "type": "Opaque", "data": data}
+    return user.api.create(f"{user.path('secrets', namespace)}?fieldManager={tool}", body)
+
+
+@pytest.fixture
+def rule(stopped, user, namespace, word):
+    source = namespace("source")
+    user.create("secrets", source, word, type="Opaque", data=encoded(key="value"))
+    spec = {
+        "source": {"kind": "Secret", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        "onConflict": "Adopt",
+    }
+    user.rule(stopped.namespace, word, spec)
+    yield
+    with contextlib.suppress(AssertionError):
+        user.delete("copyrators", stopped.namespace, word)
+
+
+def test_adopt_takes_other_tools_copies_over_with_one_update_and_without_their_marks(
+    stopped, user, namespace, word, rule
+):
+    right, stale = encoded(key="value"), encoded(key="old", dead="key")
+    places = {}
+    for tool in TOOLS:
+        for data in (right, stale):
+            place = namespace(f"{word}-t")
+            places[place] = copied_by(tool, user, place, word, data)["metadata"]["uid"]
+            user.patch("secrets", place, word, metadata={"labels": {"theirs": "yes"}})
+    since = restart(stopped, user, word)
+    for place, uid in places.items():
+        found = user.get("secrets", place, word)
+        metadata = found["metadata"]
+        assert metadata["uid"] == uid, "it was never away"
+        assert found["data"] == right
+        assert metadata["labels"] == {
+            names.LABEL_MANAGED_BY: names.MANAGED_BY,
+            "theirs": "yes",
+            **({"app": "x"} if "app" in metadata["labels"] else {}),
+        }
+        assert set(metadata["annotations"]) == {names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH}
+    done = [e for e in stopped.writes(since) if e.resource == "secrets" and e.code < 300]
+    assert sorted((e.verb, e.namespace) for e in done if e.namespace in places) == sorted(
+        ("update", place) for place in places
+    )
+    assert stopped.stop() == 0
+    since = restart(stopped, user, word)
+    late = namespace(f"{word}-late")
+    user.wait_data("secrets", late, word, right)
+    stopped.stop()
+    assert [e for e in stopped.writes(since) if e.namespace in places] == []
+    stopped.start()
+    user.delete("copyrators", stopped.namespace, word)
+    user.wait_gone("copyrators", stopped.namespace, word)
+    assert [user.get("secrets", place, word) for place in places] == [None] * len(places)
+
+
+def test_adopt_leaves_alone_what_no_tool_made(stopped, user, namespace, word, rule):
+    target = namespace(f"{word}-t")
+    asks = {"replicator.v1.mittwald.de/replicate-from": "source/app"}  # but was never served
+    user.create("secrets", target, word, metadata={"annotations": asks}, data=encoded(a="b"))
+    stopped.start()
+    user.wait_reason(stopped.namespace, word, "PartialFailure")
+    (failure,) = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
+    assert failure["reason"] == "Conflict"
+    assert user.data("secrets", target, word) == encoded(a="b")
+
+
+def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
+    cluster, api, user, namespace, word, tmp_path
+):
+    kinds = ("ConfigMap", "Role.rbac.authorization.k8s.io")
+    operator = deploy(cluster, api, tmp_path / "operator.log", kinds)
+    try:
+        source, target = namespace("source"), namespace(f"{word}-t")
+        rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
+        user.create("roles", source, word, rules=rules)
+        marks = {"annotations": {"replicator.v1.mittwald.de/replicated-from-version": "1"}}
+        path = f"{user.path('roles', target)}?fieldManager=kubernetes-replicator"
+        api.create(path, {"metadata": {"name": word, **marks}, "rules": rules})
+        spec = {
+            "source": {"kind": "Role", "namespace": source, "name": word},
+            "targets": {"namespaces": [f"{word}-*"]},
+            "onConflict": "Adopt",
+        }
+        operator.start()
+        user.rule(operator.namespace, word, spec)
+        user.wait_ready(operator.namespace, word)
+        found = user.get("roles", target, word)
+        assert found["rules"] == rules
+        assert not marks["annotations"].keys() & found["metadata"]["annotations"].keys()
+        assert operator.stop() == 0
+        since = restart(operator, user, word)
+        late = namespace(f"{word}-late")
+        within(30, lambda: user.get("roles", late, word), "the late namespace is served")
+        operator.stop()
+        assert [e for e in operator.writes(since) if e.namespace == target] == []
+    finally:
+        undeploy(operator, api)

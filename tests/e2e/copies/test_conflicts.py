@@ -1,0 +1,187 @@
+"""Who gets a target that several want; whatever rules say together, nothing ever oscillates."""
+
+import time
+
+import pytest
+from tests.e2e.copies.conftest import wait_quiet, within
+
+from copyrator.api import names
+
+MINUTE = 60.0
+
+
+def copying(source, name, *targets, **more):
+    return {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": name},
+        "targets": {"namespaces": list(targets)},
+        **more,
+    }
+
+
+def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute(
+    stopped, user, namespace, word
+):
+    """All cases share one minute; the operator serves nothing else."""
+    home = stopped.namespace
+    a, b, c = (namespace(f"{word}-{letter}") for letter in "abc")
+
+    def original(at, name, **labels):
+        user.create(
+            "configmaps", at, name, metadata={"labels": labels}, data={"from": f"{at}/{name}"}
+        )
+
+    # Rules onto each other's sources, which both would overwrite. There before the operator: the
+    # first of them would rightly overwrite what isn't yet the source of a rule.
+    original(a, "onto"), original(b, "onto")
+    user.rule(home, "onto-there", copying(a, "onto", b, onConflict="Overwrite"))
+    user.rule(home, "onto-back", copying(b, "onto", a, onConflict="Overwrite"))
+    # Two rules for one target.
+    original(a, "two"), original(b, "two")
+    user.rule(home, "two-first", copying(a, "two", c))
+    stopped.start()
+    user.wait_data("configmaps", c, "two", {"from": f"{a}/two"})
+    user.rule(home, "two-second", copying(b, "two", c, onConflict="Overwrite"))
+    # A chain: what the first rule makes would be the second one's source.
+    original(a, "chain")
+    user.rule(home, "chain-first", copying(a, "chain", b))
+    user.rule(home, "chain-second", copying(b, "chain", c))
+    # A loop of renaming rules; and one rule whose copies match its own selector.
+    original(a, "loop")
+    renamed = {"transform": {"name": "pool"}}
+    user.rule(home, "loop-there", copying(a, "loop", b, **renamed))
+    user.rule(
+        home, "loop-back", copying(b, "pool", a, transform={"name": "loop"}, onConflict="Overwrite")
+    )
+    original(a, "grow", grow="yes")
+    growing = {
+        "kind": "ConfigMap",
+        "namespaces": [a, b],
+        "selector": {"matchLabels": {"grow": "yes"}},
+    }
+    longer = {"name": "{{ source.name }}-x"}
+    targets = {"namespaces": [a, b]}
+    user.rule(home, "grow", {"source": growing, "targets": targets, "transform": longer})
+
+    expected = {
+        "two-first": "Synced",
+        "two-second": "PartialFailure",
+        "chain-first": "Synced",
+        "chain-second": "SourceNotFound",
+        "loop-there": "Synced",
+        "loop-back": "SourceNotFound",
+        "grow": "Synced",
+        "onto-there": "PartialFailure",
+        "onto-back": "PartialFailure",
+    }
+
+    def reasons():
+        return {name: user.condition(home, name).get("reason") for name in expected}
+
+    within(30, lambda: reasons() == expected, lambda: f"settled as expected; {reasons()}")
+    # Elsewhere it tells other tests' rules that it doesn't serve them.
+    ours = (home, a, b, c)
+    quiet_since = wait_quiet(stopped, *ours)
+    until = time.monotonic() + MINUTE
+    while time.monotonic() < until:
+        assert [e for e in stopped.writes(quiet_since) if e.namespace in ours] == []
+        time.sleep(1)
+    for at, name in [(a, "two"), (b, "two"), (a, "loop"), (a, "onto"), (b, "onto")]:
+        assert user.data("configmaps", at, name) == {"from": f"{at}/{name}"}, (at, name)
+    assert user.data("configmaps", c, "two") == {"from": f"{a}/two"}
+    assert user.names("configmaps", c) == ["two"]
+    assert user.names("configmaps", a) == ["grow-x"]
+    assert user.names("configmaps", b) == ["chain", "grow-x", "pool"]
+    assert reasons() == expected
+
+
+def test_the_loser_takes_over_when_the_owner_goes_without_a_moment_without_the_object(
+    operator, user, namespace, word
+):
+    one, two, target = namespace("one"), namespace("two"), namespace(f"{word}-t")
+    for source in (one, two):
+        user.create("configmaps", source, word, data={"from": source})
+    user.rule(operator.namespace, f"{word}-1", copying(one, word, target))
+    user.wait_data("configmaps", target, word, {"from": one})
+    user.rule(operator.namespace, f"{word}-2", copying(two, word, target))
+    user.wait_reason(operator.namespace, f"{word}-2", "PartialFailure")
+    status = user.get("copyrators", operator.namespace, f"{word}-2")["status"]
+    assert status["failures"][0]["reason"] == "Conflict"
+    assert f"{operator.namespace}/{word}-1" in status["failures"][0]["message"]
+    uid = user.get("configmaps", target, word)["metadata"]["uid"]
+    user.delete("copyrators", operator.namespace, f"{word}-1")
+    user.wait_data("configmaps", target, word, {"from": two})
+    user.wait_ready(operator.namespace, f"{word}-2")
+    assert user.get("configmaps", target, word)["metadata"]["uid"] == uid
+
+
+def test_overwrite_takes_a_foreign_object_over_and_keeps_what_others_put_on_it(
+    operator, user, namespace, word
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    theirs = {"labels": {"theirs": "yes"}, "annotations": {"note": "theirs"}}
+    user.create("configmaps", target, word, metadata=theirs, data={"old": "gone"})
+    before = user.get("configmaps", target, word)["metadata"]
+    user.create("configmaps", source, word, data={"key": "ours"})
+    user.rule(operator.namespace, word, copying(source, word, target, onConflict="Overwrite"))
+    user.wait_data("configmaps", target, word, {"key": "ours"})
+    user.wait_ready(operator.namespace, word)
+    after = user.get("configmaps", target, word)["metadata"]
+    assert after["uid"] == before["uid"]
+    assert after["labels"] == {"theirs": "yes", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    assert after["annotations"]["note"] == "theirs"
+
+
+def test_a_conflict_that_the_user_resolves_converges(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", target, word, data={"key": "theirs"})
+    user.create("configmaps", source, word, data={"key": "ours"})
+    user.rule(operator.namespace, word, copying(source, word, target))
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.delete("configmaps", target, word)
+    user.wait_data("configmaps", target, word, {"key": "ours"})
+    user.wait_ready(operator.namespace, word)
+
+
+def test_of_two_sources_of_one_name_the_first_listed_namespace_wins(
+    operator, user, namespace, word
+):
+    one, two, target = namespace("one"), namespace("two"), namespace(f"{word}-t")
+    for source in (two, one):
+        user.create("configmaps", source, word, data={"from": source})
+    several = {"kind": "ConfigMap", "namespaces": [one, two], "name": word}
+    spec = {"source": several, "targets": {"namespaces": [f"{word}-*"]}}
+    user.rule(operator.namespace, word, spec)
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    assert user.data("configmaps", target, word) == {"from": one}
+    user.delete("configmaps", one, word)
+    user.wait_data("configmaps", target, word, {"from": two})
+    user.wait_ready(operator.namespace, word)
+
+
+def test_names_that_are_too_long_for_a_label_are_no_problem(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    long = f"{word}." + ".".join(["a" * 60] * 4)
+    assert len(long) > 240
+    user.create("configmaps", source, long, data={"key": "value"})
+    user.rule(operator.namespace, long, copying(source, long, target))
+    user.wait_data("configmaps", target, long, {"key": "value"})
+    user.wait_ready(operator.namespace, long)
+    annotations = user.get("configmaps", target, long)["metadata"]["annotations"]
+    assert annotations[names.ANN_RULE] == f"{operator.namespace}/{long}"
+    assert annotations[names.ANN_SOURCE] == f"{source}/{long}"
+    user.delete("copyrators", operator.namespace, long)
+    user.wait_gone("configmaps", target, long)
+
+
+@pytest.mark.parametrize("policy", ["Skip", "Adopt"])
+def test_neither_skip_nor_adopt_touches_what_a_person_made(operator, user, namespace, word, policy):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", target, word, data={"key": "theirs"})
+    version = user.get("configmaps", target, word)["metadata"]["resourceVersion"]
+    user.create("configmaps", source, word, data={"key": "ours"})
+    user.rule(operator.namespace, word, copying(source, word, target, onConflict=policy))
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.patch("configmaps", source, word, data={"key": "newer"})
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word)
+    assert user.get("configmaps", target, word)["metadata"]["resourceVersion"] == version

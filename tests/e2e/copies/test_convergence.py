@@ -1,0 +1,137 @@
+"""Whatever changes, the copies follow, and nothing is deleted that isn't known to be unwanted."""
+
+import pytest
+from tests.e2e.copies.conftest import deploy, encoded, grant, restart, undeploy, within
+
+COPIES = 24
+"""More than the deletions that are never suspicious."""
+
+
+def copying(source, word, **more):
+    return {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        **more,
+    }
+
+
+def test_another_source_namespace_is_one_update_a_copy_and_no_deletion(
+    operator, user, namespace, word
+):
+    one, two = namespace("one"), namespace("two")
+    targets = [namespace(f"{word}-{number}") for number in range(4)]
+    for source in (one, two):
+        user.create("configmaps", source, word, data={"from": source})
+    user.rule(operator.namespace, word, copying(one, word))
+    user.wait_ready(operator.namespace, word)
+    since = operator.cluster.audit_offset()
+    user.patch("copyrators", operator.namespace, word, spec={"source": {"namespace": two}})
+    for target in targets:
+        user.wait_data("configmaps", target, word, {"from": two})
+    user.wait_ready(operator.namespace, word)
+    writes = [e.verb for e in operator.writes(since) if e.resource == "configmaps"]
+    assert writes == ["update"] * len(targets)
+
+
+def test_another_kind_replaces_the_copies(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value"})
+    user.create("secrets", source, word, data=encoded(key="value"))
+    user.rule(operator.namespace, word, copying(source, word))
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    user.patch("copyrators", operator.namespace, word, spec={"source": {"kind": "Secret"}})
+    user.wait_data("secrets", target, word, encoded(key="value"))
+    user.wait_gone("configmaps", target, word)
+    user.wait_ready(operator.namespace, word)
+
+
+def test_a_mass_change_of_a_thousand_copies_is_superseded_by_the_rules_deletion(
+    operator, user, namespace, word
+):
+    source = namespace("source")
+    targets = {namespace(f"{word}-{number}") for number in range(20)}
+    for number in range(50):
+        labels = {"labels": {"set": word}}
+        user.create("configmaps", source, f"{word}-{number}", metadata=labels, data={"a": "b"})
+    spec = copying(source, word)
+    spec["source"] = {
+        "kind": "ConfigMap",
+        "namespace": source,
+        "selector": {"matchLabels": {"set": word}},
+    }
+    user.rule(operator.namespace, word, spec)
+    user.wait_ready(operator.namespace, word, 120)
+    since = operator.cluster.audit_offset()
+    user.patch(
+        "copyrators",
+        operator.namespace,
+        word,
+        spec={"transform": {"labels": {"add": {"mass": "change"}}}},
+    )
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word, 120)
+    for target in targets:
+        assert [name for name in user.names("configmaps", target) if word in name] == []
+    writes = [e.verb for e in operator.writes(since) if e.namespace in targets and e.code == 200]
+    assert writes.count("delete") == 1_000
+    first = writes.index("delete")
+    assert writes[first:].count("update") <= 64, "what was in flight, nothing else"
+
+
+def test_a_deleted_source_takes_a_great_many_copies_along(operator, user, namespace, word):
+    source = namespace("source")
+    targets = [namespace(f"{word}-{number}") for number in range(COPIES)]
+    user.create("configmaps", source, word, data={"key": "value"})
+    user.rule(operator.namespace, word, copying(source, word))
+    user.wait_ready(operator.namespace, word)
+    user.delete("configmaps", source, word)
+    user.wait_reason(operator.namespace, word, "SourceNotFound")
+    for target in targets:
+        user.wait_gone("configmaps", target, word)
+
+
+@pytest.mark.refused("list limitranges")
+def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
+    cluster, api, user, namespace, word, tmp_path
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    limits = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
+    user.create("limitranges", source, word, **limits)
+    blind = deploy(cluster, api, tmp_path / "operator.log", ("ConfigMap", "LimitRange"))
+    try:
+        blind.start()
+        spec = copying(source, word)
+        spec["source"]["kind"] = "LimitRange"
+        user.rule(blind.namespace, word, spec)
+        user.wait_ready(blind.namespace, word)
+        assert blind.stop() == 0
+        grant(blind, ("ConfigMap",))
+        user.delete("limitranges", source, word)
+        since = blind.cluster.audit_offset()
+        blind.start()
+        condition = user.wait_reason(blind.namespace, word, "Forbidden")
+        assert "limitranges" in condition["message"]
+        tried = [e for e in blind.writes(since) if e.resource == "limitranges"]
+        assert tried == []
+        assert user.get("limitranges", target, word) is not None
+        grant(blind, ("ConfigMap", "LimitRange"))
+        user.wait_gone("limitranges", target, word, seconds=60)
+    finally:
+        undeploy(blind, api)
+
+
+def test_a_start_that_finds_everything_right_says_so_without_a_write(
+    stopped, user, namespace, word
+):
+    source = namespace("source")
+    namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value"})
+    stopped.start()
+    user.rule(stopped.namespace, word, copying(source, word))
+    user.wait_ready(stopped.namespace, word)
+    assert stopped.stop() == 0
+    since = restart(stopped, user, word)
+    marker = namespace(f"{word}-marker")
+    within(15, lambda: user.data("configmaps", marker, word) == {"key": "value"})
+    writes = stopped.writes(since, but=("copyrators", "events"))
+    assert [(e.verb, e.namespace) for e in writes] == [("create", marker)]

@@ -1,0 +1,194 @@
+"""Namespaces that refuse their copy, each for a real reason: the others don't notice.
+
+When each is tried again is proved in tests/component/copies/test_flow.py.
+"""
+
+import pytest
+from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
+from tests.e2e.copies.conftest import within
+
+GROUP = "/apis/admissionregistration.k8s.io/v1"
+TARGETS = 5
+
+
+def quota(user, namespace, word):
+    """None of that kind may be created (any more)."""
+    hard = {"hard": {"count/configmaps": "1"}}  # the root CA that every namespace gets
+    path = user.path("resourcequotas", namespace, word)
+    user.create("resourcequotas", namespace, word, spec=hard)
+    within(30, lambda: user.api.get(path).get("status", {}).get("used"), "the quota is counted")
+    return lambda: user.api.delete(path)
+
+
+def policy(user, namespace, word):
+    """A policy of the cluster says no to this namespace."""
+    skip_before_1_30(user.api, POLICIES_ARE_BETA)
+    label(user, namespace, word)
+    rules = [
+        {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"],
+            "resources": ["configmaps"],
+        }
+    ]
+    spec = {
+        "matchConstraints": {"resourceRules": rules},
+        "validations": [{"expression": "false", "message": "not here"}],
+    }
+    binding = {
+        "policyName": word,
+        "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": {"matchLabels": {"deny": word}}},
+    }
+    make(user, "validatingadmissionpolicies", word, spec=spec)
+    make(user, "validatingadmissionpolicybindings", word, spec=binding)
+
+    def lift():
+        for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            user.api.delete(f"{GROUP}/{plural}/{word}")
+
+    return lift
+
+
+def webhook(user, namespace, word):
+    """A webhook that can't be reached answers for this namespace."""
+    label(user, namespace, word)
+    hook = {
+        "name": "hook.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": [
+            {
+                "apiGroups": [""],
+                "apiVersions": ["v1"],
+                "operations": ["CREATE"],
+                "resources": ["configmaps"],
+            }
+        ],
+        "namespaceSelector": {"matchLabels": {"deny": word}},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+    }
+    make(user, "validatingwebhookconfigurations", word, webhooks=[hook])
+    return lambda: user.api.delete(f"{GROUP}/validatingwebhookconfigurations/{word}")
+
+
+def label(user, namespace, word):
+    labels = {"metadata": {"labels": {"deny": word}}}
+    user.api.patch(f"/api/v1/namespaces/{namespace}", labels)
+
+
+def make(user, plural, name, **fields):
+    user.api.create(f"{GROUP}/{plural}", {"metadata": {"name": name}, **fields})
+
+
+def wait_refused(user, namespace):
+    """Until the API server knows of what it shall refuse: it takes it from watches of its own."""
+
+    def refused():
+        try:
+            user.create("configmaps", namespace, "try", data={})
+        except Exception:
+            return True
+        user.delete("configmaps", namespace, "try")
+        return False
+
+    within(30, refused, "creating is refused")
+
+
+@pytest.mark.parametrize(
+    ("refuse", "reason", "told"),
+    [
+        (quota, "QuotaExceeded", "exceeded quota"),
+        (policy, "AdmissionDenied", "not here"),
+        (webhook, "Error", "hook.example.com"),
+    ],
+)
+def test_a_namespace_that_refuses_its_copy_is_shown_and_is_alone_with_it(
+    operator, user, namespace, word, refuse, reason, told
+):
+    source, bad = namespace("source"), namespace(f"{word}-bad")
+    good = [namespace(f"{word}-good") for _ in range(TARGETS)]
+    user.create("configmaps", source, word, data={"key": "value"})
+    within(30, lambda: user.get("configmaps", bad, "kube-root-ca.crt"), "the namespace is set up")
+    lift = refuse(user, bad, word)
+    try:
+        wait_refused(user, bad)
+        since = operator.cluster.audit_offset()
+        spec = {
+            "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+            "targets": {"namespaces": [f"{word}-*"]},
+        }
+        user.rule(operator.namespace, word, spec)
+        user.wait_reason(operator.namespace, word, "PartialFailure")
+        for place in good:
+            user.wait_data("configmaps", place, word, {"key": "value"})
+
+        def counted():
+            status = user.get("copyrators", operator.namespace, word)["status"]
+            return status if status["copies"]["ready"] == TARGETS else None
+
+        status = within(30, counted, "all the others are right")
+        assert status["copies"]["failed"] == 1
+        (failure,) = status["failures"]
+        assert (failure["namespace"], failure["reason"]) == (bad, reason)
+        assert told in failure["message"]
+        writes = [e.namespace for e in operator.writes(since) if e.resource == "configmaps"]
+        assert sorted(place for place in writes if place != bad) == sorted(good)
+    finally:
+        lift()
+    user.patch("configmaps", source, word, data={"key": "new"})
+    user.wait_data("configmaps", bad, word, {"key": "new"}, 60)
+    user.wait_ready(operator.namespace, word, 60)
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word)
+
+
+@pytest.mark.refused("create configmaps")
+def test_rights_that_are_missing_in_one_namespace_are_forbidden_there_and_nowhere_else(
+    stopped, user, api, namespace, word
+):
+    source, bad = namespace("source"), namespace(f"{word}-bad")
+    good = [namespace(f"{word}-good") for _ in range(TARGETS)]
+    user.create("configmaps", source, word, data={"key": "value"})
+    cluster_role = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{stopped.namespace}:copyrator"
+    role = api.get(cluster_role)
+    for rule in list(role["rules"]):
+        if "configmaps" in rule["resources"] and "create" in rule["verbs"]:
+            others = [resource for resource in rule["resources"] if resource != "configmaps"]
+            role["rules"].append({**rule, "resources": others, "verbs": ["create"]})
+            rule["verbs"].remove("create")
+    api.replace(cluster_role, role)
+    account = stopped.user.split(":")[-1]
+    subject = {"kind": "ServiceAccount", "namespace": stopped.namespace, "name": account}
+
+    def allow(place):
+        rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
+        user.create("roles", place, "copies", rules=rules)
+        ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "copies"}
+        user.create("rolebindings", place, "copies", subjects=[subject], roleRef=ref)
+
+    for place in good:
+        allow(place)
+    stopped.start()
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+    user.rule(stopped.namespace, word, spec)
+    for place in good:
+        user.wait_data("configmaps", place, word, {"key": "value"})
+    user.wait_reason(stopped.namespace, word, "PartialFailure")
+
+    def failures():
+        found = user.get("copyrators", stopped.namespace, word)["status"]["failures"]
+        return found if len(found) == 1 else None
+
+    (failure,) = within(30, failures, "one failure is left")
+    assert (failure["namespace"], failure["reason"]) == (bad, "Forbidden")
+    assert 'cannot create resource "configmaps"' in failure["message"]
+    allow(bad)
+    user.wait_data("configmaps", bad, word, {"key": "value"}, 60)
+    user.wait_ready(stopped.namespace, word)

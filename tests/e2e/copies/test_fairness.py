@@ -1,0 +1,108 @@
+"""One tenant with rules and sources without number, on the real control plane.
+
+Meanwhile a trusted rule serves new namespaces and a Bundle's Job is seen to its end.
+"""
+
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from tests.e2e.bundles.conftest import make_team
+from tests.e2e.copies.conftest import deploy, encoded, undeploy, within
+
+from copyrator.api import names
+from copyrator.settings import limits
+from localcluster.api import ApiStatusError
+
+pytestmark = pytest.mark.timeout(900)
+
+RULES = 600
+LARGE = 24
+LARGE_BYTES = 700_000
+PATIENCE = 90.0
+
+
+@pytest.fixture
+def serving_tenants(cluster, api, tmp_path):
+    log = tmp_path / "operator.log"
+    operator = deploy(cluster, api, log, ("ConfigMap", "Secret"), "--tenant-rules")
+    operator.start()
+    yield operator
+    undeploy(operator, api)
+    said = log.read_text()
+    assert "Traceback" not in said, said
+
+
+@pytest.fixture
+def greedy(api, user, namespace, word):
+    """A tenant with 600 rules of distinct selectors and 17 MB of sources that one rule selects."""
+    tenant = namespace("greedy")
+    accepts = namespace(f"{word}-accepts", annotations={names.ANN_ALLOW_FROM: tenant})
+
+    def rule(number):
+        labels = {"of": f"rule-{number}"} if number else {"size": "large"}
+        selector = {"kind": "Secret", "selector": {"matchLabels": labels}}
+        spec = {"source": selector, "targets": {"namespaces": [accepts]}}
+        user.rule(tenant, f"rule-{number:03}", spec)
+
+    def source(number):
+        large = "x" * LARGE_BYTES
+        metadata = {"labels": {"size": "large"}}
+        user.create(
+            "secrets", tenant, f"large-{number}", metadata=metadata, data=encoded(key=large)
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(source, range(LARGE)))
+        list(pool.map(rule, range(RULES)))
+    yield tenant
+    path = f"/apis/flant.com/v1/namespaces/{tenant}/copyrators"
+
+    def remove(number):
+        with suppress(ApiStatusError):
+            api.patch(f"{path}/rule-{number:03}", {"metadata": {"finalizers": None}})
+            api.delete(f"{path}/rule-{number:03}")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(remove, range(RULES)))
+
+
+def messages(api, tenant):
+    rules = api.get(f"/apis/flant.com/v1/namespaces/{tenant}/copyrators")["items"]
+    found = [rule.get("status", {}).get("conditions", [{}])[0] for rule in rules]
+    return [condition.get("message", "") for condition in found]
+
+
+@pytest.fixture
+def team(cluster, api, namespace, tmp_path):
+    """A namespace in which werf may deploy."""
+    team = make_team(cluster, api, namespace("team"), tmp_path)
+    yield team
+    team.let_go()
+
+
+def test_a_tenant_without_measure_holds_up_its_own_rules_only(
+    serving_tenants, greedy, team, api, user, namespace, word
+):
+    operator = serving_tenants
+    user.create("secrets", operator.namespace, word, data=encoded(key="value"))
+    spec = {"source": {"kind": "Secret", "name": word}, "targets": {"namespaces": [f"{word}-t*"]}}
+    user.rule(operator.namespace, word, spec)
+    for _ in range(5):
+        target = namespace(f"{word}-t{secrets.token_hex(2)}")
+        user.wait_data("secrets", target, word, encoded(key="value"), PATIENCE)
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest, PATIENCE)
+
+    def most_wait():
+        said = messages(api, greedy)
+        waiting = sum("waits for a watch" in message for message in said)
+        large = sum("fit into memory" in message for message in said)
+        return large == 1 and waiting == RULES - limits.TENANT_WATCHES
+
+    within(4 * PATIENCE, most_wait, "the tenant's rules say what they wait for")
+    target = namespace(f"{word}-tlast")
+    user.wait_data("secrets", target, word, encoded(key="value"), PATIENCE)
+    assert operator.process.poll() is None

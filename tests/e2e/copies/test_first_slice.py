@@ -1,0 +1,280 @@
+"""The contract's copy job, end to end, by a real operator under the chart's rights."""
+
+import base64
+
+from tests.e2e.copies.conftest import encoded, within
+
+from copyrator.api import names
+
+HEALED = 5.0
+"""Seconds; it takes milliseconds, but this machine may have much else to do."""
+
+
+def test_an_old_form_rule_copies_what_carries_its_labels_into_every_active_namespace(
+    operator, user, namespace, word
+):
+    source, target = namespace("source"), namespace("target")
+    user.create(
+        "secrets", source, word, metadata={"labels": {"app": word}}, data=encoded(password="s3cret")
+    )
+    user.create("secrets", source, f"{word}-other", data=encoded(password="other"))
+    user.rule(
+        operator.namespace, word, ruleType="SECRET", selector={"app": word}, namespace=[source]
+    )
+    user.wait_data("secrets", target, word, encoded(password="s3cret"))
+    status = user.wait_ready(operator.namespace, word)
+    assert status["sources"] == 1
+    assert status["copies"]["ready"] == status["copies"]["desired"] > 1
+    assert user.get("secrets", target, f"{word}-other") is None
+    assert user.names("secrets", source) == []
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("secrets", target, word)
+
+
+def test_an_old_form_rule_may_write_its_selector_as_a_string_and_its_namespaces_as_a_list(
+    operator, user, namespace, word
+):
+    one, two, target = namespace("one"), namespace("two"), namespace("target")
+    for index, source in enumerate((one, two)):
+        labels = {"labels": {"app": word, "tier": "back"}}
+        user.create("configmaps", source, f"{word}-{index}", metadata=labels, data={"k": source})
+    user.rule(
+        operator.namespace,
+        word,
+        ruleType="configmap",
+        selector=f"app={word},tier=back",
+        namespace=one,
+        namespaces=[two],
+    )
+    user.wait_data("configmaps", target, f"{word}-0", {"k": one})
+    user.wait_data("configmaps", target, f"{word}-1", {"k": two})
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("configmaps", target, f"{word}-0")
+
+
+def good_rule(user, operator, word, source, kind="ConfigMap", **more):
+    spec = {
+        "source": {"kind": kind, "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        **more,
+    }
+    return user.rule(operator.namespace, word, spec)
+
+
+def test_a_source_by_name_goes_to_the_namespaces_that_the_globs_mean(
+    operator, user, namespace, word
+):
+    source = namespace("source")
+    inside, outside = namespace(f"{word}-in"), namespace("outside")
+    user.create("configmaps", source, word, data={"key": "value"}, binaryData={"bin": "AAECAw=="})
+    good_rule(user, operator, word, source)
+    status = user.wait_ready(operator.namespace, word)
+    assert status["copies"] == {
+        "desired": 1,
+        "ready": 1,
+        "failed": 0,
+        "conflicts": 0,
+        "pending": 0,
+    }
+    copy = user.get("configmaps", inside, word)
+    assert copy["data"] == {"key": "value"}
+    assert copy["binaryData"] == {"bin": "AAECAw=="}
+    assert copy["metadata"]["labels"] == {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    assert copy["metadata"]["annotations"][names.ANN_SOURCE] == f"{source}/{word}"
+    assert user.get("configmaps", outside, word) is None
+
+
+def test_targets_are_chosen_by_globs_exclude_and_selector_together(operator, user, namespace, word):
+    source = namespace("source")
+    yes = namespace(f"{word}-yes", labels={"tier": "front"})
+    excluded = namespace(f"{word}-no", labels={"tier": "front"})
+    other = namespace(f"{word}-other", labels={"tier": "back"})
+    user.create("configmaps", source, word, data={"key": "value"})
+    targets = {
+        "namespaces": [f"{word}-*"],
+        "exclude": [f"{word}-no-*"],
+        "selector": {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["front"]}]},
+    }
+    good_rule(user, operator, word, source, targets=targets)
+    user.wait_data("configmaps", yes, word, {"key": "value"})
+    user.wait_ready(operator.namespace, word)
+    assert user.get("configmaps", excluded, word) is None
+    assert user.get("configmaps", other, word) is None
+    # A namespace that is relabelled enters, and leaves.
+    user.api.patch(f"/api/v1/namespaces/{other}", {"metadata": {"labels": {"tier": "front"}}})
+    user.wait_data("configmaps", other, word, {"key": "value"})
+    user.api.patch(f"/api/v1/namespaces/{other}", {"metadata": {"labels": {"tier": "back"}}})
+    user.wait_gone("configmaps", other, word)
+
+
+def test_a_change_of_the_source_reaches_every_copy_with_one_write_each(
+    operator, user, namespace, word
+):
+    source = namespace("source")
+    targets = [namespace(f"{word}-{number}") for number in range(5)]
+    user.create("secrets", source, word, data=encoded(password="old", gone="x"))
+    good_rule(user, operator, word, source, kind="Secret")
+    for target in targets:
+        user.wait_data("secrets", target, word, encoded(password="old", gone="x"))
+    user.wait_ready(operator.namespace, word)
+    since = operator.cluster.audit_offset()
+    user.patch("secrets", source, word, data={**encoded(password="new"), "gone": None})
+    for target in targets:
+        user.wait_data("secrets", target, word, encoded(password="new"))
+    writes = [e for e in operator.writes(since) if e.namespace in targets]
+    assert sorted((e.verb, e.namespace) for e in writes) == [
+        ("update", target) for target in sorted(targets)
+    ]
+    reads = [
+        e
+        for e in operator.cluster.audit_events(since)
+        if e.user == operator.user and e.namespace in targets and e.verb == "get"
+    ]
+    assert reads == []
+
+
+def test_a_new_namespace_gets_its_copy(operator, user, namespace, word):
+    source = namespace("source")
+    user.create("configmaps", source, word, data={"key": "value"})
+    good_rule(user, operator, word, source)
+    user.wait_ready(operator.namespace, word)
+    target = namespace(f"{word}-new")
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    within(5, lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
+
+
+def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("secrets", source, word, data=encoded(password="right"))
+    good_rule(user, operator, word, source, kind="Secret")
+    right = encoded(password="right")
+    user.wait_data("secrets", target, word, right)
+    user.delete("secrets", target, word)
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
+    user.patch("secrets", target, word, data=encoded(password="wrong"))
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
+    user.patch("secrets", target, word, data=encoded(more="added"))
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
+    user.patch("secrets", target, word, data={"password": None})
+    user.wait_data("secrets", target, word, right, seconds=HEALED)
+    marks = {"labels": {names.LABEL_MANAGED_BY: None}}
+    user.patch("secrets", target, word, metadata=marks)
+    within(HEALED, lambda: user.names("secrets", target) == [word], "our label is back")
+
+
+def test_what_others_put_on_a_copy_stays(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "old"})
+    good_rule(user, operator, word, source)
+    user.wait_data("configmaps", target, word, {"key": "old"})
+    user.patch(
+        "configmaps",
+        target,
+        word,
+        metadata={
+            "labels": {"theirs": "label"},
+            "annotations": {"theirs": "annotation"},
+            "finalizers": ["example.com/theirs"],
+        },
+    )
+    user.patch("configmaps", source, word, data={"key": "new"})
+    user.wait_data("configmaps", target, word, {"key": "new"})
+    metadata = user.get("configmaps", target, word)["metadata"]
+    assert metadata["labels"]["theirs"] == "label"
+    assert metadata["annotations"]["theirs"] == "annotation"
+    assert metadata["finalizers"] == ["example.com/theirs"]
+    user.patch("configmaps", target, word, metadata={"finalizers": None})
+
+
+def test_copies_go_with_their_source_and_come_back_with_it(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value"})
+    good_rule(user, operator, word, source)
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    user.delete("configmaps", source, word)
+    user.wait_gone("configmaps", target, word)
+    condition = user.wait_reason(operator.namespace, word, "SourceNotFound")
+    assert condition["status"] == "False"
+    assert f"no ConfigMap {word} in {source}" in condition["message"]
+    user.create("configmaps", source, word, data={"key": "again"})
+    user.wait_data("configmaps", target, word, {"key": "again"})
+    user.wait_ready(operator.namespace, word)
+
+
+def test_copies_go_with_their_rule_but_nothing_else_does(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value"})
+    user.create("configmaps", target, f"{word}-theirs", data={"key": "theirs"})
+    good_rule(user, operator, word, source)
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    rule = user.get("copyrators", operator.namespace, word)
+    assert rule["metadata"]["finalizers"] == [names.FINALIZER_RULE]
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word)
+    assert user.get("configmaps", target, word) is None
+    assert user.data("configmaps", target, f"{word}-theirs") == {"key": "theirs"}
+    assert user.data("configmaps", source, word) == {"key": "value"}
+
+
+def test_a_foreign_object_of_the_copys_name_is_neither_overwritten_nor_deleted(
+    operator, user, namespace, word
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", target, word, data={"key": "theirs"})
+    user.create("configmaps", source, word, data={"key": "ours"})
+    good_rule(user, operator, word, source)
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    status = user.get("copyrators", operator.namespace, word)["status"]
+    assert status["copies"]["conflicts"] == 1
+    assert status["failures"][0]["namespace"] == target
+    assert status["failures"][0]["reason"] == "Conflict"
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word)
+    assert user.data("configmaps", target, word) == {"key": "theirs"}
+
+
+def test_an_invalid_rule_says_what_is_wrong_and_leaves_copies_as_they_are(
+    operator, user, namespace, word
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create(
+        "configmaps", source, word, metadata={"labels": {"app": word}}, data={"key": "value"}
+    )
+    user.rule(
+        operator.namespace, word, ruleType="configmap", selector={"app": word}, namespace=source
+    )
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    user.patch("copyrators", operator.namespace, word, selector=5)
+    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
+    assert condition["status"] == "False"
+    assert "selector" in condition["message"]
+    assert user.data("configmaps", target, word) == {"key": "value"}
+    user.patch("copyrators", operator.namespace, word, selector={"app": word})
+    user.wait_ready(operator.namespace, word)
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("configmaps", target, word)
+
+
+def test_a_rule_elsewhere_does_nothing_and_says_so(operator, user, namespace, word):
+    elsewhere, target = namespace("elsewhere"), namespace(f"{word}-t")
+    user.create("configmaps", elsewhere, word, data={"key": "value"})
+    spec = {"source": {"kind": "ConfigMap", "name": word}}
+    user.rule(elsewhere, word, {**spec, "targets": {"namespaces": [f"{word}-*"]}})
+    condition = user.wait_reason(elsewhere, word, "NotTrusted")
+    assert condition["status"] == "False"
+    assert user.get("configmaps", target, word) is None
+    assert "finalizers" not in user.get("copyrators", elsewhere, word)["metadata"]
+
+
+def test_the_operators_log_and_the_rules_status_hold_no_secret(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    value = f"hidden-{word}"
+    user.create("secrets", source, word, data=encoded(password=value))
+    good_rule(user, operator, word, source, kind="Secret")
+    user.wait_data("secrets", target, word, encoded(password=value))
+    user.wait_ready(operator.namespace, word)
+    rule = str(user.get("copyrators", operator.namespace, word))
+    metadata = str(user.get("secrets", target, word)["metadata"])
+    for text in (operator.log.read_text(), rule, metadata):
+        assert value not in text
+        assert base64.b64encode(value.encode()).decode() not in text

@@ -1,0 +1,175 @@
+"""Objects that others made, where copies should stand, on a real API server with its defaults."""
+
+import pytest
+from tests.e2e.copies.conftest import within
+
+from copyrator.api import names
+
+RBAC = "rbac.authorization.k8s.io/v1"
+EVERY = "{{ namespace.name }}"
+
+
+def asked_about(operator, since, namespace, name):
+    """Verbs of the operator's requests for one object, but for lists and watches, in order."""
+    return [
+        event.verb
+        for event in operator.cluster.audit_events(since)
+        if event.user == operator.user
+        and event.namespace == namespace
+        and event.resource == "configmaps"
+        and (event.name == name or event.verb == "create")
+        and event.verb not in ("list", "watch")
+    ]
+
+
+def watches(operator, since, namespace):
+    """Watches of single objects in a namespace."""
+    return [
+        event
+        for event in operator.cluster.audit_events(since)
+        if event.user == operator.user
+        and event.verb == "watch"
+        and f"/namespaces/{namespace}/" in event.uri
+        and "fieldSelector=metadata.name" in event.uri
+    ]
+
+
+def test_a_deleted_object_is_noticed_by_its_watch_and_not_by_a_look(
+    operator, user, namespace, word
+):
+    """Whoever looks reads; the copy is made without a read, so the watch has told."""
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", target, word, data={"key": "theirs"})
+    user.create("configmaps", source, word, data={"key": "ours"})
+    begin = operator.cluster.audit_offset()
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [target]},
+    }
+    user.rule(operator.namespace, word, spec)
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    within(30, lambda: watches(operator, begin, target), "the object is watched")
+    assert asked_about(operator, begin, target, word) == ["create", "get", "get"]
+    since = operator.cluster.audit_offset()
+    user.delete("configmaps", target, word)
+    user.wait_data("configmaps", target, word, {"key": "ours"})
+    user.wait_ready(operator.namespace, word)
+    assert asked_about(operator, since, target, word) == ["create"]
+
+
+def template(api_version, kind, name, **payload):
+    metadata = {"name": name, "labels": {"made-by": "template"}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **payload}
+
+
+CASES = {
+    "rolebindings": template(
+        RBAC,
+        "RoleBinding",
+        f"kubernetes-{EVERY}",
+        roleRef={"kind": "ClusterRole", "name": "edit"},
+        subjects=[
+            {"kind": "Group", "name": f"kubernetes-{EVERY}"},
+            {"kind": "ServiceAccount", "name": "ci", "namespace": "default"},
+        ],
+    ),
+    "networkpolicies": template(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        "fence",
+        spec={
+            "ingress": [{"from": [{"namespaceSelector": {}}], "ports": [{"port": 443}]}],
+            "egress": [],
+        },
+    ),
+    "resourcequotas": template(
+        "v1", "ResourceQuota", "quota", spec={"hard": {"pods": 4, "requests.cpu": "2000m"}}
+    ),
+    "limitranges": template(
+        "v1",
+        "LimitRange",
+        "limits",
+        spec={
+            "limits": [
+                {"type": "Container", "max": {"cpu": 2}, "min": {"memory": "1024Ki"}},
+                {"type": "Pod", "max": {"memory": "1024Mi"}},
+            ]
+        },
+    ),
+    "roles": template(
+        RBAC,
+        "Role",
+        "reader",
+        rules=[{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}],
+    ),
+    "serviceaccounts": template("v1", "ServiceAccount", "ci", imagePullSecrets=[{"name": "pull"}]),
+    "secrets": template("v1", "Secret", "creds", stringData={"user": EVERY}),
+    "configmaps": template("v1", "ConfigMap", "settings", data={"home": EVERY}),
+}
+"""One of each kind, with no field that the API server fills in by itself."""
+
+
+def made(case, namespace):
+    """The object as a person applies it."""
+    if isinstance(case, dict):
+        return {key: made(value, namespace) for key, value in case.items()}
+    if isinstance(case, list):
+        return [made(item, namespace) for item in case]
+    return case.replace(EVERY, namespace) if isinstance(case, str) else case
+
+
+@pytest.mark.parametrize("plural", CASES)
+def test_what_a_person_applied_from_the_rules_own_template_is_right_and_stays_theirs(
+    wide, user, namespace, word, plural
+):
+    target = namespace(f"{word}-t")
+    body = made(CASES[plural], target)
+    name = body["metadata"]["name"]
+    user.api.create(user.path(plural, target), body)
+    before = user.get(plural, target, name)
+    spec = {"template": CASES[plural], "targets": {"namespaces": [target]}}
+    user.rule(wide.namespace, word, spec)
+    status = user.wait_ready(wide.namespace, word)
+    assert status["copies"]["satisfied"] == status["copies"]["ready"] == 1, status
+    assert user.condition(wide.namespace, word)["reason"] == "Satisfied"
+    after = user.get(plural, target, name)
+    after.pop("status", None), before.pop("status", None)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["metadata"]["labels"] == {"made-by": "template"}
+    assert names.FIELD_MANAGER not in {f["manager"] for f in after["metadata"]["managedFields"]}
+    # It isn't ours to delete; and when it goes, ours takes its place.
+    user.delete(plural, target, name)
+    user.wait_reason(wide.namespace, word, "Synced")
+    assert user.names(plural, target) == [name]
+
+
+def test_a_binding_that_stays_when_its_rule_goes_and_one_that_grants_more_is_a_conflict(
+    wide, user, namespace, word
+):
+    target, other = namespace(f"{word}-t"), namespace(f"{word}-u")
+    equal = made(CASES["rolebindings"], target)
+    more = made(CASES["rolebindings"], other)
+    more["subjects"].append({"kind": "Group", "name": "everybody"})
+    user.api.create(user.path("rolebindings", target), equal)
+    user.api.create(user.path("rolebindings", other), more)
+    spec = {"template": CASES["rolebindings"], "targets": {"namespaces": [f"{word}-*"]}}
+    user.rule(wide.namespace, word, spec)
+    user.wait_reason(wide.namespace, word, "PartialFailure")
+
+    def settled():
+        copies = user.get("copyrators", wide.namespace, word)["status"]["copies"]
+        return (copies.get("satisfied"), copies["conflicts"]) == (1, 1)
+
+    within(15, settled, "one is right, one a conflict")
+    (failure,) = user.get("copyrators", wide.namespace, word)["status"]["failures"]
+    assert failure["namespace"] == other
+    assert failure["message"].endswith("(it differs in subjects)")
+    versions = {
+        at: user.get("rolebindings", at, f"kubernetes-{at}")["metadata"]["resourceVersion"]
+        for at in (target, other)
+    }
+    user.delete("copyrators", wide.namespace, word)
+    user.wait_gone("copyrators", wide.namespace, word)
+    for at, version in versions.items():
+        found = user.get("rolebindings", at, f"kubernetes-{at}")
+        assert found["metadata"]["resourceVersion"] == version

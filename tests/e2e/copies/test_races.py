@@ -1,0 +1,135 @@
+"""Others who write at the same moment: nothing of theirs is lost, and nobody fights.
+
+The operator is stopped in its tracks (SIGSTOP) while others write, so that it acts on a view that
+is out of date, in whatever order its watches tell it the news.
+"""
+
+import dataclasses
+import signal
+from contextlib import contextmanager
+
+from tests.e2e.copies.conftest import wait_quiet, within
+
+COPIES = 8
+
+
+@contextmanager
+def frozen(operator):
+    """The operator hears and does nothing, and then everything at once."""
+    operator.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        operator.process.send_signal(signal.SIGCONT)
+
+
+def fleet(operator, user, namespace, word, **more):
+    source = namespace("source")
+    targets = [namespace(f"{word}-{number}") for number in range(COPIES)]
+    user.create("configmaps", source, word, data={"key": "value"})
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        **more,
+    }
+    user.rule(operator.namespace, word, spec)
+    user.wait_ready(operator.namespace, word)
+    return source, targets
+
+
+def test_what_a_user_creates_in_a_copys_place_is_not_deleted_with_the_rule(
+    operator, user, namespace, word
+):
+    _, targets = fleet(operator, user, namespace, word)
+    with frozen(operator):
+        user.delete("copyrators", operator.namespace, word)
+        for target in targets:
+            user.delete("configmaps", target, word)
+            user.create("configmaps", target, word, data={"key": "theirs"})
+    user.wait_gone("copyrators", operator.namespace, word)
+    for target in targets:
+        assert user.data("configmaps", target, word) == {"key": "theirs"}
+
+
+def test_what_a_user_creates_in_a_copys_place_is_not_overwritten_by_an_update(
+    operator, user, namespace, word
+):
+    source, targets = fleet(operator, user, namespace, word)
+    with frozen(operator):
+        user.patch("configmaps", source, word, data={"key": "newer"})
+        for target in targets:
+            user.delete("configmaps", target, word)
+            user.create("configmaps", target, word, data={"key": "theirs"})
+
+    def conflicts():
+        return user.get("copyrators", operator.namespace, word)["status"]["copies"]["conflicts"]
+
+    within(15, lambda: conflicts() == COPIES, f"{conflicts()} conflicts")
+    for target in targets:
+        assert user.data("configmaps", target, word) == {"key": "theirs"}
+
+
+def test_an_annotation_that_a_third_party_adds_meanwhile_survives_an_update(
+    operator, user, namespace, word
+):
+    source, targets = fleet(operator, user, namespace, word)
+    with frozen(operator):
+        user.patch("configmaps", source, word, data={"key": "newer"})
+        for target in targets:
+            theirs = {"annotations": {"theirs": "kept"}, "labels": {"theirs": "kept"}}
+            user.patch("configmaps", target, word, metadata=theirs)
+    for target in targets:
+        user.wait_data("configmaps", target, word, {"key": "newer"})
+        metadata = user.get("configmaps", target, word)["metadata"]
+        assert metadata["annotations"]["theirs"] == "kept"
+        assert metadata["labels"]["theirs"] == "kept"
+
+
+def test_a_copy_that_a_third_party_annotates_meanwhile_is_still_deleted_with_its_source(
+    operator, user, namespace, word
+):
+    source, targets = fleet(operator, user, namespace, word)
+    with frozen(operator):
+        user.delete("configmaps", source, word)
+        for target in targets:
+            user.patch("configmaps", target, word, metadata={"annotations": {"theirs": "late"}})
+    for target in targets:
+        user.wait_gone("configmaps", target, word)
+
+
+def test_two_operators_on_the_same_rules_agree_and_fall_silent(
+    operator, user, namespace, word, tmp_path
+):
+    source, targets = fleet(operator, user, namespace, word)
+    # Leader election is switched off for one: now both think that they lead.
+    log, extra = tmp_path / "second.log", ("--no-leader-election",)
+    second = dataclasses.replace(operator, log=log, extra=extra, process=None)
+    second.start()
+    try:
+        since = operator.cluster.audit_offset()
+        user.patch("configmaps", source, word, data={"key": "newer"})
+        late = namespace(f"{word}-late")
+        for target in (*targets, late):
+            user.wait_data("configmaps", target, word, {"key": "newer"})
+        user.wait_ready(operator.namespace, word)
+        assert operator.writes(since)
+        quiet = operator.cluster.audit_offset()
+        user.patch("configmaps", source, word, data={"key": "newest"})
+        for target in (*targets, late):
+            user.wait_data("configmaps", target, word, {"key": "newest"})
+        user.wait_ready(operator.namespace, word)
+
+        def done():
+            events = [e for e in operator.writes(quiet) if e.namespace in (*targets, late)]
+            return [e for e in events if e.code == 200]
+
+        within(15, lambda: len(done()) >= COPIES + 1, "each copy was written")
+        assert len(done()) == COPIES + 1, "by one of them; the other was refused"
+        wait_quiet(operator, operator.namespace, source, late, *targets)
+        user.delete("copyrators", operator.namespace, word)
+        user.wait_gone("copyrators", operator.namespace, word)
+        for target in (*targets, late):
+            assert user.get("configmaps", target, word) is None
+    finally:
+        assert second.stop() == 0
+    assert "Traceback" not in second.log.read_text()

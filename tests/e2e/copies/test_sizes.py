@@ -1,0 +1,239 @@
+"""Objects of every size and name that the API server takes, and rules that mean a great many."""
+
+import base64
+import secrets
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tests.e2e.copies.conftest import encoded, restart, within
+
+from localcluster.api import ApiStatusError
+
+MEBIBYTE = 1024 * 1024
+LEVELS = 900
+"""What the test's own JSON encoder can do; tests/unit/kube/test_depth.py goes further."""
+LARGE = 60.0
+"""Seconds for a copy of a mebibyte on a busy machine."""
+
+
+def rule_for(user, operator, word, kind, source, **more):
+    spec = {
+        "source": {"kind": kind, "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        **more,
+    }
+    user.rule(operator.namespace, word, spec)
+
+
+def same_content(one, other):
+    return all(one.get(part) == other.get(part) for part in ("data", "binaryData", "type"))
+
+
+def text(size):
+    return secrets.token_hex(size // 2)
+
+
+def raw(size):
+    return base64.b64encode(secrets.token_bytes(size)).decode()
+
+
+@pytest.mark.parametrize(
+    ("plural", "kind", "content"),
+    [
+        ("configmaps", "ConfigMap", {"data": {"large": text(MEBIBYTE - 10)}}),
+        ("configmaps", "ConfigMap", {"binaryData": {"large.bin": raw(MEBIBYTE - 10)}}),
+        ("secrets", "Secret", {"type": "Opaque", "data": {"large": raw(MEBIBYTE - 10)}}),
+        (
+            "secrets",
+            "Secret",
+            {"type": "Opaque", "data": {f"key.{n:04}": "dmFsdWU=" for n in range(5000)}},
+        ),
+        (
+            "configmaps",
+            "ConfigMap",
+            {"data": {f"key-{n:04}": str(n) for n in range(5000)}, "binaryData": {"b": "AAECAw=="}},
+        ),
+        (
+            "secrets",
+            "Secret",
+            {
+                "type": "kubernetes.io/dockerconfigjson",
+                "data": encoded(**{".dockerconfigjson": '{"auths":{}}'}),
+            },
+        ),
+        ("configmaps", "ConfigMap", {}),
+        (
+            "configmaps",
+            "ConfigMap",
+            {"data": {"empty": "", "unicode": "añ→\n\t\u0000".strip("\0")}},
+        ),
+    ],
+    ids=[
+        "a mebibyte of text",
+        "a mebibyte of bytes",
+        "a mebibyte of secret",
+        "5,000 secret keys",
+        "5,000 keys and bytes",
+        "a key that begins with a dot",
+        "nothing at all",
+        "an empty value",
+    ],
+)
+def test_a_copy_is_exactly_its_source_whatever_that_holds(
+    operator, user, namespace, word, plural, kind, content
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    written = user.create(plural, source, word, **content)
+    rule_for(user, operator, word, kind, source)
+    user.wait_ready(operator.namespace, word, LARGE)
+    assert same_content(user.get(plural, target, word), written)
+    # A change of one key, and a second look at the copy, cost no more than for a small one.
+    since = operator.cluster.audit_offset()
+    changed = user.patch(plural, source, word, metadata={"labels": {"new": "label"}})
+    within(
+        LARGE, lambda: "new" in user.get(plural, target, word)["metadata"]["labels"], "relabelled"
+    )
+    assert same_content(user.get(plural, target, word), changed)
+    user.wait_ready(operator.namespace, word, LARGE)
+    writes = [e for e in operator.writes(since) if e.namespace == target]
+    assert [event.verb for event in writes] == ["update"]
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone(plural, target, word, LARGE)
+
+
+def test_names_with_dots_and_of_the_greatest_length_are_copied(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    names = ["a.b.c", "1", ".".join(["x" * 62] * 4)]
+    for name in names:
+        labels = {"labels": {"app": word}}
+        user.create("configmaps", source, f"{name}", metadata=labels, data={"key": name})
+    spec = {
+        "source": {
+            "kind": "ConfigMap",
+            "namespace": source,
+            "selector": {"matchLabels": {"app": word}},
+        },
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+    user.rule(operator.namespace, f"{word}.{'r' * 200}", spec)
+    for name in names:
+        user.wait_data("configmaps", target, name, {"key": name})
+    user.delete("copyrators", operator.namespace, f"{word}.{'r' * 200}")
+    user.wait_gone("configmaps", target, "1")
+
+
+def test_a_copy_that_the_api_server_finds_too_large_is_told_so(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    annotations = {"large": "x" * (256 * 1024 - len("large"))}  # all that an object may have
+    user.create("configmaps", source, word, metadata={"annotations": annotations}, data={})
+    rule_for(user, operator, word, "ConfigMap", source)
+    user.wait_reason(operator.namespace, word, "PartialFailure", LARGE)
+    (failure,) = user.get("copyrators", operator.namespace, word)["status"]["failures"]
+    assert (failure["namespace"], failure["reason"]) == (target, "TooLarge")
+    assert "x" * 600 not in failure["message"]
+    removed = {"annotations": {"remove": ["large"]}}
+    spec = {"spec": {"transform": removed}}
+    user.patch("copyrators", operator.namespace, word, **spec)
+    user.wait_ready(operator.namespace, word, LARGE)
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("configmaps", target, word)
+
+
+def test_a_selector_may_match_a_thousand_sources(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+
+    def make(number):
+        labels = {"labels": {"app": word}}
+        user.create("configmaps", source, f"s-{number:04}", metadata=labels, data={"key": "value"})
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(make, range(1000)))
+    spec = {
+        "source": {
+            "kind": "ConfigMap",
+            "namespace": source,
+            "selector": {"matchLabels": {"app": word}},
+        },
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+    since = operator.cluster.audit_offset()
+    user.rule(operator.namespace, word, spec)
+    status = user.wait_ready(operator.namespace, word, 120)
+    assert (status["sources"], status["copies"]["ready"]) == (1000, 1000)
+    writes = [e for e in operator.writes(since) if e.namespace == target]
+    assert [event.verb for event in writes] == ["create"] * 1000
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word, 120)
+    assert user.names("configmaps", target) == []
+
+
+def test_a_rule_over_its_limit_writes_nothing_until_the_limit_is_raised(
+    operator, user, namespace, word
+):
+    source = namespace("source")
+    targets = [namespace(f"{word}-t") for _ in range(4)]
+    user.create("configmaps", source, word, data={"key": "value"})
+    rule_for(user, operator, word, "ConfigMap", source, limit=3)
+    condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
+    assert condition["message"].startswith("spec.limit: the rule means 4 copies, more than 3")
+    assert [user.get("configmaps", place, word) for place in targets] == [None] * 4
+    user.patch("copyrators", operator.namespace, word, spec={"limit": 4})
+    assert user.wait_ready(operator.namespace, word)["copies"]["ready"] == 4
+    user.patch("copyrators", operator.namespace, word, spec={"limit": 3})
+    user.wait_reason(operator.namespace, word, "InvalidSpec")
+    for place in targets:
+        assert user.data("configmaps", place, word) == {"key": "value"}
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("copyrators", operator.namespace, word)
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("selector", {"ruleType": "secret", "selector": 5}),
+        ("selector", {"ruleType": "secret", "selector": "app"}),
+        ("namespace", {"ruleType": "secret", "selector": {"a": "b"}, "namespace": {"a": "b"}}),
+        ("spec.transform.name", {"transform": {"name": "{{ source.name"}}),
+        ("spec.transform.labels.add", {"transform": {"labels": {"add": {"not a key!": "x"}}}}),
+        ("spec.targets.namespaces[0]", {"targets": {"namespaces": ["Team/*"]}}),
+    ],
+)
+def test_what_the_crd_lets_pass_and_makes_no_sense_is_invalid_and_leaves_copies_alone(
+    operator, user, namespace, word, path, fields
+):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("secrets", source, word, data=encoded(key="value"))
+    rule_for(user, operator, word, "Secret", source)
+    user.wait_ready(operator.namespace, word)
+    since = operator.cluster.audit_offset()
+    change = {"spec": fields} if path.startswith("spec") else {"spec": None, **fields}
+    try:
+        user.api.patch(user.path("copyrators", operator.namespace, word), change)
+    except ApiStatusError as error:
+        assert error.code == 422, "the CRD's own schema says it"  # noqa: PT017 - either may say it
+    else:
+        condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
+        assert condition["message"].startswith(path)
+    assert user.data("secrets", target, word) == encoded(key="value")
+    assert [e for e in operator.writes(since) if e.resource == "secrets"] == []
+    user.delete("copyrators", operator.namespace, word)
+    user.wait_gone("secrets", target, word)
+
+
+def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, namespace, word):
+    """The CRDs leave these fields open, and the API server takes 10,000 levels."""
+    deep: object = "x"
+    for _ in range(LEVELS):
+        deep = {"a": deep}
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": deep}
+    user.rule(operator.namespace, f"{word}-template", {"template": template})
+    user.rule(operator.namespace, f"{word}-selector", ruleType="secret", selector=deep)
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("secrets", source, word, data=encoded(key="value"))
+    rule_for(user, operator, word, "Secret", source)
+    user.wait_data("secrets", target, word, encoded(key="value"))
+    for name in (f"{word}-template", f"{word}-selector"):
+        user.wait_reason(operator.namespace, name, "InvalidSpec")
+    operator.stop()
+    since = restart(operator, user, word)
+    assert [event for event in operator.writes(since) if event.resource == "secrets"] == []

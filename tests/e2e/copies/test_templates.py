@@ -1,0 +1,154 @@
+"""Whole objects rendered for each namespace, and the rights that RoleBindings take."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.copies.conftest import deploy, grant, undeploy, within
+
+from copyrator.api import names
+
+EXAMPLE = Path(__file__).resolve().parents[3] / "examples/rules/namespace-provisioning.yaml"
+BINDING = "RoleBinding.rbac.authorization.k8s.io"
+
+
+def provisioning(word: str, prefix: str) -> dict[str, Any]:
+    """The example's spec, for the namespaces of one test only."""
+    text = EXAMPLE.read_text().replace("ad-kubernetes-{{", f"{prefix}-{{{{")
+    spec: dict[str, Any] = yaml.safe_load(text)["spec"]
+    return {**spec, "targets": {"namespaces": [f"{word}-*"]}}
+
+
+@pytest.mark.parametrize("prefix", ["ad-kubernetes", "kubernetes"])
+def test_every_namespace_old_or_new_gets_a_binding_of_its_own_group_to_edit(
+    wide, user, namespace, word, prefix
+):
+    old = namespace(f"{word}-old")
+    user.rule(wide.namespace, word, provisioning(word, prefix))
+    new = namespace(f"{word}-new")
+    for target in (old, new):
+        within(
+            15, lambda at=target: user.get("rolebindings", at, f"{prefix}-{at}"), f"one in {target}"
+        )
+        found = user.get("rolebindings", target, f"{prefix}-{target}")
+        group = "rbac.authorization.k8s.io"
+        assert found["roleRef"] == {"apiGroup": group, "kind": "ClusterRole", "name": "edit"}
+        assert found["subjects"] == [
+            {"apiGroup": group, "kind": "Group", "name": f"{prefix}-{target}"}
+        ]
+        assert user.names("rolebindings", target) == [f"{prefix}-{target}"]
+    user.delete("rolebindings", old, f"{prefix}-{old}")
+    within(15, lambda: user.get("rolebindings", old, f"{prefix}-{old}"), "it is back")
+    assert user.wait_ready(wide.namespace, word)["copies"]["ready"] == 2
+
+
+def test_an_unknown_name_is_an_error_on_that_target_only_until_it_is_known(
+    wide, user, namespace, word
+):
+    good = namespace(f"{word}-good", labels={"team": "red"})
+    bad = namespace(f"{word}-bad")
+    template = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{word}-about", "labels": {"of": "{{ namespace.labels.team }}"}},
+        "data": {
+            "about": "{{ namespace.name }} of {{ namespace.labels.team }}",
+            "cost": "{{ namespace.annotations.get('cost', 'none') }}",
+        },
+    }
+    spec = {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
+    user.rule(wide.namespace, word, spec)
+    user.wait_data("configmaps", good, f"{word}-about", {"about": f"{good} of red", "cost": "none"})
+    user.wait_reason(wide.namespace, word, "PartialFailure")
+    status = user.get("copyrators", wide.namespace, word)["status"]
+    (failure,) = status["failures"]
+    assert (failure["namespace"], failure["reason"]) == (bad, "TemplateError")
+    assert "team" in failure["message"]
+    assert user.get("configmaps", bad, f"{word}-about") is None
+    metadata = {"labels": {"team": "blue"}, "annotations": {"cost": "42"}}
+    user.api.patch(f"/api/v1/namespaces/{bad}", {"metadata": metadata})
+    user.wait_data("configmaps", bad, f"{word}-about", {"about": f"{bad} of blue", "cost": "42"})
+    user.wait_ready(wide.namespace, word)
+    user.api.patch(f"/api/v1/namespaces/{good}", {"metadata": {"labels": {"team": "green"}}})
+    user.wait_data(
+        "configmaps", good, f"{word}-about", {"about": f"{good} of green", "cost": "none"}
+    )
+
+
+def test_the_name_of_a_copy_may_be_made_of_source_and_namespace(wide, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, word, data={"key": "value"})
+    spec = {
+        "source": {"kind": "ConfigMap", "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        "transform": {"name": "{{ source.name }}-of-{{ namespace.name }}"},
+    }
+    user.rule(wide.namespace, word, spec)
+    user.wait_data("configmaps", target, f"{word}-of-{target}", {"key": "value"})
+    user.wait_ready(wide.namespace, word)
+
+
+def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
+    cluster, api, user, namespace, word, tmp_path
+):
+    target = namespace(f"{word}-t")
+    binder = deploy(cluster, api, tmp_path / "operator.log", (BINDING,))
+    try:
+        binder.start()
+        user.rule(binder.namespace, word, provisioning(word, "kubernetes"))
+        user.wait_reason(binder.namespace, word, "PartialFailure")
+        (failure,) = user.get("copyrators", binder.namespace, word)["status"]["failures"]
+        assert failure["reason"] == "Forbidden"
+        assert "bind" in failure["message"]
+        assert 'clusterroles "edit"' in failure["message"]
+        assert "rules.bindClusterRoles" in failure["message"]
+        assert user.get("rolebindings", target, f"kubernetes-{target}") is None
+        grant(binder, (BINDING,), bindClusterRoles=["edit"])
+        within(
+            60, lambda: user.get("rolebindings", target, f"kubernetes-{target}"), "granted, bound"
+        )
+        user.wait_ready(binder.namespace, word)
+    finally:
+        undeploy(binder, api)
+
+
+def test_a_role_that_grants_more_than_the_operator_has_is_refused_with_what_is_missing(
+    wide, user, namespace, word
+):
+    namespace(f"{word}-t")
+    template = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": word},
+        "rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["delete"]}],
+    }
+    user.rule(
+        wide.namespace, word, {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
+    )
+    user.wait_reason(wide.namespace, word, "PartialFailure")
+    (failure,) = user.get("copyrators", wide.namespace, word)["status"]["failures"]
+    assert failure["reason"] == "Forbidden"
+    assert "deployments" in failure["message"]
+
+
+def test_a_rendered_secret_holds_what_string_data_says_and_is_then_left_in_peace(
+    wide, user, namespace, word
+):
+    target = namespace(f"{word}-t")
+    since = wide.cluster.audit_offset()
+    template = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": word},
+        "stringData": {"where": "{{ namespace.name }}"},
+    }
+    user.rule(
+        wide.namespace, word, {"template": template, "targets": {"namespaces": [f"{word}-*"]}}
+    )
+    user.wait_ready(wide.namespace, word)
+    found = user.get("secrets", target, word)
+    assert found["metadata"]["labels"] == {names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    user.patch("copyrators", wide.namespace, word, metadata={"labels": {"touched": "yes"}})
+    user.wait_ready(wide.namespace, word)
+    assert [event.verb for event in wide.writes(since) if event.namespace == target] == ["create"]

@@ -1,0 +1,114 @@
+"""How a copy differs from its source, and what is never copied along."""
+
+from tests.e2e.copies.conftest import encoded
+
+from copyrator.api import names
+
+
+def copying(source, word, transform=None, kind="ConfigMap"):
+    return {
+        "source": {"kind": kind, "namespace": source, "name": word},
+        "targets": {"namespaces": [f"{word}-*"]},
+        "transform": transform or {},
+    }
+
+
+def test_name_keys_labels_and_annotations_are_transformed(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    metadata = {
+        "labels": {"keep": "yes", "drop": "yes"},
+        "annotations": {"keep": "yes", "drop.example.com/one": "yes"},
+    }
+    user.create(
+        "configmaps",
+        source,
+        word,
+        metadata=metadata,
+        data={"app.url": "u", "app.user": "me", "app.internal": "x", "other": "y"},
+        binaryData={"app.bin": "AAEC"},
+    )
+    transform = {
+        "name": "{{ source.name }}-shared",
+        "keys": {"include": ["app.*"], "exclude": ["*.internal"], "rename": {"app.url": "URL"}},
+        "labels": {"add": {"added": "label"}, "remove": ["drop"]},
+        "annotations": {"add": {"added": "annotation"}, "remove": ["drop.example.com/*"]},
+    }
+    user.rule(operator.namespace, word, copying(source, word, transform))
+    user.wait_data("configmaps", target, f"{word}-shared", {"URL": "u", "app.user": "me"})
+    user.wait_ready(operator.namespace, word)
+    copy = user.get("configmaps", target, f"{word}-shared")
+    assert copy["binaryData"] == {"app.bin": "AAEC"}
+    assert copy["metadata"]["labels"] == {
+        "keep": "yes",
+        "added": "label",
+        names.LABEL_MANAGED_BY: names.MANAGED_BY,
+    }
+    annotations = copy["metadata"]["annotations"]
+    marks = {names.ANN_HASH, names.ANN_RULE, names.ANN_SOURCE}
+    assert annotations.keys() == {"keep", "added", *marks}
+    # Another name and other keys: the old copy goes, nothing is left behind.
+    change = {"transform": {"name": "{{ source.name }}-v2", "keys": {"rename": {"app.url": "U"}}}}
+    user.patch("copyrators", operator.namespace, word, spec=change)
+    user.wait_data("configmaps", target, f"{word}-v2", {"U": "u", "app.user": "me"})
+    user.wait_gone("configmaps", target, f"{word}-shared")
+
+
+def test_keys_that_collide_are_an_error_until_they_do_not(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("secrets", source, word, data=encoded(a="1"))
+    spec = copying(source, word, {"keys": {"rename": {"a": "b"}}}, "Secret")
+    user.rule(operator.namespace, word, spec)
+    user.wait_data("secrets", target, word, encoded(b="1"))
+    user.patch("secrets", source, word, data=encoded(b="2"))
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    (failure,) = user.get("copyrators", operator.namespace, word)["status"]["failures"]
+    assert failure["reason"] == "TemplateError"
+    assert "'a'" in failure["message"]
+    assert "'b'" in failure["message"]
+    assert user.data("secrets", target, word) == encoded(b="1")
+    user.patch("secrets", source, word, data={"b": None})
+    user.wait_ready(operator.namespace, word)
+
+
+STRIPPED_LABELS = {
+    "app.kubernetes.io/managed-by": "Helm",
+    "app.kubernetes.io/instance": "argo-tracks-by-this",
+    "helm.sh/chart": "chart-1.0.0",
+    "argocd.argoproj.io/instance": "app",
+    "kustomize.toolkit.fluxcd.io/name": "flux",
+}
+STRIPPED_ANNOTATIONS = {
+    "kubectl.kubernetes.io/last-applied-configuration": '{"data": "in clear"}',
+    "meta.helm.sh/release-name": "release",
+    "meta.helm.sh/release-namespace": "where",
+    "helm.sh/resource-policy": "keep",
+    "argocd.argoproj.io/tracking-id": "app:v1/ConfigMap:x/y",
+    "argocd.argoproj.io/sync-options": "Prune=true",
+    "kopf.zalando.org/last-handled-configuration": '{"data": "in clear"}',
+    "example.com/last-handled-configuration": '{"data": "by kopf under another prefix"}',
+    "replicator.v1.mittwald.de/replicate-to": ".*",
+    "reflector.v1.k8s.emberstack.com/reflection-allowed": "true",
+}
+
+
+def test_other_tools_marks_owners_and_finalizers_are_never_copied(operator, user, namespace, word):
+    source, target = namespace("source"), namespace(f"{word}-t")
+    user.create("configmaps", source, "owner", data={})
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+    owner["uid"] = user.get("configmaps", source, "owner")["metadata"]["uid"]
+    metadata = {
+        "labels": {**STRIPPED_LABELS, "app": "kept"},
+        "annotations": {**STRIPPED_ANNOTATIONS, "note": "kept"},
+        "finalizers": ["example.com/theirs"],
+        "ownerReferences": [owner],
+    }
+    user.create("configmaps", source, word, metadata=metadata, data={"key": "value"})
+    user.rule(operator.namespace, word, copying(source, word))
+    user.wait_data("configmaps", target, word, {"key": "value"})
+    found = user.get("configmaps", target, word)["metadata"]
+    user.patch("configmaps", source, word, metadata={"finalizers": None})
+    assert found["labels"] == {"app": "kept", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    marks = {names.ANN_HASH, names.ANN_RULE, names.ANN_SOURCE}
+    assert found["annotations"].keys() == {"note", *marks}
+    assert "finalizers" not in found
+    assert "ownerReferences" not in found

@@ -1,0 +1,76 @@
+"""What the registry holds of a Bundle, however long its life has been.
+
+A process may take 10 KB for each in all: tests/e2e/bundles/test_scale.py measures that.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+
+import msgspec
+from tests.histories import status
+
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.bundles.cache import BundleRegistry, read_entry
+
+BYTES = 4500
+COUNT = 1000
+
+
+def body(i: int) -> str:
+    return json.dumps(
+        {
+            "metadata": {
+                "namespace": f"team-{i}",
+                "name": f"app-{i}",
+                "uid": f"00000000-0000-0000-0000-{i:012d}",
+                "resourceVersion": str(100_000 + i),
+                "generation": 3,
+                "creationTimestamp": f"2026-01-01T00:00:{i % 60:02d}Z",
+                "finalizers": ["operator.werf.dev/uninstall"],
+                "labels": {"app.kubernetes.io/name": f"app-{i}"},
+                "annotations": {"operator.werf.dev/requestedAt": f"request-{i}"},
+            },
+            "spec": {
+                "registry": "registry.example.com",
+                "repo": f"team-{i}/app",
+                "version": "1.*",
+                "auth": "registry-creds",
+                "values": f"values-{i}",
+                "env": {"WERF_ENV": "production"},
+            },
+            "status": status(i),
+        }
+    )
+
+
+def taken() -> float:
+    """Bytes that each of COUNT Bundles takes."""
+    bundles, defaults = BundleRegistry(), BundleDefaults()
+    texts = [body(i) for i in range(COUNT + 1)]
+    bundles.take(read_entry(msgspec.json.decode(texts.pop()), defaults))  # made once for all
+    gc.collect()
+
+    tracemalloc.start()
+    for text in texts:
+        bundles.take(read_entry(msgspec.json.decode(text), defaults))
+    gc.collect()
+    found, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert len(bundles) == COUNT + 1
+    return found / COUNT
+
+
+def test_a_bundle_with_all_its_history_takes_no_more_than_the_budget() -> None:
+    # Python's table of interned strings takes megabytes when it grows, at any of them: once.
+    assert min(taken(), taken()) <= BYTES
+
+
+def test_a_status_is_read_as_it_was_written() -> None:
+    entries = [read_entry(json.loads(body(i)), BundleDefaults()) for i in range(200)]
+
+    assert [entry.status.to_dict() for entry in entries] == [status(i) for i in range(200)]
+    assert {entry.reason for entry in entries} == {"Deployed"}

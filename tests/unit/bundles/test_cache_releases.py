@@ -1,0 +1,111 @@
+"""Whose a release is when several Bundles claim it."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle_spec import BundleDefaults
+from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+
+SECOND = "2026-11-21T10:00:00Z"
+NEXT = "2026-11-21T10:00:01Z"
+DEPLOYED = {"deployed": {"digest": "sha256:a", "namespace": "shop", "time": SECOND}}
+LATER = {"deployed": {"digest": "sha256:a", "namespace": "shop", "time": NEXT}}
+ELSEWHERE = {"deployed": {"digest": "sha256:a", "namespace": "old", "time": SECOND}}
+BY_THE_ORIGINAL = {"deploy": {"digest": "sha256:a", "version": "1"}}
+RUNS = {"attempted": {"attempt": 1, "outcome": "Running", "namespace": "shop"}}
+FAILED = {"attempted": {"attempt": 1, "outcome": "Failed", "namespace": "shop"}}
+SHOP = ("shop", "app")
+OURS = "operator.werf.dev/uninstall"
+
+
+def claim(
+    uid: str,
+    created: str = SECOND,
+    status: dict[str, Any] | None = None,
+    *,
+    namespace: str = "",
+    target: str = "shop",
+    **metadata: Any,
+) -> BundleEntry:
+    """A Bundle of the release shop/app; its namespace is named after its uid."""
+    body = {
+        "metadata": {
+            "namespace": namespace or f"team-{uid}",
+            "name": "app",
+            "uid": uid,
+            "resourceVersion": "1",
+            "creationTimestamp": created,
+            **metadata,
+        },
+        "spec": {"registry": "r.example", "repo": "app", "project_namespace": target},
+        "status": status or {},
+    }
+    return read_entry(body, BundleDefaults())
+
+
+def own(uid: str, status: dict[str, Any] | None = None) -> BundleEntry:
+    """A Bundle in the release's own namespace, the newest of all."""
+    return claim(uid, NEXT, status, namespace="shop")
+
+
+@pytest.mark.parametrize(
+    ("owner", "others"),
+    [
+        (claim("z"), [claim("a", NEXT)]),
+        (claim("a"), [claim("b"), claim("c")]),
+        (own("z"), [claim("a"), claim("b")]),
+        (own("z"), [claim("a", status=FAILED)]),
+        (own("z"), [claim("a", status=ELSEWHERE)]),
+        (claim("z", status=DEPLOYED), [claim("a"), own("b")]),
+        (claim("z", status=BY_THE_ORIGINAL), [claim("a"), own("b")]),
+        (claim("z", NEXT, LATER), [claim("a", status=DEPLOYED), own("b", DEPLOYED)]),
+        (claim("z", NEXT, RUNS), [claim("a", status=LATER), own("b")]),
+        (claim("z", status=DEPLOYED, target="other"), [claim("a"), own("b")]),
+        (claim("z", status=RUNS, target="other"), [claim("a"), own("b")]),
+        (claim("z", NEXT), [claim("a", deletionTimestamp=NEXT, finalizers=["stranger"])]),
+        (
+            claim("z", NEXT),
+            [claim("a", status=FAILED, deletionTimestamp=NEXT, finalizers=[OURS])],
+        ),
+        (claim("z", status=DEPLOYED, deletionTimestamp=NEXT, finalizers=[OURS]), [own("b")]),
+        (claim("a", status=DEPLOYED), [claim("b", status=DEPLOYED)]),
+    ],
+    ids=[
+        "the older one",
+        "of two made in one second always the same",
+        "the one in the release's own namespace, though another is older",
+        "the one in the release's own namespace, though another has tried and failed",
+        "the one in the release's own namespace, though an older one deployed another release",
+        "who has deployed it, though another is in the release's own namespace",
+        "whom the original operator deployed it for",
+        "who has deployed it last",
+        "whose Job runs, though another has deployed it",
+        "who has deployed it, though its spec names another by now",
+        "whose Job runs, though its spec names another by now",
+        "not who goes and is held back by a stranger",
+        "not who goes and never deployed it",
+        "who goes and has deployed it, until it is uninstalled",
+        "of two that deployed it in one second, always the same",
+    ],
+)
+def test_a_release_belongs_to(owner: BundleEntry, others: list[BundleEntry]) -> None:
+    for order in permutations([owner, *others]):
+        registry = BundleRegistry()
+        for entry in order:
+            registry.take(entry)
+
+        assert registry.claiming(SHOP)[0].key == owner.key
+
+
+def test_a_bundle_that_is_gone_or_names_another_release_claims_nothing() -> None:
+    registry = BundleRegistry()
+    for entry in (claim("a"), claim("b"), claim("c", target="other")):
+        registry.take(entry)
+    registry.remove(claim("a").key, "a")
+
+    assert [entry.uid for entry in registry.claiming(SHOP)] == ["b"]
+    assert registry.owner(("nowhere", "app")) is None

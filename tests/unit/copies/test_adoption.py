@@ -1,0 +1,102 @@
+import pytest
+
+from copyrator.copies.policy.adoption import COPIERS, copier, kept_extras
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+TRACKING = "argocd.argoproj.io/tracking-id"
+OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1234"}
+
+MADE = {
+    "kubernetes-replicator": {
+        "replicator.v1.mittwald.de/replicated-at": "2026-01-01T00:00:00Z",
+        "replicator.v1.mittwald.de/replicated-from-version": "1234",
+        "replicator.v1.mittwald.de/replicated-keys": "key",
+    },
+    "reflector": {
+        "reflector.v1.k8s.emberstack.com/auto-reflects": "True",
+        "reflector.v1.k8s.emberstack.com/reflects": "source/app",
+        "reflector.v1.k8s.emberstack.com/reflected-version": "1234",
+        "reflector.v1.k8s.emberstack.com/reflected-at": "2026-01-01T00:00:00.0000000+00:00",
+    },
+    "ClusterSecret": {
+        "clustersecret.io/created-by": "ClusterSecrets",
+        "clustersecret.io/version": "0.0.14",
+        "clustersecret.io/last-sync": "2026-01-01T00:00:00.000000",
+    },
+    "config-syncer": {"kubed.appscode.com/origin": '{"kind":"Secret","name":"app"}'},
+}
+
+
+def managed(*parts, manager="tool"):
+    """Fields under metadata as one manager wrote them."""
+    fields = {}
+    for part, keys in parts:
+        fields[f"f:{part}"] = {key if key.startswith("k:") else f"f:{key}": {} for key in keys}
+    return {"manager": manager, "operation": "Update", "fieldsV1": {"f:metadata": fields}}
+
+
+@pytest.mark.parametrize("tool", COPIERS, ids=lambda tool: tool.name)
+def test_each_tools_copies_are_known_and_lose_its_marks(tool):
+    annotations = MADE[tool.name]
+    assert copier(annotations) is tool
+    kept = kept_extras({"annotations": {**annotations, "theirs": "yes"}})
+    assert kept.annotations == {"theirs": "yes"}
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {},
+        {"replicator.v1.mittwald.de/replicate-to": "*"},
+        {"replicator.v1.mittwald.de/replicate-from": "source/app"},
+        {"reflector.v1.k8s.emberstack.com/reflects": "source/app"},
+        {"reflector.v1.k8s.emberstack.com/reflection-auto-enabled": "true"},
+        {"kubed.appscode.com/sync": ""},
+    ],
+)
+def test_what_people_write_on_objects_of_their_own_makes_none_of_them_a_copy(annotations):
+    assert copier(annotations) is None
+    assert kept_extras({"annotations": annotations}).annotations == annotations
+
+
+def test_labels_of_the_tools_go_too():
+    origin = {"kubed.appscode.com/origin.name": "app", "kubed.appscode.com/origin.cluster": ""}
+    metadata = {"labels": {**origin, "app": "x"}, "annotations": MADE["config-syncer"]}
+    assert kept_extras(metadata).labels == {"app": "x"}
+    metadata = {"labels": {"clustersecret.io": "true"}, "annotations": MADE["ClusterSecret"]}
+    assert kept_extras(metadata).labels == {}
+
+
+def test_what_a_tool_should_never_have_copied_goes_and_what_others_put_there_stays():
+    annotations = {**MADE["config-syncer"], LAST_APPLIED: "{…}", "team": "a"}
+    copied = managed(("annotations", ["kubed.appscode.com/origin", LAST_APPLIED, "team"]))
+    metadata = {"annotations": annotations, "managedFields": [copied]}
+    assert kept_extras(metadata).annotations == {"team": "a"}
+    tools = managed(("annotations", ["kubed.appscode.com/origin"]))
+    theirs = managed(("annotations", [LAST_APPLIED, "team"]), manager="kubectl")
+    metadata = {"annotations": annotations, "managedFields": [tools, theirs]}
+    assert kept_extras(metadata).annotations == {LAST_APPLIED: "{…}", "team": "a"}
+
+
+def test_owners_that_a_tool_copied_from_another_namespace_go():
+    mark = "replicator.v1.mittwald.de/replicated-from-version"
+    copied = managed(("annotations", [mark]), ("ownerReferences", ['k:{"uid":"1234"}']))
+    metadata = {
+        "annotations": MADE["kubernetes-replicator"],
+        "ownerReferences": [OWNER, {**OWNER, "uid": "5678"}],
+        "managedFields": [copied],
+    }
+    assert [owner["uid"] for owner in kept_extras(metadata).owners] == ["5678"]
+
+
+def test_of_an_object_that_no_tool_made_everything_stays():
+    metadata = {
+        "labels": {"app.kubernetes.io/instance": "theirs"},
+        "annotations": {TRACKING: "theirs"},
+        "ownerReferences": [OWNER],
+        "finalizers": ["theirs/hold"],
+        "managedFields": [managed(("annotations", [TRACKING]))],
+    }
+    kept = kept_extras(metadata)
+    assert (kept.labels, kept.annotations) == (metadata["labels"], metadata["annotations"])
+    assert (kept.owners, kept.finalizers) == ((OWNER,), ("theirs/hold",))

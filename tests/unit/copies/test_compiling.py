@@ -1,0 +1,79 @@
+"""Jinja2 becomes code, or an error of its own text; nothing of it is run meanwhile."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.steps import least_cpu_seconds
+
+from copyrator.api.rule import parse_rule
+from copyrator.api.rule_transform import path_of
+from copyrator.copies.policy.compiling import ENVIRONMENT, compile_text, compile_texts, rule_texts
+from copyrator.copies.policy.rendering import Text
+from copyrator.copies.policy.template_meter import TemplateError
+from copyrator.settings.limits import COMPILED_AT_ONCE, STEP_SECONDS
+
+NESTED_LOOPS = "{% for a in b %}" * 21 + "{% endfor %}" * 21
+BAD = {
+    "a number of 4,301 digits": ("{{ " + "9" * 4301 + " }}", "thousands of digits"),
+    "21 loops in each other": (NESTED_LOOPS, "too many statically nested blocks"),
+    "brackets": ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "nested too deeply"),
+    "open": ("{{ open", "unexpected end of template"),
+    "include": ("{% include 'x' %}", "include isn't available"),
+    "import": ("{% import 'x' as x %}", "import isn't available"),
+    "autoescape": ("{% autoescape 'x'|center(9) %}{% endautoescape %}", "autoescape isn't"),
+    "an unknown filter": ("{{ 'x'|urlize }}", "No filter named 'urlize'"),
+}
+
+
+@pytest.mark.parametrize(("text", "told"), BAD.values(), ids=BAD)
+def test_what_cant_be_compiled_is_an_error_of_that_text(text, told):
+    with pytest.raises(TemplateError, match="is no valid Jinja2 text") as error:
+        compile_text(text)
+    assert told in str(error.value)
+    assert len(str(error.value)) < 300
+
+
+def test_one_bad_text_leaves_the_others_alone():
+    found = compile_texts(["{{ open", "{{ namespace.name }}", NESTED_LOOPS])
+    assert [isinstance(one, str) for one in found.values()] == [True, False, True]
+    text = Text("{{ namespace.name }}", found["{{ namespace.name }}"])
+    assert text.render({"namespace": {"name": "team-a"}}) == "team-a"
+
+
+def test_nothing_is_run_while_compiling(monkeypatch):
+    ran = []
+    monkeypatch.setitem(ENVIRONMENT.filters, "center", lambda *args: ran.append(args))
+    compile_text("{{ 'x'|center(1000000000) }}{% if 'x'|center(9) %}{{ 2 * 3 }}{% endif %}")
+    assert ran == []
+
+
+META = {"namespace": "ops", "name": "rule"}
+TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"template": {**TEMPLATE, "metadata": {"name": "{{ a"}}}, "spec.template.metadata.name"),
+        ({"template": {**TEMPLATE, "x": {"a": ["{% if %}"]}}}, "spec.template.x.a[0]"),
+        ({"template": {**TEMPLATE, "data": {"{{": "x"}}}, "spec.template.data"),
+        (
+            {"source": {"kind": "Secret", "name": "x"}, "transform": {"name": "{{ x"}},
+            "spec.transform.name",
+        ),
+    ],
+)
+def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
+    found = rule_texts(parse_rule({"metadata": META, "spec": spec}))
+    assert [path_of(place) for place, _ in found] == [path]
+
+
+DENSE = ["{{a}}", "{{[a,a]}}", "{{a|d}}", "{{a==a}}", "{{a~a}}", "{%set a=1%}", "{{a()}}", "{{-a}}"]
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(DENSE), min_size=1, max_size=4))
+def test_the_longest_text_that_is_compiled_at_once_takes_one_step(words):
+    text = "".join(words) * COMPILED_AT_ONCE
+    text = text[: COMPILED_AT_ONCE // len("".join(words)) * len("".join(words))]
+    assert least_cpu_seconds(lambda: compile_text(text)) < 5 * STEP_SECONDS

@@ -1,0 +1,266 @@
+"""What counts as holding what a rule wants, field by field."""
+
+import copy
+import time
+
+import pytest
+
+from copyrator.api.fields import NOT_WHOLE
+from copyrator.api.rule import Transform
+from copyrator.copies.policy.content import copied_content, rendered_content
+from copyrator.copies.policy.equality import differences
+from copyrator.copies.policy.sealing import Sealer
+from copyrator.settings.limits import COMPARED_VALUES, STEP_SECONDS
+
+SEALER = Sealer(b"k" * 32)
+RBAC = "rbac.authorization.k8s.io"
+
+
+def wanted(api_version, kind, metadata=None, **payload):
+    """What a template asks for."""
+    body = {"apiVersion": api_version, "kind": kind, "metadata": metadata or {}, **payload}
+    return rendered_content(body, Transform(), rule="default/rule", sealer=SEALER)
+
+
+def live(metadata=None, **payload):
+    """What stands there, made by somebody else."""
+    return {"metadata": {"name": "x", "uid": "u", **(metadata or {})}, **payload}
+
+
+def binding(role=None, subjects=None):
+    return wanted(
+        f"{RBAC}/v1",
+        "RoleBinding",
+        roleRef=role or {"kind": "ClusterRole", "name": "edit"},
+        subjects=subjects or [{"kind": "Group", "name": "team"}],
+    )
+
+
+ROLE = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"}
+GROUP = {"apiGroup": RBAC, "kind": "Group", "name": "team"}
+ACCOUNT = {"kind": "ServiceAccount", "name": "ci", "namespace": "default"}
+
+
+@pytest.mark.parametrize(
+    ("content", "found", "differing"),
+    [
+        (binding(), live(roleRef=ROLE, subjects=[GROUP]), ()),
+        (binding(ROLE, [GROUP]), live(roleRef=ROLE, subjects=[GROUP]), ()),
+        # Subjects are a set; one more would grant more than the rule says.
+        (binding(ROLE, [GROUP, ACCOUNT]), live(roleRef=ROLE, subjects=[ACCOUNT, GROUP]), ()),
+        (binding(), live(roleRef=ROLE, subjects=[GROUP, ACCOUNT]), ("subjects",)),
+        (binding(), live(roleRef=ROLE), ("subjects",)),
+        (binding(), live(roleRef={**ROLE, "name": "view"}, subjects=[GROUP]), ("roleRef",)),
+        (binding(), live(roleRef={**ROLE, "kind": "Role"}, subjects=[GROUP]), ("roleRef",)),
+        (
+            binding(subjects=[{**GROUP, "kind": "User"}]),
+            live(roleRef=ROLE, subjects=[GROUP]),
+            ("subjects",),
+        ),
+        # A service account is of no group.
+        (
+            binding(subjects=[ACCOUNT]),
+            live(roleRef=ROLE, subjects=[{**ACCOUNT, "apiGroup": RBAC}]),
+            ("subjects",),
+        ),
+    ],
+)
+def test_a_role_binding_is_equal_whether_its_groups_are_written_or_filled_in(
+    content, found, differing
+):
+    assert differences(content, found) == differing
+
+
+def policy(**spec):
+    return wanted("networking.k8s.io/v1", "NetworkPolicy", spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("content", "spec", "equal"),
+    [
+        (policy(), {"podSelector": {}, "policyTypes": ["Ingress"]}, True),
+        (
+            policy(podSelector={"matchLabels": {}}, ingress=[]),
+            {"podSelector": {}, "policyTypes": ["Ingress"]},
+            True,
+        ),
+        (
+            policy(egress=[{"ports": [{"port": 53}]}]),
+            {
+                "podSelector": {},
+                "policyTypes": ["Egress", "Ingress"],
+                "egress": [{"ports": [{"port": 53, "protocol": "TCP"}]}],
+            },
+            True,
+        ),
+        # What narrows or widens it.
+        (policy(), {"podSelector": {"matchLabels": {"a": "b"}}, "policyTypes": ["Ingress"]}, False),
+        (policy(), {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}, False),
+        (policy(), {"podSelector": {}, "policyTypes": ["Egress", "Ingress"]}, False),
+        (
+            policy(ingress=[{"from": [{"namespaceSelector": {}}]}]),
+            {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{"from": [{}]}]},
+            False,
+        ),
+        (
+            policy(ingress=[{"ports": [{"port": 53, "protocol": "UDP"}]}]),
+            {
+                "podSelector": {},
+                "policyTypes": ["Ingress"],
+                "ingress": [{"ports": [{"port": 53, "protocol": "TCP"}]}],
+            },
+            False,
+        ),
+    ],
+)
+def test_a_network_policy_is_equal_but_for_its_defaults(content, spec, equal):
+    assert differences(content, live(spec=spec)) == (() if equal else ("spec",))
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown", "equal"),
+    [
+        (4, "4", True),
+        ("4000m", "4", True),
+        ("1024Mi", "1Gi", True),
+        ("0.5", "500m", True),
+        ("1e3", "1k", True),
+        ("1G", "1Gi", False),
+        ("4", "5", False),
+        ("1e999", "1e998", False),
+        ("1E", "1e18", True),
+        ("all", "all", True),
+        ("...", "1", False),
+    ],
+)
+def test_quantities_are_equal_however_they_are_written(amount, shown, equal):
+    quota = wanted("v1", "ResourceQuota", spec={"hard": {"cpu": amount}})
+    found = live(spec={"hard": {"cpu": shown}}, status={"used": {"cpu": "1"}})
+    assert differences(quota, found) == (() if equal else ("spec",))
+    more = live(spec={"hard": {"cpu": shown, "pods": "1"}})
+    assert differences(quota, more) == ("spec",)
+
+
+def test_a_limit_range_is_equal_with_the_defaults_that_follow_from_its_other_fields():
+    item = {
+        "type": "Container",
+        "max": {"cpu": 2, "memory": "1Gi"},
+        "default": {"cpu": "1"},
+        "min": {"storage": "1"},
+    }
+    shown = {
+        **item,
+        "max": {"cpu": "2", "memory": "1Gi"},
+        "default": {"cpu": "1", "memory": "1Gi"},
+        "defaultRequest": {"cpu": "1", "memory": "1Gi", "storage": "1"},
+    }
+    content = wanted("v1", "LimitRange", spec={"limits": [item]})
+    assert differences(content, live(spec={"limits": [shown]})) == ()
+    other = {**shown, "defaultRequest": {"cpu": "1"}}
+    assert differences(content, live(spec={"limits": [other]})) == ()  # as the server fills it in
+    for part in ("max", "default", "defaultRequest"):
+        other = {**shown, part: {**shown[part], "cpu": "3"}}
+        assert differences(content, live(spec={"limits": [other]})) == ("spec",)
+    pod = {**item, "type": "Pod"}
+    assert differences(content, live(spec={"limits": [pod]})) == ("spec",)
+
+
+def test_what_others_put_on_a_service_account_takes_nothing_away():
+    content = wanted("v1", "ServiceAccount", imagePullSecrets=[{"name": "registry"}])
+    others = [{"name": "theirs"}, {"name": "registry"}]
+    assert differences(content, live(imagePullSecrets=others, secrets=[{"name": "t"}])) == ()
+    assert differences(content, live(imagePullSecrets=others[:1])) == ("imagePullSecrets",)
+    assert differences(content, live()) == ("imagePullSecrets",)
+    shut = live(imagePullSecrets=others, automountServiceAccountToken=False)
+    assert differences(content, shut) == ("automountServiceAccountToken",)
+    bare = wanted("v1", "ServiceAccount")
+    assert differences(bare, live(imagePullSecrets=others, secrets=[{"name": "t"}])) == ()
+
+
+SECRET = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {"name": "s", "namespace": "default", "labels": {"app": "x"}},
+    "type": "Opaque",
+    "data": {"a": "YQ=="},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        ({}, ()),
+        ({"immutable": False}, ()),
+        ({"immutable": True}, ("immutable",)),
+        ({"type": "example.com/x"}, ("type",)),
+        ({"data": {"a": "YQ==", "b": ""}}, ("data",)),
+        ({"data": {"a": "Yg=="}}, ("data",)),
+        ({"data": None}, ("data",)),
+    ],
+)
+def test_a_secret_is_equal_key_for_key(change, differing):
+    content = copied_content(SECRET, Transform(), rule="default/rule", sealer=SEALER)
+    assert differences(content, {**copy.deepcopy(SECRET), **change}) == differing
+
+
+def test_labels_and_annotations_that_the_rule_asks_for_have_to_be_there_and_ours_dont():
+    marks = {"labels": {"a": "1"}, "annotations": {"eks.amazonaws.com/role-arn": "r"}}
+    content = wanted("v1", "ServiceAccount", marks)
+    more = {"labels": {"a": "1", "theirs": "x"}, "annotations": {**marks["annotations"], "n": "m"}}
+    assert differences(content, live(more)) == ()
+    assert differences(content, live({"labels": {"a": "2"}})) == ("annotations", "labels")
+
+
+def test_a_custom_resource_is_equal_only_as_a_whole():
+    content = wanted("example.com/v1", "Gizmo", spec={"size": 1, "names": []})
+    assert differences(content, live(spec={"size": 1}, status={"ready": True})) == ()
+    assert differences(content, live(spec={"size": 1, "filledIn": "x"})) == ("spec",)
+    # A kind of that name in another group has no defaults that we know of.
+    ours = wanted("example.com/v1", "RoleBinding", roleRef={"kind": "x"})
+    assert differences(ours, live(roleRef={"kind": "x", "apiGroup": RBAC})) == ("roleRef",)
+
+
+def test_what_is_being_deleted_or_cut_is_not_equal():
+    content = wanted("v1", "ServiceAccount")
+    assert differences(content, live({"deletionTimestamp": "now"})) == ("deletionTimestamp",)
+    ((why),) = differences(content, live({NOT_WHOLE: True}))
+    assert "nested too deeply" in why
+
+
+@pytest.mark.parametrize("junk", [None, 1, "x", [1, None], [[]], {"a": {"b": [1]}}, [{"a": 1}]])
+@pytest.mark.parametrize(
+    ("kind", "field"),
+    [
+        ("rbac.authorization.k8s.io/v1 RoleBinding", "subjects"),
+        ("rbac.authorization.k8s.io/v1 RoleBinding", "roleRef"),
+        ("networking.k8s.io/v1 NetworkPolicy", "spec"),
+        ("v1 ResourceQuota", "spec"),
+        ("v1 LimitRange", "spec"),
+        ("v1 ServiceAccount", "imagePullSecrets"),
+        ("v1 Secret", "data"),
+    ],
+)
+def test_junk_is_different_and_no_error(kind, field, junk):
+    content = wanted(*kind.split(), **{field: {"never": "there"}})
+    assert field in differences(content, live(**{field: junk}))
+    inside = ("ingress", "egress", "policyTypes", "hard", "limits", "podSelector")
+    assert field in differences(content, live(**{field: dict.fromkeys(inside, junk)}))
+
+
+def test_a_comparison_stays_within_a_step():
+    """Processor time, the least of three: what two objects of the greatest size may take."""
+    rules = [{"verbs": ["get"], "resources": [f"r{n}"]} for n in range(COMPARED_VALUES // 12)]
+    content = wanted(f"{RBAC}/v1", "Role", rules=rules)
+
+    def seconds(found):
+        began = time.process_time()
+        result = differences(content, found)
+        return time.process_time() - began, result
+
+    took = [seconds(live(rules=copy.deepcopy(rules))) for _ in range(3)]
+    assert [result for _, result in took] == [()] * 3
+    assert min(spent for spent, _ in took) < STEP_SECONDS
+    larger = live(rules=rules * 100)
+    took = [seconds(larger) for _ in range(3)]
+    assert "too large" in took[0][1][0]
+    assert min(spent for spent, _ in took) < STEP_SECONDS

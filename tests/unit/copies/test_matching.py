@@ -1,0 +1,123 @@
+import pytest
+from tests.steps import least_cpu_seconds
+
+from copyrator.api import names
+from copyrator.copies.cache.namespaces import Namespace
+from copyrator.copies.policy.matching import read_consent, refusal
+from copyrator.copies.policy.sources import SourceReader
+from copyrator.settings.limits import MAX_CONSENT_TEXT, MAX_GLOBS
+
+
+def body(name="x", **fields):
+    return {"metadata": {"name": name, **fields.pop("metadata", {})}, **fields}
+
+
+def source(annotations):
+    metadata = {"name": "x", "resourceVersion": "1", "annotations": annotations}
+    return SourceReader("v1", "Secret")({"metadata": metadata})
+
+
+COPY = {
+    "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+    "annotations": {names.ANN_RULE: "a/b"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("Secret", body(type="kubernetes.io/service-account-token")),
+        ("Secret", body(type="helm.sh/release.v1")),
+        ("ConfigMap", body("kube-root-ca.crt")),
+        ("ConfigMap", body(metadata=COPY)),
+        ("Secret", body(metadata={"labels": {"copyrator.flant.com/hash-key": "true"}})),
+    ],
+)
+def test_some_objects_are_never_copied(kind, found):
+    assert refusal(kind, found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        ("Secret", body(type="Opaque")),
+        ("Secret", body(type="kubernetes.io/dockerconfigjson")),
+        ("Secret", body("kube-root-ca.crt", type="Opaque")),
+        ("ConfigMap", body("kube-root-ca.crt.old")),
+        ("ConfigMap", body(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})),
+    ],
+)
+def test_all_others_are(kind, found):
+    assert refusal(kind, found) is None
+
+
+@pytest.mark.parametrize(
+    ("annotation", "target", "expected"),
+    [
+        (None, "team-a", True),
+        ("team-*", "team-a", True),
+        (" ops, team-* ,,", "ops", True),
+        ("team-*", "other-team-a", False),
+        ("", "team-a", False),
+        ("  ", "", False),
+    ],
+)
+def test_a_source_limits_where_it_goes(annotation, target, expected):
+    annotations = {} if annotation is None else {names.ANN_ALLOW_TO: annotation}
+    assert source(annotations).allows(target) is expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "tenant", "expected"),
+    [
+        (None, "ns1", False),
+        ("ns1,team-*", "ns1", True),
+        ("ns1,team-*", "team-b", True),
+        ("", "", False),
+    ],
+)
+def test_a_namespace_accepts_only_the_tenants_that_it_names(annotation, tenant, expected):
+    annotations = {} if annotation is None else {names.ANN_ALLOW_FROM: annotation}
+    assert Namespace("team", annotations=annotations).accepts(tenant) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (",".join(f"team-{number}-*" for number in range(MAX_GLOBS + 1)), "1001 patterns"),
+        (",".join("x" * 200 + f"{number}*" for number in range(400)), "65536 characters"),
+        ("x" * (MAX_CONSENT_TEXT + 1), "longer than"),
+    ],
+)
+def test_an_annotation_over_its_limits_allows_nothing_and_says_why(text, problem):
+    found = source({names.ANN_ALLOW_TO: text})
+    assert problem in found.consent.problem
+    assert not found.allows("team-1-x")
+
+
+def test_names_are_limited_by_the_annotations_size_alone():
+    text = ",".join(f"team-{number}" for number in range(20_000))
+    found = source({names.ANN_ALLOW_TO: text})
+    assert found.consent.problem is None
+    assert found.allows("team-19999")
+    assert not found.allows("team-20000")
+
+
+HOSTILE = {
+    "stars": ",".join(("*a" * 31)[:60] + str(number) for number in range(MAX_GLOBS)),
+    "marks": ",".join("?*" * 30 + str(number) for number in range(MAX_GLOBS)),
+    "names": ",".join("a" for _ in range(MAX_CONSENT_TEXT // 2)),
+    "short names": ",".join(format(number, "x") for number in range(40_000)),
+    "too many": ",".join("*" for _ in range(MAX_CONSENT_TEXT // 2)),
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_whatever_an_annotation_says_it_is_read_in_one_step_and_only_once(text):
+    found = source({names.ANN_ALLOW_TO: text})
+
+    assert least_cpu_seconds(lambda: read_consent(found.annotations, names.ANN_ALLOW_TO), 5) < 0.05
+    found.allows("team")
+    consent = found.consent
+    assert least_cpu_seconds(lambda: found.allows("a" * 63), 20) < 0.001
+    assert found.consent is consent

@@ -1,0 +1,78 @@
+"""What stays of objects that are written by others, too."""
+
+import pytest
+
+from copyrator.api import names
+from copyrator.copies.policy.merging import is_as_it_stands, merge_into, reference_marks
+from copyrator.copies.policy.ownership import Shapes
+
+
+def shape(fields):
+    entry = {"manager": names.FIELD_MANAGER, "operation": "Update", "fieldsV1": fields}
+    return Shapes().read([entry]).shape
+
+
+@pytest.mark.parametrize(
+    ("live", "body", "ours", "merged"),
+    [
+        # What controllers add to an object stays.
+        (
+            {"secrets": [{"name": "t"}], "automountServiceAccountToken": True},
+            {"automountServiceAccountToken": False},
+            {"f:automountServiceAccountToken": {}},
+            {"secrets": [{"name": "t"}], "automountServiceAccountToken": False},
+        ),
+        # What we wrote before and don't want any more goes.
+        ({"old": 1}, {"new": 2}, {"f:old": {}}, {"new": 2}),
+        # Of a list of references the items of others stay, and ours go.
+        (
+            {"imagePullSecrets": [{"name": "ours"}, {"name": "theirs"}]},
+            {"imagePullSecrets": [{"name": "new"}]},
+            {"f:imagePullSecrets": {'k:{"name":"ours"}': {}}},
+            {"imagePullSecrets": [{"name": "theirs"}, {"name": "new"}]},
+        ),
+        # ... also where the API server has but one owner for the whole list.
+        (
+            {
+                "metadata": {"annotations": {names.ANN_REFERENCES: "ours,more"}},
+                "imagePullSecrets": [{"name": "ours"}, {"name": "theirs"}],
+            },
+            {"metadata": {}, "imagePullSecrets": [{"name": "new"}]},
+            {"f:automountServiceAccountToken": {}},
+            {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}, {"name": "new"}]},
+        ),
+        # ... and where none of ours is wanted any more.
+        (
+            {
+                "metadata": {"annotations": {names.ANN_REFERENCES: "ours"}},
+                "imagePullSecrets": [{"name": "ours"}, {"name": "theirs"}],
+            },
+            {"metadata": {}},
+            {"f:imagePullSecrets": {}},
+            {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]},
+        ),
+        # The status is its controller's.
+        (
+            {"status": {"used": 1}},
+            {"spec": {}},
+            {"f:spec": {}},
+            {"spec": {}, "status": {"used": 1}},
+        ),
+    ],
+)
+def test_what_others_own_of_other_kinds_stays(live, body, ours, merged):
+    assert merge_into(live, body, shape(ours)) == merged
+
+
+def test_the_references_that_we_write_are_named_in_an_annotation():
+    payload = {"imagePullSecrets": [{"name": "two"}, {"name": "one"}]}
+    assert reference_marks(payload) == {names.ANN_REFERENCES: "one,two"}
+    assert reference_marks({"imagePullSecrets": []}) == {}
+
+
+def test_a_body_that_would_change_nothing_is_known():
+    live = {"metadata": {"name": "x", "managedFields": [], "labels": {"a": "b"}}, "spec": 1}
+    assert is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}, "finalizers": []}, "spec": 1})
+    assert not is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}}, "spec": 2})
+    assert not is_as_it_stands(live, {"metadata": {"labels": {}}, "spec": 1})
+    assert not is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}}})

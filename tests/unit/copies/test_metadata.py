@@ -1,0 +1,88 @@
+import pytest
+
+from copyrator.api import names
+from copyrator.api.rule import MetadataTransform, Transform
+from copyrator.api.selectors import Globs
+from copyrator.copies.policy.metadata import copied_annotations, copied_labels, is_copy, is_stripped
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "kopf.zalando.org/last-handled-configuration",
+        "example.com/last-handled-configuration",
+        "kopf.dev/kopf-managed",
+        "meta.helm.sh/release-name",
+        "meta.helm.sh/release-namespace",
+        "helm.sh/hook",
+        "helm.sh/resource-policy",
+        "argocd.argoproj.io/tracking-id",
+        "argocd.argoproj.io/instance",
+        "app.kubernetes.io/instance",
+        "app.kubernetes.io/managed-by",
+        "replicator.v1.mittwald.de/replicate-to",
+        "reflector.v1.k8s.emberstack.com/reflection-allowed",
+        "kubed.appscode.com/sync",
+        "kapp.k14s.io/app",
+        "kustomize.toolkit.fluxcd.io/name",
+        "copyrator.flant.com/content-hash",
+        "copyrator.flant.com/allow-to",
+        "operator.werf.dev/deployment",
+    ],
+)
+def test_marks_of_other_owners_are_never_copied(key):
+    assert is_stripped(key)
+    assert key not in copied_annotations({key: "x"}, Transform(), rule="a/b", origin="c/d") or (
+        key in names.ANN_HASH
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["app", "app.kubernetes.io/name", "example.com/helm.sh", "team", "cert-manager.io/issuer"],
+)
+def test_everything_else_is_copied(key):
+    assert not is_stripped(key)
+    assert copied_labels({key: "x"}, Transform())[key] == "x"
+
+
+def test_a_copy_carries_our_marks_whatever_the_source_says():
+    labels = copied_labels({names.LABEL_MANAGED_BY: "Helm", "app": "x"}, Transform())
+    assert labels == {"app": "x", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    annotations = copied_annotations({}, Transform(), rule="ns/rule", origin="from/source")
+    assert annotations == {names.ANN_RULE: "ns/rule", names.ANN_SOURCE: "from/source"}
+
+
+def test_a_template_has_no_source_annotation():
+    assert names.ANN_SOURCE not in copied_annotations({}, Transform(), rule="a/b", origin=None)
+
+
+def test_labels_are_removed_by_globs_and_added():
+    transform = Transform(
+        labels=MetadataTransform(add={"new": "1"}, remove=Globs(("old-*", "gone"))),
+        annotations=MetadataTransform(add={"note": "n"}, remove=Globs(("*",))),
+    )
+    labels = copied_labels({"old-a": "", "gone": "", "stays": "yes"}, transform)
+    assert labels == {"stays": "yes", "new": "1", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    annotations = copied_annotations({"any": "x"}, transform, rule="a/b", origin=None)
+    assert annotations == {"note": "n", names.ANN_RULE: "a/b"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({}, False),
+        ({"labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY}}, False),
+        ({"annotations": {names.ANN_RULE: "a/b"}}, False),
+        (
+            {
+                "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
+                "annotations": {names.ANN_RULE: "a/b"},
+            },
+            True,
+        ),
+    ],
+)
+def test_a_copy_is_known_by_label_and_annotation_together(metadata, expected):
+    assert is_copy(metadata) is expected

@@ -1,0 +1,410 @@
+"""The one decision about a target: a table of cases, and properties over all of them."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from copyrator.api.rule import ConflictPolicy, DeletionPolicy
+from copyrator.copies.policy.ownership import Shapes
+from copyrator.copies.policy.planning import (
+    Action,
+    Cause,
+    Foreign,
+    Hold,
+    Plan,
+    TargetState,
+    plan_copy,
+)
+from copyrator.copies.policy.records import Extras
+
+SHAPE = Shapes().read([]).shape
+
+
+@dataclass(frozen=True)
+class Copy:
+    """What stands there, as far as the planner looks."""
+
+    owner: str
+    content: str = "right"
+    deleting: bool = False
+    marks: str = ""
+    extras: Extras = field(default_factory=Extras)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A rule's wish."""
+
+    owner: str
+    content: str | None = "right"
+    paused: bool = False
+    on_conflict: ConflictPolicy = ConflictPolicy.SKIP
+    adopting: bool = False
+
+    @property
+    def broken(self):
+        return self.content is None
+
+    @property
+    def terms(self):
+        return (self.content or "").encode(), self.on_conflict
+
+    def is_right(self, record):
+        return record.content == self.content
+
+    def is_drift(self, record):
+        return record.content == "drifted"
+
+    def adopts(self, foreign):
+        return self.adopting
+
+
+A, B = Claim("a"), Claim("b")
+FOREIGN = Foreign("uid", "1", {}, {}, {})
+
+
+def plan(claims=(), standing=None, **more):
+    return plan_copy(TargetState(claims=claims, standing=standing, **{"open": True, **more}))
+
+
+@pytest.mark.parametrize(
+    ("situation", "act", "why", "winner"),
+    [
+        # Nothing stands there.
+        ({}, Action.NOTHING, Cause.UNWANTED, None),
+        ({"claims": [A]}, Action.CREATE, Cause.MISSING, A),
+        ({"claims": [A, B]}, Action.CREATE, Cause.MISSING, A),
+        (
+            {"claims": [replace(A, paused=True)]},
+            Action.NOTHING,
+            Cause.PAUSED,
+            replace(A, paused=True),
+        ),
+        ({"claims": [replace(A, paused=True), B]}, Action.CREATE, Cause.MISSING, B),
+        ({"claims": [A], "open": False}, Action.NOTHING, Cause.NAMESPACE_CLOSED, None),
+        (
+            {"claims": [replace(A, content=None)]},
+            Action.NOTHING,
+            Cause.BROKEN,
+            replace(A, content=None),
+        ),
+        ({"claims": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
+        # Something foreign does.
+        ({"claims": [A], "foreign": FOREIGN}, Action.NOTHING, Cause.FOREIGN, A),
+        # ... that was found to hold what is wanted, by this look or an earlier one.
+        ({"claims": [A], "satisfied": A.terms}, Action.NOTHING, Cause.SATISFIED, A),
+        (
+            {"claims": [A], "satisfied": A.terms, "foreign": FOREIGN},
+            Action.NOTHING,
+            Cause.SATISFIED,
+            A,
+        ),
+        # ... but something else is wanted now, or under another policy.
+        (
+            {"claims": [replace(A, content="new")], "satisfied": A.terms},
+            Action.CREATE,
+            Cause.MISSING,
+            replace(A, content="new"),
+        ),
+        (
+            {"claims": [replace(A, on_conflict=ConflictPolicy.ADOPT)], "satisfied": A.terms},
+            Action.CREATE,
+            Cause.MISSING,
+            replace(A, on_conflict=ConflictPolicy.ADOPT),
+        ),
+        # ... and a rule that takes over takes over what is as wanted, too.
+        (
+            {
+                "claims": [replace(A, adopting=True)],
+                "satisfied": A.terms,
+                "foreign": FOREIGN,
+            },
+            Action.ADOPT,
+            Cause.FOREIGN,
+            replace(A, adopting=True),
+        ),
+        (
+            {"claims": [A], "satisfied": A.terms, "is_source": True},
+            Action.NOTHING,
+            Cause.IS_SOURCE,
+            None,
+        ),
+        (
+            {"claims": [replace(A, paused=True)], "satisfied": A.terms},
+            Action.NOTHING,
+            Cause.PAUSED,
+            replace(A, paused=True),
+        ),
+        ({"satisfied": A.terms}, Action.NOTHING, Cause.UNWANTED, None),
+        (
+            {"claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)], "foreign": FOREIGN},
+            Action.ADOPT,
+            Cause.FOREIGN,
+            replace(A, on_conflict=ConflictPolicy.OVERWRITE),
+        ),
+        (
+            {"claims": [replace(A, adopting=True)], "foreign": FOREIGN},
+            Action.ADOPT,
+            Cause.FOREIGN,
+            replace(A, adopting=True),
+        ),
+        (
+            {
+                "claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
+                "foreign": FOREIGN,
+                "is_source": True,
+            },
+            Action.NOTHING,
+            Cause.IS_SOURCE,
+            None,
+        ),
+        # A copy of a claiming rule does.
+        ({"claims": [A], "standing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, A),
+        ({"claims": [A], "standing": Copy("a", "old")}, Action.REPLACE, Cause.CHANGED, A),
+        ({"claims": [A], "standing": Copy("a", "drifted")}, Action.REPLACE, Cause.DRIFTED, A),
+        ({"claims": [A, B], "standing": Copy("b")}, Action.NOTHING, Cause.UP_TO_DATE, B),
+        ({"claims": [A, B], "standing": Copy("b", "old")}, Action.REPLACE, Cause.CHANGED, B),
+        (
+            {"claims": [replace(A, content=None)], "standing": Copy("a")},
+            Action.NOTHING,
+            Cause.BROKEN,
+            replace(A, content=None),
+        ),
+        (
+            {"claims": [replace(A, paused=True)], "standing": Copy("a", "old")},
+            Action.NOTHING,
+            Cause.PAUSED,
+            replace(A, paused=True),
+        ),
+        (
+            {"claims": [A], "standing": Copy("a", deleting=True)},
+            Action.NOTHING,
+            Cause.BEING_DELETED,
+            A,
+        ),
+        # A copy does whose rule doesn't claim it.
+        (
+            {"claims": [A], "standing": Copy("x"), "hold": Hold.KEEPS},
+            Action.NOTHING,
+            Cause.OWNED_BY_OTHER,
+            None,
+        ),
+        ({"standing": Copy("x"), "hold": Hold.KEEPS}, Action.NOTHING, Cause.OWNED_BY_OTHER, None),
+        (
+            {"claims": [A], "standing": Copy("x"), "hold": Hold.LET_GO},
+            Action.REPLACE,
+            Cause.TAKEN_OVER,
+            A,
+        ),
+        ({"claims": [A], "standing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
+        ({"standing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
+        ({"standing": Copy("x"), "hold": Hold.LET_GO}, Action.ASK_OWNER, Cause.UNWANTED, None),
+        ({"standing": Copy("x"), "hold": Hold.CONDEMNED}, Action.DELETE, Cause.UNWANTED, None),
+        (
+            {
+                "standing": Copy("x"),
+                "hold": Hold.CONDEMNED,
+                "deletion": DeletionPolicy.ORPHAN,
+            },
+            Action.RELEASE,
+            Cause.UNWANTED,
+            None,
+        ),
+        (
+            {"standing": Copy("x"), "hold": Hold.CONDEMNED, "open": False},
+            Action.NOTHING,
+            Cause.NAMESPACE_CLOSED,
+            None,
+        ),
+        # An object that carries our label but isn't ours counts as foreign.
+        ({"claims": [A], "standing": Copy("")}, Action.CREATE, Cause.MISSING, A),
+        ({"standing": Copy("")}, Action.NOTHING, Cause.UNWANTED, None),
+        # One that carries a rule's marks without a seal is that rule's to read, and nobody else's.
+        ({"claims": [A, B], "standing": Copy("", marks="b")}, Action.RESEAL, Cause.UNSEALED, B),
+        ({"claims": [A], "standing": Copy("", marks="b")}, Action.CREATE, Cause.MISSING, A),
+        ({"standing": Copy("", marks="b")}, Action.NOTHING, Cause.UNWANTED, None),
+        (
+            {"claims": [A], "standing": Copy("", marks="a", deleting=True)},
+            Action.NOTHING,
+            Cause.BEING_DELETED,
+            A,
+        ),
+        (
+            {"claims": [replace(A, paused=True)], "standing": Copy("", marks="a")},
+            Action.NOTHING,
+            Cause.PAUSED,
+            replace(A, paused=True),
+        ),
+        (
+            {"claims": [A], "standing": Copy("", marks="a"), "is_source": True},
+            Action.NOTHING,
+            Cause.IS_SOURCE,
+            None,
+        ),
+        (
+            {"standing": Copy("", marks="a"), "hold": Hold.CONDEMNED},
+            Action.NOTHING,
+            Cause.UNWANTED,
+            None,
+        ),
+    ],
+)
+def test_each_situation_has_one_answer(situation, act, why, winner):
+    assert plan(**situation) == Plan(act, why, winner)
+
+
+claims = st.builds(
+    Claim,
+    owner=st.sampled_from("abc"),
+    content=st.sampled_from(["right", "other", None]),
+    paused=st.booleans(),
+    on_conflict=st.sampled_from(ConflictPolicy),
+    adopting=st.booleans(),
+)
+situations = st.builds(
+    TargetState,
+    claims=st.lists(claims, max_size=4),
+    standing=st.none()
+    | st.builds(
+        Copy,
+        owner=st.sampled_from(["a", "b", "c", "gone", ""]),
+        content=st.sampled_from(["right", "other", "old", "drifted"]),
+        deleting=st.booleans(),
+        marks=st.sampled_from(["a", "b", "gone", ""]),
+    ),
+    open=st.booleans(),
+    hold=st.sampled_from(Hold),
+    deletion=st.sampled_from(DeletionPolicy),
+    foreign=st.none() | st.just(FOREIGN),
+    satisfied=st.none() | claims.map(lambda claim: claim.terms),
+    is_source=st.booleans(),
+)
+
+
+def carried_out(now: TargetState, done: Plan) -> TargetState:
+    """The world after the write."""
+    if done.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
+        assert done.winner is not None
+        assert done.winner.content is not None
+        made = Copy(done.winner.owner, done.winner.content)
+        return replace(now, standing=made, foreign=None)
+    if done.act is Action.DELETE:
+        return replace(now, standing=None)
+    if done.act is Action.RELEASE:
+        return replace(now, standing=None, foreign=FOREIGN)
+    return now
+
+
+def consistent(now: TargetState) -> bool:
+    """A foreign object and our copy can't stand at one place; a look finds one of them."""
+    standing = now.standing
+    if standing is not None and standing.owner:
+        return now.foreign is None and not standing.marks
+    return True
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
+    first = plan_copy(now)
+    after = carried_out(now, first)
+    second = plan_copy(after)
+    assert second.act in (Action.NOTHING, Action.ASK_OWNER)
+    if second.act is Action.ASK_OWNER:
+        assert first.act is Action.ASK_OWNER
+    if now.open and not now.is_source:
+        assert_desired(now, after)  # to do nothing at all isn't enough
+
+
+def holder(now: TargetState) -> Claim | None:
+    """The claim that the target goes to by docs/rules.md, written down without the planner."""
+    standing = now.standing
+    named = (standing.owner or standing.marks) if standing else ""
+    keeper = next((claim for claim in now.claims if claim.owner == named), None)
+    if keeper is not None:
+        return None if standing.deleting else keeper
+    if standing and standing.owner and (standing.deleting or now.hold is Hold.KEEPS):
+        return None
+    heir = next((claim for claim in now.claims if not claim.paused), None)
+    if heir is None or (standing and standing.owner):
+        return heir
+    if now.foreign is not None:
+        return heir if heir.on_conflict is ConflictPolicy.OVERWRITE or heir.adopting else None
+    return heir if now.satisfied != heir.terms else None
+
+
+@settings(max_examples=1000)
+@given(
+    st.builds(replace, situations, open=st.just(True), is_source=st.just(False)).filter(consistent)
+)
+def test_a_target_that_a_rule_may_have_holds_what_that_rule_wants(now):
+    assert_desired(now, carried_out(now, plan_copy(now)))
+
+
+def assert_desired(now: TargetState, after: TargetState) -> None:
+    winner = holder(now)
+    if winner is None or winner.paused or winner.broken:
+        assert after == now or now.hold is Hold.CONDEMNED
+    else:
+        assert (after.standing.owner, after.standing.content) == (winner.owner, winner.content)
+
+
+@given(
+    standing=st.builds(Copy, owner=st.just("gone"), content=st.sampled_from(["right", "drifted"])),
+    claims=st.lists(st.builds(replace, claims, paused=st.just(True)), max_size=3),
+    deletion=st.sampled_from(DeletionPolicy),
+)
+def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
+    standing, claims, deletion
+):
+    now = TargetState(claims, standing, open=True, hold=Hold.CONDEMNED, deletion=deletion)
+    after = carried_out(now, plan_copy(now))
+    assert after.standing is None
+    assert (after.foreign is None) == (deletion is DeletionPolicy.DELETE)
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
+    done = plan_copy(now)
+    if done.act is Action.ADOPT:
+        assert now.foreign is not None
+        assert done.winner.on_conflict is ConflictPolicy.OVERWRITE or done.winner.adopting
+    if done.act in (Action.DELETE, Action.RELEASE, Action.REPLACE):
+        assert now.standing is not None
+        assert now.standing.owner
+    if done.act is Action.RESEAL:
+        assert now.standing.marks == done.winner.owner
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_what_a_rule_holds_no_other_rule_takes(now):
+    done = plan_copy(now)
+    owner = now.standing.owner if now.standing else ""
+    if owner and any(claim.owner == owner for claim in now.claims) and done.winner:
+        assert done.winner.owner == owner
+    if owner and now.hold is Hold.KEEPS and all(claim.owner != owner for claim in now.claims):
+        assert done.act is Action.NOTHING
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
+    done = plan_copy(now)
+    if done.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
+        assert now.open
+        assert not done.winner.paused
+    if not now.open:
+        assert done.act is Action.NOTHING
+
+
+@settings(max_examples=1000)
+@given(situations.filter(consistent))
+def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
+    done = plan_copy(now)
+    if done.act in (Action.DELETE, Action.RELEASE):
+        assert now.hold is Hold.CONDEMNED
+        assert all(claim.owner != now.standing.owner for claim in now.claims)

@@ -1,0 +1,116 @@
+import pytest
+
+from copyrator.copies.policy.rendering import (
+    TemplateError,
+    Text,
+    Tree,
+    checked_name,
+    namespace_context,
+    source_context,
+)
+
+CONTEXT = {"namespace": namespace_context("team-a", {"tier": "front"}, {"owner": "ops"})}
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("plain", "plain"),
+        ("{}", "{}"),
+        ('{"json": true}', '{"json": true}'),
+        ("ad-{{ namespace.name }}", "ad-team-a"),
+        ("{{ namespace.labels.tier }}", "front"),
+        ("{{ namespace.labels['none'] | default('x') }}", "x"),
+        ("{% if namespace.annotations.owner == 'ops' %}yes{% endif %}", "yes"),
+        ("line\n", "line\n"),
+    ],
+)
+def test_texts_are_rendered(text, rendered):
+    assert Text(text).render(CONTEXT) == rendered
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ unknown }}",
+        "{{ namespace.unknown }}",
+        "{{ namespace.labels.unknown }}",
+        "{{ namespace.labels['unknown'] }}",
+        "{{ ''.__class__.__mro__ }}",
+        "{{ namespace.labels.__class__ }}",
+        "{{ namespace.labels.pop('tier') }}",
+        "{{ 'x' * 10000000 }}",
+        "{{ [1] * 10000000 }}",
+        "{{ 9 ** 9 }}",
+        "{{ 1 / 0 }}",
+        "{% for i in range(10 ** 9) %}{% endfor %}",
+        "{% for i in range(1000000) %}{% endfor %}",
+    ],
+)
+def test_unknown_names_and_forbidden_operations_are_errors(text):
+    with pytest.raises(TemplateError):
+        Text(text).render(CONTEXT)
+
+
+def test_no_jinja_is_an_error_at_once():
+    with pytest.raises(TemplateError, match="no valid Jinja2"):
+        Text("{{ open")
+
+
+def test_a_text_knows_the_names_that_it_needs():
+    assert Text("{{ source.name }}-{{ namespace.name }}").names == {"source", "namespace"}
+    assert Text("plain").names == frozenset()
+
+
+def test_a_tree_renders_keys_and_values_and_keeps_other_types():
+    tree = Tree(
+        {
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q", "labels": {"for-{{ namespace.name }}": "yes"}},
+            "spec": {"hard": {"pods": 5}, "list": ["{{ namespace.name }}", 1, True, None, []]},
+        }
+    )
+    assert tree.render(CONTEXT) == {
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q", "labels": {"for-team-a": "yes"}},
+        "spec": {"hard": {"pods": 5}, "list": ["team-a", 1, True, None, []]},
+    }
+    assert tree.names == {"namespace"}
+
+
+def test_two_keys_that_are_rendered_alike_are_an_error():
+    tree = Tree({"a": {"x{{ namespace.name }}": 1, "xteam-a": 2}})
+    with pytest.raises(TemplateError, match="two keys"):
+        tree.render(CONTEXT)
+
+
+def test_a_source_shows_its_metadata_and_no_data():
+    context = source_context({"name": "n", "namespace": "s", "labels": {"a": "b"}}, "Secret")
+    assert context == {
+        "kind": "Secret",
+        "name": "n",
+        "namespace": "s",
+        "labels": {"a": "b"},
+        "annotations": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "good"),
+    [
+        ("a.b-c", "ConfigMap", True),
+        ("Upper", "ConfigMap", False),
+        ("", "ConfigMap", False),
+        ("x" * 254, "ConfigMap", False),
+        ("system:view", "Role", True),
+        ("system:view", "ConfigMap", False),
+        ("a/b", "Role", False),
+        ("..", "RoleBinding", False),
+    ],
+)
+def test_rendered_names_are_checked(name, kind, good):
+    if good:
+        assert checked_name(name, kind) == name
+    else:
+        with pytest.raises(TemplateError):
+            checked_name(name, kind)

@@ -1,0 +1,61 @@
+"""A tenant's name for its copies holds names and a few filters; what else it holds is named."""
+
+import pytest
+from tests.steps import least_cpu_seconds
+
+from copyrator.copies.policy.tenant_names import name_refusal
+from copyrator.settings.limits import STEP_SECONDS, TENANT_NAME_TEXT
+
+GOOD = [
+    "renamed",
+    "{{ source.name }}-{{ namespace.name }}",
+    "{{ source.labels['app.kubernetes.io/name']|default('app') }}-copy",
+    "{{ source.name|lower|replace('_', '-')|truncate(40, true, '') }}",
+    "{{ rule.namespace|upper|trim }}{# a word #}",
+    "{{ open",
+]
+
+
+@pytest.mark.parametrize("text", GOOD)
+def test_names_and_the_listed_filters_are_allowed(text):
+    assert name_refusal(text) is None
+
+
+BAD = [
+    ("{% for i in range(9) %}{{ i }}{% endfor %}", "a loop"),
+    ("{% if source.name %}a{% endif %}", "a condition"),
+    ("{{ 'a' if source.name else 'b' }}", "a condition"),
+    ("{% set a = 1 %}", "set"),
+    ("{% macro m() %}{% endmacro %}", "a macro"),
+    ("{{ source.labels.get('a') }}", "a call"),
+    ("{{ source.name ~ source.name }}", "the operator ~"),
+    ("{{ source.name + source.name }}", "an operator"),
+    ("{{ 'a' * 1000000000 }}", "an operator"),
+    ("{{ -1 }}", "an operator"),
+    ("{{ source.name == 'a' }}", "a comparison"),
+    ("{{ source.name is defined }}", "a test"),
+    ("{{ source.name[1:3] }}", "a part that isn't named by a constant"),
+    ("{{ source.labels[source.name] }}", "a part that isn't named by a constant"),
+    ("{{ source.name|center(1000000000) }}", "the filter 'center'"),
+    ("{{ source.name|default(source.namespace) }}", "a filter whose arguments aren't constants"),
+    ("{% filter upper %}a{% endfilter %}", "FilterBlock"),
+    ("{{ range }}", "the name 'range'"),
+    ("{{ [source.name] }}", "a list"),
+    ("{{ {'a': 1} }}", "a map"),
+    ("{% include 'a' %}", "Include"),
+    ("{{ source.name }}" + "x" * TENANT_NAME_TEXT, "longer than 1024 characters"),
+]
+
+
+@pytest.mark.parametrize(("text", "named"), BAD)
+def test_all_else_is_refused_and_named(text, named):
+    why = name_refusal(text)
+    assert why is not None
+    assert named in why
+    assert why.startswith("spec.transform.name")
+
+
+@pytest.mark.parametrize("word", ["{{a}}", "{{source.a}}", "{{source|d}}", "{{[1,1]}}", "("])
+def test_the_longest_name_is_judged_in_one_step(word):
+    text = "{{" * (word == "(") + word * (TENANT_NAME_TEXT // len(word) - 1)
+    assert least_cpu_seconds(lambda: name_refusal(text)) < 5 * STEP_SECONDS

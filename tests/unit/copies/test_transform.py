@@ -1,0 +1,54 @@
+import pytest
+
+from copyrator.api.rule import KeyTransform
+from copyrator.api.selectors import Globs
+from copyrator.copies.policy.transform import TransformError, transform_data
+
+CONTENT = {"data": {"a.crt": "1", "a.key": "2", "b": "3"}, "binaryData": {"c": "4"}, "type": "T"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "data", "binary"),
+    [
+        (KeyTransform(), {"a.crt": "1", "a.key": "2", "b": "3"}, {"c": "4"}),
+        (KeyTransform(include=Globs(("a.*",))), {"a.crt": "1", "a.key": "2"}, {}),
+        (KeyTransform(exclude=Globs(("*.key",))), {"a.crt": "1", "b": "3"}, {"c": "4"}),
+        (
+            KeyTransform(include=Globs(("a.*", "c")), exclude=Globs(("a.key",))),
+            {"a.crt": "1"},
+            {"c": "4"},
+        ),
+        (KeyTransform(rename={"b": "bee"}), {"a.crt": "1", "a.key": "2", "bee": "3"}, {"c": "4"}),
+        (
+            KeyTransform(rename={"b": "c", "c": "b"}),
+            {"a.crt": "1", "a.key": "2", "c": "3"},
+            {"b": "4"},
+        ),
+        (KeyTransform(rename={"missing": "x"}), CONTENT["data"], CONTENT["binaryData"]),
+    ],
+)
+def test_keys_are_chosen_and_renamed(keys, data, binary):
+    assert transform_data(CONTENT, keys) == {"data": data, "binaryData": binary, "type": "T"}
+
+
+@pytest.mark.parametrize("rename", [{"b": "a.crt"}, {"b": "c"}])
+def test_a_collision_is_an_error_that_names_the_keys(rename):
+    with pytest.raises(TransformError, match="would both be named"):
+        transform_data(CONTENT, KeyTransform(rename=rename))
+
+
+def test_the_source_is_left_as_it_is():
+    before = repr(CONTENT)
+    transform_data(CONTENT, KeyTransform(include=Globs(("b",)), rename={"b": "z"}))
+    assert repr(CONTENT) == before
+
+
+def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_not():
+    many = {"data": {f"{'key' * 60}-{number}": "x" for number in range(4_000)}}
+    patterns = tuple(
+        f"*{number:04}-of-many-patterns-with-some-length-to-it" for number in range(1_000)
+    )
+    with pytest.raises(TransformError, match="4000 keys, too many"):
+        transform_data(many, KeyTransform(exclude=Globs(patterns)))
+    transform_data(many, KeyTransform(exclude=Globs(patterns[:2])))
+    transform_data(CONTENT, KeyTransform(exclude=Globs(patterns)))

@@ -1,0 +1,52 @@
+import pytest
+
+from copyrator.api.rule import RuleSpec, parse_rule
+from copyrator.copies.policy.trust import tenant_refusal
+
+OWN = {"kind": "Secret", "name": "app"}
+
+
+def rule(spec=None, **old):
+    body = {"metadata": {"namespace": "tenant", "name": "r"}, **old}
+    found = parse_rule({**body, "spec": spec} if spec else body)
+    assert isinstance(found, RuleSpec), found
+    return found
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        rule({"source": OWN}),
+        rule({"source": {**OWN, "kind": "ConfigMap"}}),
+        rule({"source": {**OWN, "apiVersion": "v1"}}),
+        rule({"source": {**OWN, "namespace": "tenant"}}),
+        rule({"source": {"kind": "Secret", "selector": {"matchLabels": {"a": "b"}}}}),
+        rule({"source": OWN, "transform": {"name": "renamed-{{ namespace.name }}"}}),
+        rule({"source": OWN, "onConflict": "Adopt", "onImmutable": "Recreate"}),
+        rule({"source": OWN, "targets": {"namespaces": ["kube-system"]}}),
+        rule(ruleType="secret", selector={"a": "b"}),
+        rule(ruleType="secret", selector={"a": "b"}, namespace=["tenant"]),
+    ],
+)
+def test_a_tenant_may_copy_its_own_configmaps_and_secrets(spec):
+    assert tenant_refusal(spec, "tenant") is None
+
+
+TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (rule({"source": {**OWN, "namespace": "other"}}), "other"),
+        (rule({"source": {**OWN, "namespaces": ["tenant", "other"]}}), "other"),
+        (rule(ruleType="secret", selector={"a": "b"}, namespace="other"), "namespace names other"),
+        (rule(ruleType="secret", selector="a=b", namespaces=["tenant", "kube-system"]), "kube-sys"),
+        (rule({"template": TEMPLATE}), "spec.template"),
+        (rule({"source": {"kind": "RoleBinding", "name": "x"}}), "RoleBinding"),
+        (rule({"source": {**OWN, "apiVersion": "example.com/v1"}}), "copy ConfigMap and Secret"),
+        (rule({"source": OWN, "onConflict": "Overwrite"}), "Overwrite"),
+    ],
+)
+def test_a_tenant_may_ask_for_nothing_else(spec, told):
+    assert told in tenant_refusal(spec, "tenant")

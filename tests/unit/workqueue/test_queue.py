@@ -1,0 +1,339 @@
+"""The queue, polled by hand on the test's clock: each key once, none lost, none starved."""
+
+import random
+import tracemalloc
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.keys import CopyKey
+from copyrator.workqueue.queue import Priority, WorkQueue
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> WorkQueue[str]:
+    return WorkQueue(clock=clock, jitter=lambda: 1.0)
+
+
+def drain(queue: WorkQueue[str]) -> list[str]:
+    found = []
+    while (key := queue.poll()) is not None:
+        found.append(key)
+        queue.done(key)
+    return found
+
+
+def test_keys_come_out_in_the_order_in_which_they_came(queue: WorkQueue[str]) -> None:
+    for key in "cab":
+        queue.add(key)
+    assert drain(queue) == ["c", "a", "b"]
+    assert len(queue) == 0
+
+
+def test_a_key_that_is_added_twice_is_handed_out_once(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    queue.add("a")
+    assert len(queue) == 1
+    assert drain(queue) == ["a"]
+
+
+def test_a_key_in_work_that_is_added_is_handed_out_after_it_is_done(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert queue.poll() == "a"
+    queue.add("a")
+    queue.add("a")
+    assert queue.poll() is None  # never two workers on one key
+    queue.done("a")
+    assert drain(queue) == ["a"]
+
+
+def test_the_more_urgent_lane_counts_and_the_key_still_comes_once(queue: WorkQueue[str]) -> None:
+    queue.add("slow", Priority.RESYNC)
+    queue.add("a", Priority.RESYNC)
+    queue.add("a", Priority.URGENT)
+    queue.add("a", Priority.NORMAL)
+    assert [entry[1] for entry in queue._ready.values()].count(Priority.URGENT) == 1
+    assert drain(queue) == ["a", "slow"]
+
+
+def test_urgent_keys_go_first_but_no_lane_starves(queue: WorkQueue[str]) -> None:
+    for number in range(210):
+        for lane in Priority:
+            queue.add(f"{lane.name}-{number}", lane)
+    first = Counter(key.split("-")[0] for key in [queue.poll() for _ in range(105)] if key)
+    assert first == {"URGENT": 80, "NORMAL": 20, "RESYNC": 5}
+
+
+def test_an_idle_lane_leaves_its_share_to_the_others(queue: WorkQueue[str]) -> None:
+    for number in range(50):
+        queue.add(f"r{number}", Priority.RESYNC)
+    assert len(drain(queue)) == 50
+
+
+def test_a_failing_key_comes_back_ever_later_up_to_five_minutes(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    delays = []
+    queue.add("a")
+    for _ in range(12):
+        assert queue.poll() == "a"
+        delays.append(queue.retry("a"))
+        queue.done("a")
+        clock.now += delays[-1] - 0.001
+        assert queue.poll() is None
+        clock.now += 0.002
+    assert delays == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
+
+
+def test_delays_are_spread_so_that_failures_do_not_march_in_step(clock: Clock) -> None:
+    queue: WorkQueue[int] = WorkQueue(clock=clock)
+    delays = {queue.retry(key) for key in range(100)}
+    assert len(delays) > 90
+    assert all(0.8 <= delay <= 1.0 for delay in delays)
+
+
+def test_success_makes_the_next_failure_the_first_again(queue: WorkQueue[str]) -> None:
+    assert [queue.retry("a") for _ in range(3)] == [1, 2, 4]
+    assert queue._failures["a"] == 3
+    queue.forget("a")
+    assert queue.retry("a") == 1
+
+
+def test_a_failing_key_does_not_delay_the_others(queue: WorkQueue[str], clock: Clock) -> None:
+    queue.add("bad")
+    assert queue.poll() == "bad"
+    queue.retry("bad")
+    queue.done("bad")
+    queue.add("good")
+    assert drain(queue) == ["good"]
+    clock.now += 1
+    assert drain(queue) == ["bad"]
+
+
+def test_a_relevant_change_makes_a_key_in_back_off_due_at_once(queue: WorkQueue[str]) -> None:
+    queue.retry("a")
+    queue.add("a")
+    assert len(queue._due) == 0
+    assert drain(queue) == ["a"]
+    assert queue.retry("a") == 2  # but it is still known to fail
+
+
+def test_an_irrelevant_change_leaves_a_key_in_its_back_off(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.retry("a")
+    queue.add("a", respect_backoff=True)
+    queue.add("b", respect_backoff=True)
+    assert drain(queue) == ["b"]
+    clock.now += 1
+    assert drain(queue) == ["a"]
+
+
+def test_a_change_during_failing_work_is_looked_at_at_once(queue: WorkQueue[str]) -> None:
+    queue.add("a")
+    assert queue.poll() == "a"
+    queue.add("a")  # the failure that follows may be about the old state
+    queue.retry("a")
+    queue.done("a")
+    assert drain(queue) == ["a"]
+    assert len(queue._due) == 0
+
+
+def test_who_failed_with_everybody_need_not_wait_any_longer_when_that_is_over(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    for _ in range(8):
+        queue.add("failing")
+        assert queue.poll() == "failing"
+        queue.retry("failing")
+        queue.done("failing")
+    queue.add_after("meant to wait", 60)
+    queue.add("working")
+    assert queue.poll() == "working"
+    queue.hurry()
+    assert queue.poll() == "failing"
+    assert queue.poll() is None
+    assert queue._failures["failing"] == 8
+
+
+@pytest.mark.parametrize(
+    ("delays", "due"), [((5, 2), 2), ((2, 5), 2), ((3, 0), 0), ((0, 3), 0), ((-1,), 0)]
+)
+def test_of_several_dates_the_earliest_counts(
+    queue: WorkQueue[str], clock: Clock, delays: tuple[float, ...], due: float
+) -> None:
+    for delay in delays:
+        queue.add_after("a", delay)
+    clock.now += due - 0.001
+    assert queue.poll() is None or due == 0
+    clock.now += 10
+    drain(queue)
+    assert drain(queue) == []  # once
+
+
+def test_a_key_that_becomes_due_while_in_work_waits_for_done(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("a")
+    assert queue.poll() == "a"
+    queue.add_after("a", 1, Priority.URGENT)
+    clock.now += 2
+    assert queue.poll() is None
+    queue.done("a")
+    assert [entry[1] for entry in queue._ready.values()].count(Priority.URGENT) == 1
+    assert drain(queue) == ["a"]
+
+
+def test_what_is_held_is_kept_and_handed_out_afterwards(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("before")
+    queue.hold()
+    queue.add("during")
+    queue.add_after("delayed", 5)
+    clock.now += 60
+    assert drain(queue) == []
+    queue.serve()
+    assert queue.oldest_age() == 0
+    assert drain(queue) == ["before", "during", "delayed"]
+
+
+def test_what_came_before_there_was_anybody_to_work_counts_as_come_then(
+    queue: WorkQueue[str], clock: Clock
+) -> None:
+    queue.add("early")
+    clock.now += 3600  # a standby
+    queue.serve()
+    assert queue.oldest_age() == 0
+    clock.now += 5
+    queue.add("late")
+    assert queue.oldest_age() == 5
+    assert drain(queue) == ["early", "late"]
+
+
+def test_the_oldest_age_is_that_of_the_key_due_longest(queue: WorkQueue[str], clock: Clock) -> None:
+    assert queue.oldest_age() == 0
+    queue.add("low", Priority.RESYNC)
+    clock.now += 5
+    assert queue.oldest_age() == 5
+    queue.add("high", Priority.URGENT)
+    queue.add("low", Priority.URGENT)
+    assert queue.poll() == "high"
+    assert queue.oldest_age() == 5  # it has waited since it came, whatever its lane
+    assert queue.oldest_age(now=clock.now + 1) == 6
+    drain(queue)
+    assert queue.oldest_age() == 0
+    queue.add_after("later", 10)
+    clock.now += 30
+    assert queue.oldest_age() == 20  # also when nobody polls
+
+
+def test_the_key_longest_in_work_is_known(queue: WorkQueue[str], clock: Clock) -> None:
+    assert queue.longest_working() is None
+    queue.add("a")
+    queue.add("b")
+    queue.poll()
+    clock.now += 3
+    queue.poll()
+    clock.now += 4
+    assert queue.longest_working() == ("a", 7)
+    queue.done("a")
+    assert queue.longest_working() == ("b", 4)
+
+
+def test_after_shutdown_nothing_is_handed_out_but_work_can_be_finished(
+    queue: WorkQueue[str],
+) -> None:
+    queue.add("a")
+    queue.add("b")
+    assert queue.poll() == "a"
+    queue.shutdown()
+    assert queue.poll() is None
+    queue.retry("a")
+    queue.done("a")
+
+
+def test_a_hundred_thousand_keys_are_quick_and_small(clock: Clock) -> None:
+    keys = [CopyKey("secrets", f"ns-{number}", "creds") for number in range(100_000)]
+    random.Random(7).shuffle(keys)
+    tracemalloc.start()
+    queue: WorkQueue[CopyKey] = WorkQueue(clock=clock)
+    for key in keys:
+        queue.add(key)
+        queue.add(key)
+    size = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert size / len(keys) < 250  # bytes a key, the key itself left out
+    for _ in keys:
+        key = queue.poll()
+        assert key is not None
+        queue.forget(key)
+        queue.done(key)
+    assert queue.poll() is None
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "respect", "after", "work", "fail", "done", "again", "pass"]),
+        st.sampled_from("abcd"),
+        st.sampled_from(list(Priority)),
+        st.floats(0, 5),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_whatever_happens_no_key_is_lost_and_none_is_worked_on_twice(steps: list) -> None:
+    clock = Clock()
+    queue: WorkQueue[str] = WorkQueue(clock=clock, jitter=lambda: 1.0)
+    working: list[str] = []
+    owed: set[str] = set()  # keys that have to be handed out some day
+    for step, key, lane, delay in steps:
+        if step == "add":
+            queue.add(key, lane)
+            owed.add(key)
+        elif step == "respect":
+            queue.add(key, lane, respect_backoff=True)
+            owed.add(key)
+        elif step == "after":
+            queue.add_after(key, delay, lane)
+            owed.add(key)
+        elif step == "pass":
+            clock.now += delay
+        elif step == "work":
+            found = queue.poll()
+            if found:
+                assert found not in working
+                assert found in owed
+                working.append(found)
+                owed.discard(found)
+        elif working:
+            mine = working.pop(0)
+            if step == "fail":
+                queue.retry(mine, lane)
+                owed.add(mine)
+            elif step == "again":
+                queue.add_after(mine, delay, lane)
+                owed.add(mine)
+            queue.done(mine)
+    for mine in working:
+        queue.done(mine)
+    clock.now += 1000
+    assert set(drain(queue)) == owed
+    assert (len(queue), len(queue._due), queue.working) == (0, 0, 0)
