@@ -20,7 +20,7 @@ from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
 async def obstacle(
     client: KubeClient, jobs: Jobs, job: JobRecord, spec: BundleSpec
 ) -> Blocked | None:
-    """Why a Job that hasn't ended doesn't get on; None where it does, or nobody knows."""
+    """Why a Job that hasn't ended makes no progress; None where it does or the cause is unknown."""
     pods = await jobs.pods(job)
     if blocked := blocked_by(pods):
         return blocked

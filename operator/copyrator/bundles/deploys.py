@@ -21,7 +21,6 @@ from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.offers import Offers
 from copyrator.bundles.policy import state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
@@ -35,7 +34,7 @@ from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access, MissingReferenceError, References
-from copyrator.bundles.resolver import Resolution
+from copyrator.bundles.resolver import Resolution, Resolutions
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
@@ -55,7 +54,7 @@ class Deploys:
         self._context = context
         self._references = references
         self._writer = writer
-        self._offers = Offers(context, writer, polls)
+        self._resolutions = Resolutions(context, writer, polls)
         self._accounts = Accounts(context)
         self._runs = runs
 
@@ -85,31 +84,33 @@ class Deploys:
         if memory.lacking is not None:
             await self._look_for_account(entry, spec)
         wish = _wish(entry, access, values_hash)
-        offer = await self._offers.ask(entry, spec, access, wish)
-        if offer is None:
+        resolution = await self._resolutions.ask(entry, spec, access, wish)
+        if resolution is None:
             return
-        if offer.inherited:
-            await self._take_over(entry, spec, offer, values_hash)
+        if resolution.inherited:
+            await self._take_over(entry, spec, resolution, values_hash)
             return
         asked_since = memory.asked_since
-        known = (entry.resource_version, offer, values_hash)
+        known = (entry.resource_version, resolution, values_hash)
         if known in (memory.settled, memory.lacking):
-            self._plan_next_poll(entry, spec, offer, self._context.clock())
+            self._plan_next_poll(entry, spec, resolution, self._context.clock())
             self._context.wake_at(entry.key, memory.next_poll)
-        elif offer.error is not None:
-            await self._poll_failed(entry, spec, offer.error)
-        elif await self._decide(entry, spec, offer, values_hash):
+        elif resolution.error is not None:
+            await self._poll_failed(entry, spec, resolution.error)
+        elif await self._decide(entry, spec, resolution, values_hash):
             wish = replace(wish, request="")
         memory.wish = wish
         if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
-        self._offers.taken(entry, asked_since)
+        self._resolutions.taken(entry, asked_since)
 
     async def _take_over(
-        self, entry: BundleEntry, spec: BundleSpec, offer: Resolution, values_hash: str | None
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> None:
         """Put what the original deployed on record; then the Bundle is one like any other."""
-        baseline = Baseline(offer.digest or None, values_hash, entry.spec_hash, entry.generation)
+        baseline = Baseline(
+            resolution.digest or None, values_hash, entry.spec_hash, entry.generation
+        )
         status = taken_over(entry.status, baseline, spec, self._context.clock())
         await self._writer.write(entry, status, verdicts.taken_over(status), decided=False)
         self._context.queue.add(entry.key)
@@ -149,15 +150,15 @@ class Deploys:
         self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
-        self, entry: BundleEntry, spec: BundleSpec, offer: Resolution, values_hash: str | None
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> bool:
         """Act on the registry's answer. True where a request has had its own with that."""
         now = self._context.clock()
         memory = self._context.memory(entry.key)
         request = entry.request
         wanted = state.Wanted(
-            version=offer.tag,
-            digest=offer.digest,
+            version=resolution.tag,
+            digest=resolution.digest,
             reference=spec.reference,
             namespace=spec.project_namespace,
             values_hash=values_hash,
@@ -166,38 +167,38 @@ class Deploys:
             request=request,
         )
         decision = state.Decision(state.Action.NOTHING)
-        if offer.tag:
+        if resolution.tag:
             decision = state.decide(entry.status, wanted, spec.retry, now)
-        self._plan_next_poll(entry, spec, offer, now)
-        status = _noted(entry.status, offer, decision, memory.next_poll or now, now)
+        self._plan_next_poll(entry, spec, resolution, now)
+        status = _noted(entry.status, resolution, decision, memory.next_poll or now, now)
         if spec.suspend:
             written = await self._writer.write(entry, status, verdicts.suspended(status))
-            if written is entry and offer.lack is None:
-                memory.settled = (entry.resource_version, offer, values_hash)
+            if written is entry and resolution.lack is None:
+                memory.settled = (entry.resource_version, resolution, values_hash)
             self._context.wake_at(entry.key, memory.next_poll)
             return False
         if decision.action is state.Action.DEPLOY:
             assert decision.need is not None
-            if await self._lacks_account(entry, spec, status, offer, values_hash):
+            if await self._lacks_account(entry, spec, status, resolution, values_hash):
                 return False
             return await self._begin(entry, spec, status, wanted, decision.need)
-        status, verdict = _told(status, spec, offer, decision, now)
+        status, verdict = _told(status, spec, resolution, decision, now)
         if request is not None:
             status = acknowledged(status, request)
         written = await self._writer.write(entry, status, verdict)
         if request is not None and request.force_update:
             await self._writer.reset_force(written)
-        if written is entry and offer.lack is None and decision.until is None:
-            memory.settled = (entry.resource_version, offer, values_hash)
+        if written is entry and resolution.lack is None and decision.until is None:
+            memory.settled = (entry.resource_version, resolution, values_hash)
         self._context.wake_at(entry.key, memory.next_poll, decision.until)
         return request is not None
 
     def _plan_next_poll(
-        self, entry: BundleEntry, spec: BundleSpec, offer: Resolution, now: datetime
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> None:
         """At the next slot; sooner where the tag may be about to be pushed."""
         memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
-        if offer.lack is not None and offer.lack.reason is BundleReason.TAG_NOT_FOUND:
+        if resolution.lack is not None and resolution.lack.reason is BundleReason.TAG_NOT_FOUND:
             memory.poll_failures += 1
             memory.next_poll = poll_retry(slot, memory.poll_failures, now)
         else:
@@ -208,7 +209,7 @@ class Deploys:
         entry: BundleEntry,
         spec: BundleSpec,
         status: BundleStatus,
-        offer: Resolution,
+        resolution: Resolution,
         values_hash: str | None,
     ) -> bool:
         """Say so where the service account is missing; the next poll is when it would be anyway."""
@@ -222,7 +223,7 @@ class Deploys:
         status = with_error(status, reason, text, self._context.clock())
         verdict = verdicts.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
-        memory.lacking = (written.resource_version, offer, values_hash)
+        memory.lacking = (written.resource_version, resolution, values_hash)
         self._context.wake_at(entry.key, memory.next_poll)
         return True
 
@@ -264,7 +265,7 @@ def _wish(entry: BundleEntry, access: Access, values_hash: str | None) -> Desire
 def _told(
     status: BundleStatus,
     spec: BundleSpec,
-    offer: Resolution,
+    resolution: Resolution,
     decision: state.Decision,
     now: datetime,
 ) -> tuple[BundleStatus, ReadyCondition]:
@@ -273,8 +274,8 @@ def _told(
         return status, verdicts.will_retry(status)
     if decision.action is state.Action.QUARANTINE:
         return status, verdicts.quarantined(status)
-    if offer.lack is not None:
-        reason, message = offer.lack.reason, offer.lack.message
+    if resolution.lack is not None:
+        reason, message = resolution.lack.reason, resolution.lack.message
         status = with_error(status, reason, message, now)
         return status, verdicts.unusable(reason, message, status)
     status = replace(status, last_error=LastError())
@@ -283,7 +284,7 @@ def _told(
 
 def _noted(
     status: BundleStatus,
-    offer: Resolution,
+    resolution: Resolution,
     decision: state.Decision,
     next_poll: datetime,
     now: datetime,
@@ -292,9 +293,11 @@ def _noted(
 
     A tag that failed too often isn't passed over any more once it is new again.
     """
-    if offer.lack is not None:
-        return unresolved(status, offer.rejected, next_poll, now)
+    if resolution.lack is not None:
+        return unresolved(status, resolution.rejected, next_poll, now)
     quarantined = decision.action is state.Action.QUARANTINE
-    rejected = tuple(one for one in offer.rejected if quarantined or one.version != offer.tag)
-    available = Available(version=offer.tag, digest=offer.digest, rejected=rejected)
+    rejected = tuple(
+        one for one in resolution.rejected if quarantined or one.version != resolution.tag
+    )
+    available = Available(version=resolution.tag, digest=resolution.digest, rejected=rejected)
     return resolved(status, available, next_poll, now)

@@ -22,15 +22,14 @@ from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
-from copyrator.bundles.gauges import publish
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.polls import Polls
-from copyrator.bundles.pushes import bring_forward
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import References
+from copyrator.bundles.resolver import bring_forward
 from copyrator.bundles.runs import Runs
-from copyrator.bundles.status import StaleError, StatusWriter
+from copyrator.bundles.status import StaleError, StatusWriter, publish_gauges
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -129,7 +128,7 @@ class BundleController:
 
     def publish(self) -> None:
         """Bring the gauges up to date; to be called before each scrape."""
-        publish(self._context, self._references.watches)
+        publish_gauges(self._context, self._references.watches)
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Look at once at the Bundles that pushes may concern; returns their number."""

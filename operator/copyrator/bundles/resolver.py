@@ -1,25 +1,46 @@
-"""What a registry has for a Bundle, put together from answers that Bundles share.
+"""When a registry is asked for a Bundle, and what it has: from answers that Bundles share.
 
 An exact tag is one question. A range is two: the tag list, from which all Bundles of the
-repository choose, then what the chosen tag names.
+repository choose, then what the chosen tag names. A push brings the next question forward; nothing
+else comes of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, Rejected
-from copyrator.api.version_range import ExactTag, VersionRange, parse_version
+from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
+from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.polls import Answer, Listing, Polls, Question
 from copyrator.bundles.references import Access
+from copyrator.bundles.status import StatusWriter
 from copyrator.oci.errors import NotFound, RegistryError
+from copyrator.oci.notifications import Push, canonical
 from copyrator.oci.reference import Repository
+from copyrator.workqueue.outcome import Priority
 
+SHARING: Final = 1.0
+"""Seconds that an answer may be older than a new wish: Bundles made together share one request."""
+ERROR_SHARING: Final = 5.0
+"""The same after a failed poll: less than the shortest retry."""
+PATIENCE: Final = 3.0
+"""Seconds after which a registry that doesn't answer is mentioned in the status."""
+SETTLED: Final = 2.0
+"""After so many seconds a registry's tag shows what was pushed: distribution tells of a manifest
+before it sets the tag, so that the first answer may be the old one."""
+
+_NONE: Final[Mapping[str | None, set[str | None]]] = {}
+"""Of a repository that no push names; never changed."""
 _GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"
 
 
@@ -56,7 +77,7 @@ class Resolver:
     polls: Polls
     since: float
 
-    def offer(self) -> Resolution | None:
+    def resolve(self) -> Resolution | None:
         """What is known by now; None where the next answer is still on its way."""
         if self.entry.is_inherited:
             return self._inherited()
@@ -135,3 +156,116 @@ class Resolver:
         return Repository(
             spec.registry, spec.repo, spec.insecure, not spec.skip_tls_verify, self.access.ca
         )
+
+
+class Resolutions:
+    """Asks registries for Bundles, and sees to it that they are visited when there is an answer."""
+
+    def __init__(self, context: Context, writer: StatusWriter, polls: Polls) -> None:
+        self._context = context
+        self._writer = writer
+        self._polls = polls
+
+    async def ask(
+        self, entry: BundleEntry, spec: BundleSpec, access: Access, wish: DesiredVersion
+    ) -> Resolution | None:
+        """The resolution if one is wanted and there; else make sure to be called again."""
+        if not self._is_wanted(entry, spec, wish):
+            return None
+        since = self._context.memory(entry.key).asked_since or 0.0
+        resolution = Resolver(entry, spec, access, self._polls, since).resolve()
+        if resolution is None:
+            await self._mention_silence(entry, spec)
+        return resolution
+
+    def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
+        """The answer to what was wanted since then has been acted on."""
+        memory = self._context.memory(entry.key)
+        if memory.asked_since == asked_since:  # else a push was announced meanwhile
+            memory.asked_since = None
+        if memory.again is not None:
+            self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
+
+    def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, wish: DesiredVersion) -> bool:
+        now, monotonic = self._context.clock(), self._context.monotonic()
+        memory = self._context.memory(entry.key)
+        if memory.wish is None and is_answered(entry.status, wish):
+            memory.wish = wish
+            memory.next_poll = self._context.slot(entry, spec).after(now)
+        if memory.asked_since is not None:
+            return True
+        slot, retry = self._slot(entry), entry.retry_at
+        if memory.wish != wish:
+            strict = bool(wish.request)
+            memory.asked_since = monotonic - (0.0 if strict else SHARING)
+        elif memory.again is not None and monotonic >= memory.again:
+            memory.asked_since, memory.again = memory.again, None
+        elif _is_past(slot, now) or _is_past(retry, now):
+            age = spec.interval / 2
+            memory.asked_since = monotonic - (
+                min(age, ERROR_SHARING) if memory.poll_failures else age
+            )
+        else:
+            self._context.wake_at(entry.key, slot, retry, self._context.again_at(entry.key))
+            return False
+        memory.asked_at = now
+        return True
+
+    def _slot(self, entry: BundleEntry) -> datetime | None:
+        """The next regular poll: its slot, but not while somebody is still editing the Bundle."""
+        memory = self._context.memory(entry.key)
+        if memory.next_poll is None or memory.changed_at is None:
+            return memory.next_poll
+        idle = timedelta(seconds=self._context.settings.timer_idle)
+        return max(memory.next_poll, memory.changed_at + idle)
+
+    async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """A registry that takes its time leaves a new spec without a word; say what goes on."""
+        if entry.observed_generation == entry.generation:
+            return
+        now = self._context.clock()
+        asked_at = self._context.memory(entry.key).asked_at or now
+        patience = asked_at + timedelta(seconds=PATIENCE)
+        if now < patience:
+            self._context.wake_at(entry.key, patience)
+            return
+        verdict = verdicts.polling(spec.reference, spec.version)
+        await self._writer.write(entry, entry.status, verdict, decided=False)
+
+
+def _is_past(moment: datetime | None, now: datetime) -> bool:
+    return moment is not None and now >= moment
+
+
+def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
+    """Want an answer that is newer than this moment for every Bundle that a push may concern.
+
+    One pass over all Bundles, however many pushes a payload names; returns how many are asked.
+    """
+    pushed: dict[str, dict[str | None, set[str | None]]] = {}
+    for push in pushes:
+        pushed.setdefault(push.repository, {}).setdefault(push.registry, set()).add(push.tag)
+    count, now = 0, context.monotonic()  # the same for all, so that they share their questions
+    for entry in context.bundles if pushed else ():
+        spec = entry.spec
+        if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:
+            continue
+        registries = pushed.get(spec.repo.lower(), _NONE)
+        tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
+        if tags and _may_concern(tags, spec):
+            memory = context.memory(entry.key)
+            memory.asked_since, memory.again, memory.asked_at = now, now + SETTLED, context.clock()
+            context.queue.add(entry.key, Priority.URGENT)
+            count += 1
+    return count
+
+
+def _may_concern(tags: set[str | None], spec: BundleSpec) -> bool:
+    """Tell whether one of the tags, of which None is any, may be what the Bundle wants."""
+    if None in tags:
+        return True
+    try:
+        version = parse_version(spec.version)
+    except VersionError:
+        return False
+    return not isinstance(version, ExactTag) or version.tag in tags

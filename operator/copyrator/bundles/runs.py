@@ -203,7 +203,7 @@ class Runs:
         self._context.queue.add(entry.key)
 
     async def _look_at_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
-        """Say why a Job doesn't get on, if it doesn't, and that it does when it does again."""
+        """Report why the Job is blocked; clear it on progress."""
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         if now < patience:

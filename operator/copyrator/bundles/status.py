@@ -1,8 +1,12 @@
-"""Writing the status and the finalizer of a Bundle: once for each change, never for nothing."""
+"""Writing the status and the finalizer of a Bundle, and the gauges of all Bundles.
+
+A status is written once for each change, never for nothing.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
 
@@ -22,6 +26,7 @@ from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy.requests import FORCE_UPDATE, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
+from copyrator.bundles.reference_watches import ReferenceWatches
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.events import NORMAL, WARNING, EventType
@@ -30,6 +35,9 @@ from copyrator.kube.resources import BUNDLES
 log = logging.getLogger(__name__)
 
 _NAMED_RIVALS: Final = 3
+
+_REASONS: Final = frozenset(reason.value for reason in BundleReason)
+"""A status can be forged, and must not make new label values."""
 
 
 class StaleError(Exception):
@@ -206,3 +214,24 @@ def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
     if before is None or after is None or not isinstance(entry.spec, BundleSpec):
         return before != after
     return not same_rhythm(entry.spec, before, after)
+
+
+def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
+    """Count all Bundles and what they name, and find the one that was polled longest ago."""
+    reasons: Counter[str] = Counter()
+    quarantined, oldest, now = 0, 0.0, context.monotonic()
+    for entry in context.bundles:
+        reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
+        quarantined += entry.quarantined
+        memory = context.memories.get(entry.key)
+        asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
+        if memory is not None and asks:
+            oldest = max(oldest, now - memory.answered_at)
+    gauge = context.metrics.bundles
+    gauge.clear()
+    for reason, count in reasons.items():
+        gauge.labels(reason).set(count)
+    context.metrics.bundles_quarantined.set(quarantined)
+    context.metrics.oldest_poll_seconds.set(oldest)
+    for scope, count in watches.count().items():
+        context.metrics.bundle_references.labels(scope).set(count)

@@ -18,7 +18,7 @@ from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
 OnNews = Callable[[CopyKey, str], None]
-"""Is told of a key what stands there now: a version, or empty where nothing does."""
+"""Called with a key and the resourceVersion of what is there now, empty where nothing is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a rule's status says: from what was found to a verdict that a person can act on."""
+"""Builds a rule's Ready condition."""
 
 from __future__ import annotations
 

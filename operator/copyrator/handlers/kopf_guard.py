@@ -54,7 +54,7 @@ class KopfGuard:
         self._timing = timing
         self._clock = clock
         self.on_refused: OnRefused | None = None
-        """Is told of each request of kopf's that was refused for want of a right."""
+        """Called for every RBAC 403 that kopf gets."""
         self.on_listed: OnListed = lambda _spec, _names: None
         """Is told what a list of kopf's showed when it is complete; kopf itself tells nobody."""
         self.on_silent: Callable[[], None] = lambda: None

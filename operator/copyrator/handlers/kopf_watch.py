@@ -30,7 +30,7 @@ OnListed = Callable[[WatchSpec, set[ObjectName]], None]
 
 
 def _ignore(_refusal: Refusal) -> None:
-    """For whom nobody keeps a list."""
+    """No-op `on_refused`."""
 
 
 class KopfPath:

@@ -18,7 +18,7 @@ from copyrator.workqueue.queue import WorkQueue
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""Between two of them, give or take a tenth."""
+"""Between two of them, plus or minus a tenth."""
 
 CONFIRM_AGAIN = 5.0
 """Seconds until the API server is asked again about what a list missed."""

@@ -224,7 +224,7 @@ class App:
             self._parts.deploying.bundle_event(body, deleted=deleted)
 
     async def _reconcile(self, key: Key) -> Outcome:
-        """Hand a key to its half; every line logged meanwhile says which key and which look."""
+        """Dispatch a key to its controller; bind the key and a reconcile ID to the logs."""
         parts = self._parts
         assert parts is not None
         look = f"{next(self._serial):x}"

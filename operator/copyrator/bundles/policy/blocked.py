@@ -11,7 +11,7 @@ from copyrator.api.bundle_status import BundleReason
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
-    """Why a running Job doesn't get on."""
+    """Why a running Job makes no progress."""
 
     reason: BundleReason
     message: str

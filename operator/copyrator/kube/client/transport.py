@@ -71,10 +71,10 @@ class WriteLimit(Protocol):
 
 
 OnDryRun = Callable[[Call, Any], None]
-"""Is told of each write that was answered well with ``dryRun=All``, and of the decoded answer."""
+"""Called for every successful write with ``dryRun=All``, with the decoded answer."""
 
 OnRefused = Callable[[Refusal], None]
-"""Is told of each request that was refused for want of a right."""
+"""Called for every RBAC 403."""
 
 
 class NoLimit:

@@ -17,7 +17,7 @@ class Timing:
     """Seconds. Tests shorten them; nobody else has a reason to."""
 
     stream: float = 46.0
-    """How long the server is asked to keep a watch open, give or take a tenth. It sends a bookmark
+    """How long the server is asked to keep a watch open, plus or minus a tenth. It sends a bookmark
     every 60 s and 2 s before the end: a longer one could be silent for a minute and be well."""
     silence: float = 55.0
     """Without a byte: the stream is dead."""
@@ -66,7 +66,7 @@ class Faults:
         """Something went wrong, now or at the time `since`; `kept` says what is still known.
 
         What happens `everywhere` is told by the gate, once for all. One cut connection that is
-        mended at the first try isn't worth a word either.
+        mended at the first try is not logged.
         """
         hiccup = self.current is None and error.concerns_all
         if self.current is None:

@@ -120,7 +120,7 @@ class Reflector(Generic[R]):
 
     @property
     def synced(self) -> bool:
-        """A complete list has been seen, and what changed since is known, give or take a hiccup.
+        """A full list completed; faults shorter than `tolerance` are ignored.
 
         Only then may the absence of an object be taken for its deletion.
         """
