@@ -155,5 +155,5 @@ async def test_a_namespaces_references_leave_watches_to_others(
     cluster.put_object("configmaps", "values", data={"a.yaml": "b: c"})
     bundle(valuesFrom=[{"kind": "ConfigMap", "name": "values"}])
     await eventually(lambda: cluster.reason() == "Deployed")
-    assert watched("team") == 1
+    await eventually(lambda: watched("team") == 1)
     assert watched(CROWD) == most
