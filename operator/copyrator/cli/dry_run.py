@@ -26,12 +26,13 @@ from copyrator.cli.objects import listed
 from copyrator.copies.admission import refusal
 from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.copies.cache.rules import Rule, RuleCache
-from copyrator.copies.context import CopyContext, RulePhase, RuleState
+from copyrator.copies.context import CopyContext
 from copyrator.copies.copy_reconciler import CopyReconciler
 from copyrator.copies.hash_key import load_sealer
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
 from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import Survey
 from copyrator.kube import errors
 from copyrator.kube.client import calls
@@ -172,14 +173,14 @@ class DryRun:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             await self._rules.reconcile(rule.key)
-            service = self.context.services.get(rule.key)
-            if service and service.standing in (RulePhase.SERVING, RulePhase.FROZEN):
-                return service
-            if failure := self._failure(service):
+            state = self.context.rule_states.get(rule.key)
+            if state and state.phase in (RulePhase.SERVING, RulePhase.FROZEN):
+                return state
+            if failure := self._failure(state):
                 raise failure
             verdict = self.client.verdicts.get(rule.key)
             if verdict and verdict["reason"] not in ("Progressing", "Synced"):
-                return service
+                return state
             await asyncio.sleep(0.05)
         raise Fault(f"rule {rule.owner}: what it needs can't be seen within {PATIENCE:g} s")
 
@@ -195,9 +196,9 @@ class DryRun:
                 with suppress(errors.ApiError, Fault):  # nobody asked about it
                     await self.serve(rule)
 
-    def _failure(self, service: RuleState | None) -> errors.ApiError | None:
-        watches = [*service.sources] if service else []
-        if service and service.maker and (view := self.context.kinds.get(service.maker.resource)):
+    def _failure(self, state: RuleState | None) -> errors.ApiError | None:
+        watches = [*state.sources] if state else []
+        if state and state.maker and (view := self.context.kinds.get(state.maker.resource)):
             watches.append(view.subscription)
         return next((watch.failure for watch in watches if watch.failure), None)
 

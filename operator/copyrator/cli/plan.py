@@ -149,9 +149,9 @@ async def _serve(rehearsal: DryRun, body: Mapping[str, Any]) -> Rule:
     if verdict := rehearsal.refusal(rule):
         raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
     await rehearsal.serve_all(rule.spec.kind, but=rule.key)
-    service = await rehearsal.serve(rule)
+    state = await rehearsal.serve(rule)
     said = rehearsal.client.verdicts.get(rule.key)
-    if said and said["reason"] == InvalidSpec.reason and (service is None or not service.maker):
+    if said and said["reason"] == InvalidSpec.reason and (state is None or not state.maker):
         raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
     return rule
 
@@ -174,8 +174,8 @@ async def _add_sources(
     """Sources that stand in the file count as applied."""
     assert not isinstance(rule.spec, InvalidSpec)
     source, context = rule.spec.source, rehearsal.context
-    service = context.services.get(rule.key)
-    if source is None or service is None or service.maker is None:
+    state = context.rule_states.get(rule.key)
+    if source is None or state is None or state.maker is None:
         return
     resource = await context.discovery.resolve(source.kind, source.api_version)
     for manifest in manifests:
@@ -189,7 +189,7 @@ async def _add_sources(
             record = SourceReader(resource.api_version, resource.kind)(body)
             if not record.refused:
                 rank = (source.namespaces.index(namespace), manifest.name)
-                context.index.add(SourceBinding(service.maker, record, rank))
+                context.index.add(SourceBinding(state.maker, record, rank))
 
 
 async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
@@ -197,8 +197,8 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
     survey = WholeSurvey()
     await survey_rule(context, rule, survey)
     rows = []
-    service = context.services[rule.key]
-    service.condemned |= set(survey.unwanted)
+    state = context.rule_states[rule.key]
+    state.condemn({*state.condemned, *survey.unwanted})
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def try_(key: CopyKey) -> Row | None:
@@ -209,7 +209,7 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
     mine = [key for key in due if key not in survey.failures]
     tried = await asyncio.gather(*(try_(key) for key in [*mine, *survey.unwanted]))
     rows += [row for row in tried if row]
-    kind = context.kinds[service.maker.resource].resource.kind if service.maker else ""
+    kind = context.kinds[state.maker.resource].resource.kind if state.maker else ""
     for key, (reason, message) in survey.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
         rows.append(Row(action, kind, key.namespace, key.name, reason.value, message))

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.rule import DeletionPolicy, InvalidSpec
@@ -24,6 +23,7 @@ from copyrator.copies.policy.planning import Foreign, Hold, Plan, TargetState, p
 from copyrator.copies.policy.records import RecordReader
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.rule_metrics import RuleMetrics
+from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShares
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
@@ -63,50 +63,6 @@ class KindView:
         return self.subscription.synced
 
 
-class RulePhase(Enum):
-    """How far a rule may act."""
-
-    INCOMPLETE = "incomplete"
-    """Not everything is known yet (or any more): nothing is deleted."""
-    FROZEN = "frozen"
-    """It isn't valid, not trusted, suspended …: its copies stay as they are."""
-    SERVING = "serving"
-    DELETING = "deleting"
-
-
-@dataclass(slots=True, eq=False)
-class RuleState:
-    """What one rule is being served with."""
-
-    key: RuleKey
-    standing: RulePhase = RulePhase.INCOMPLETE
-    maker: CompiledRule | None = None
-    generation: int = 0
-    """Of the rule's spec that `maker` was made from."""
-    surveyed: int = 0
-    """The generation that was completely surveyed at least once."""
-    sources: list[Registration] = field(default_factory=list)
-    """One for each namespace of the rule's source."""
-    condemned: set[CopyKey] = field(default_factory=set)
-    """Copies whose deletion was decided with everything in view."""
-    second_look: dict[Registration, int] | None = None
-    """Watches that shall list again before a mass deletion, with their count of lists then."""
-    request: str | None = None
-    """The last one that was acted on."""
-    reseal: str | None = None
-    """The last request to seal anew that was begun."""
-    next_status: float = 0.0
-    """Loop time before which no status is written."""
-    next_survey: float = 0.0
-    """Loop time before which news of copies are no reason for another survey."""
-    source_changed: float | None = None
-    """Loop time of the first change of a source that isn't in all copies yet."""
-    last_write: float = 0.0
-    """Loop time of the last write of a copy for this rule."""
-    open_writes: int = 0
-    """Of copies: a watch may show what was written before the answer is here."""
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class CopyContext:
     """Everything known, and the means to act; shared by the reconcilers."""
@@ -124,7 +80,7 @@ class CopyContext:
     monotonic: Callable[[], float]
     index: ClaimIndex = field(default_factory=ClaimIndex)
     kinds: dict[str, KindView] = field(default_factory=dict)
-    services: dict[RuleKey, RuleState] = field(default_factory=dict)
+    rule_states: dict[RuleKey, RuleState] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
     """Copies that couldn't be written, with the reason."""
     tally: RuleMetrics = field(init=False)
@@ -195,14 +151,14 @@ class CopyContext:
     def awaited_source(self, key: CopyKey, foreign: Foreign) -> Rule | None:
         """The rule that names an object as its source, where its watch hasn't told of it yet."""
         resource = self.kinds[key.kind].resource
-        for service in self.services.values():
-            rule = self.rules.get(service.key)
+        for state in self.rule_states.values():
+            rule = self.rules.get(state.key)
             if rule is None or rule.deleting or isinstance(rule.spec, InvalidSpec):
                 continue
             source = rule.spec.source
             if (
-                service.standing is not RulePhase.FROZEN
-                and not (service.sources and all(place.seen for place in service.sources))
+                state.phase is not RulePhase.FROZEN
+                and not (state.sources and all(place.seen for place in state.sources))
                 and source is not None
                 and source.kind == resource.kind
                 and source.means(key.namespace, key.name, foreign.labels)
@@ -213,10 +169,10 @@ class CopyContext:
     def _hold(self, owner: Rule | None, key: CopyKey) -> Hold:
         if owner is None:
             return Hold.GONE
-        service = self.services.get(owner.key)
-        if service is None or service.standing in (RulePhase.INCOMPLETE, RulePhase.FROZEN):
+        state = self.rule_states.get(owner.key)
+        if state is None or state.phase in (RulePhase.INCOMPLETE, RulePhase.FROZEN):
             return Hold.KEEPS
-        if service.standing is RulePhase.DELETING or key in service.condemned:
+        if state.phase is RulePhase.DELETING or key in state.condemned:
             return Hold.CONDEMNED
         return Hold.LET_GO
 
@@ -226,13 +182,13 @@ class CopyContext:
         """How many copies a rule means at most, the source's own namespace among them."""
         return len(self.index.of_rule(maker.rule.owner)) * len(maker.targets)
 
-    def keeps_limit(self, service: RuleState) -> bool:
+    def keeps_limit(self, state: RuleState) -> bool:
         """Tell whether a rule still means few enough copies; if not, it stops before a write."""
-        maker = service.maker
+        maker = state.maker
         if maker is None or self.copies_meant(maker) <= maker.spec.limit:
             return True
         maker.active = False
-        self.look_at_rule(service.key, Priority.URGENT)  # which says so, and goes on when it may
+        self.look_at_rule(state.key, Priority.URGENT)  # which says so, and goes on when it may
         return False
 
     # --- looking at things again -----------------------------------------------------------------
@@ -240,8 +196,8 @@ class CopyContext:
     def touch(self, owner: str) -> None:
         """Something about a rule's copies changed: its status may have to be written."""
         rule = self.rules.by_owner(owner)
-        if rule is not None and (service := self.services.get(rule.key)):
-            wait = max(service.next_status, service.next_survey) - self.monotonic()
+        if rule is not None and (state := self.rule_states.get(rule.key)):
+            wait = max(state.next_status, state.next_survey) - self.monotonic()
             self.queue.add_after(rule.key, max(wait, SETTLING / 2))
 
     def look_at_rule(self, key: RuleKey, lane: Priority = Priority.NORMAL) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
@@ -169,9 +169,17 @@ class _Attempt:
     async def _wrote_as_planned(self, plan: Plan[CopyRequest]) -> bool:
         """Write; where something else stands there than we thought, look and say False."""
         record = self._record()
-        service = self._context.services.get(plan.winner.rule.key) if plan.winner else None
-        if service:
-            service.open_writes += 1
+        state = self._context.rule_states.get(plan.winner.rule.key) if plan.winner else None
+        with state.writing() if state else nullcontext():
+            if not await self._tried_to_write(plan):
+                return False
+        if record is not None:
+            self._context.touch(record.owner)
+        if state:
+            state.wrote(self._context.monotonic())
+        return True
+
+    async def _tried_to_write(self, plan: Plan[CopyRequest]) -> bool:
         try:
             await self._writer.write(plan)
         except (errors.AlreadyExists, errors.ConflictError, errors.NotFound) as error:
@@ -185,13 +193,6 @@ class _Attempt:
             if plan.act is not Action.CREATE or self._writer.foreign is None:
                 raise
             return False
-        finally:
-            if service:
-                service.open_writes -= 1
-        if record is not None:
-            self._context.touch(record.owner)
-        if service:
-            service.last_write = self._context.monotonic()
         return True
 
     def _awaits_source(self) -> bool:

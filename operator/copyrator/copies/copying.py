@@ -145,8 +145,8 @@ class CopyController:
                 await task
         self._tasks = []
         context = self._context
-        for service in context.services.values():
-            for subscription in service.sources:
+        for state in context.rule_states.values():
+            for subscription in state.sources:
                 subscription.release()
         self._kinds.forget()
         context.foreign.close()
@@ -217,9 +217,9 @@ class CopyController:
     ) -> None:
         context = self._context
         before = {
-            service.key
-            for service in context.services.values()
-            if service.maker is not None and service.maker.targets.had(name.name)
+            state.key
+            for state in context.rule_states.values()
+            if state.maker is not None and state.maker.targets.had(name.name)
         }
         if new is None:
             context.namespaces.drop(name.name)
@@ -255,17 +255,17 @@ class CopyController:
         """A watch that fails, or works again, changes what its rules may do and say."""
         context = self._context
         common = (context.namespaces_synced,)
-        for service in list(context.services.values()):
-            view = context.kinds.get(service.maker.resource) if service.maker else None
+        for state in list(context.rule_states.values()):
+            view = context.kinds.get(state.maker.resource) if state.maker else None
             health = (
                 *common,
                 view is None or view.synced,
-                *(subscription.synced for subscription in service.sources),
+                *(subscription.synced for subscription in state.sources),
             )
-            if self._health.get(service.key) != health:
-                self._health[service.key] = health
-                context.look_at_rule(service.key, Priority.RESYNC)
-        for key in self._health.keys() - context.services.keys():
+            if self._health.get(state.key) != health:
+                self._health[state.key] = health
+                context.look_at_rule(state.key, Priority.RESYNC)
+        for key in self._health.keys() - context.rule_states.keys():
             del self._health[key]
 
 

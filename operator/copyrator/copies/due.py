@@ -74,9 +74,9 @@ class DueWork:
     def namespace_changed(self, name: str, members: set[RuleKey], *, more: bool) -> None:
         """A namespace changed, which was a target of `members` before."""
         tenants: set[Tenant] = {
-            service.maker.targets.tenant
-            for service in self._context.services.values()
-            if service.maker is not None
+            state.maker.targets.tenant
+            for state in self._context.rule_states.values()
+            if state.maker is not None
         }
         for tenant in tenants:
             namespaces = self._pending(tenant).namespaces
@@ -132,19 +132,19 @@ class DueWork:
 
     def _at_namespace(self, name: str, moved: _Moved, tenant: Tenant) -> Iterator[None]:
         context = self._context
-        for service in list(context.services.values()):
-            if service.maker is None or service.maker.targets.tenant != tenant:
+        for state in list(context.rule_states.values()):
+            if state.maker is None or state.maker.targets.tenant != tenant:
                 continue
-            targets = service.maker.targets
-            was, is_target = service.key in moved.members, name in targets
+            targets = state.maker.targets
+            was, is_target = state.key in moved.members, name in targets
             if was != is_target or name in targets.targets.namespaces.names:
-                context.keeps_limit(service)
-                context.touch(service.maker.rule.owner)
+                context.keeps_limit(state)
+                context.touch(state.maker.rule.owner)
                 if was and context.namespaces.get(name) is not None:
-                    context.look_at_rule(service.key)  # its copy there may be unwanted now
+                    context.look_at_rule(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:
-                for claim in list(context.index.of_rule(service.maker.rule.owner).values()):
+                for claim in list(context.index.of_rule(state.maker.rule.owner).values()):
                     self._look(claim, name, Priority.URGENT)
                     yield
 

@@ -151,7 +151,7 @@ class Kinds:
 
     def read_next(self) -> None:
         """Queue the copies whose turn it is to be read whole (drift.py)."""
-        if not self._context.services:
+        if not self._context.rule_states:
             return  # another replica leads
         for key in self._round.due():
             self._context.drift.suspect(key)

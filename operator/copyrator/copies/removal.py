@@ -9,8 +9,9 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.context import CopyContext, KindView, RulePhase, RuleState
+from copyrator.copies.context import CopyContext, KindView
 from copyrator.copies.kinds import Kinds
+from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.status import delay_first_status, write_status
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
@@ -41,27 +42,24 @@ class RuleRemover:
         self._help_at.pop(key, None)
         self._context.tally.forget(key)
         self._context.shares.forget(key, key.namespace)
-        service = self._context.services.pop(key, None)
-        if service is not None:
-            self._end(service, f"{key.namespace}/{key.name}")
+        state = self._context.rule_states.pop(key, None)
+        if state is not None:
+            self._end(state, f"{key.namespace}/{key.name}")
 
     def freeze(self, rule: Rule) -> None:
         """The rule isn't valid or not trusted (any more): its copies stay as they are."""
-        service = self._context.services.get(rule.key)
-        if service is not None:
-            service.standing = RulePhase.FROZEN
+        state = self._context.rule_states.get(rule.key)
+        if state is not None:
+            state.freeze()
             self._context.shares.forget(rule.key, rule.key.namespace)
-            self._end(service, rule.owner)
+            self._end(state, rule.owner)
 
-    def _end(self, service: RuleState, owner: str) -> None:
-        service.maker = None
-        service.generation = 0
-        service.condemned.clear()
+    def _end(self, state: RuleState, owner: str) -> None:
+        released = state.end()
         self.drop_claims(owner)
         self._context.foreign.rule_ended(owner)
-        for subscription in service.sources:
+        for subscription in released:
             subscription.release()
-        service.sources = []
 
     def drop_claims(self, owner: str) -> None:
         """Take a rule's claims out; others that had to give way to it are looked at again."""
@@ -84,13 +82,13 @@ class RuleRemover:
         context = self._context
         if (wait := self._others_turn(rule)) > 0:
             return RequeueAfter(wait)
-        service = context.services.setdefault(rule.key, RuleState(rule.key))
-        if service.standing is not RulePhase.DELETING:
-            self._end(service, rule.owner)
-            service.standing = RulePhase.DELETING
-            delay_first_status(context, service)
+        state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
+        if state.phase is not RulePhase.DELETING:
+            self._end(state, rule.owner)
+            state.delete()
+            delay_first_status(context, state)
         if not self._sees_all_copies(rule):
-            await write_status(context, service, rule, verdicts.reading(), RuleFacts())
+            await write_status(context, state, rule, verdicts.reading(), RuleFacts())
             return RequeueAfter(1.0)
         left = self._left(rule)
         if not left:
@@ -100,7 +98,7 @@ class RuleRemover:
             context.queue.add(key, Priority.NORMAL, respect_backoff=True)
         problems = [context.problems[key] for key in left if key in context.problems]
         verdict = verdicts.removing(len(left), (problem.message for problem in problems))
-        await write_status(context, service, rule, verdict, RuleFacts(failures=problems))
+        await write_status(context, state, rule, verdict, RuleFacts(failures=problems))
         return RequeueAfter(SAFETY_NET)
 
     def _others_turn(self, rule: Rule) -> float:

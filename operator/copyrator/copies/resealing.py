@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from copyrator.api import names
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.context import CopyContext, RulePhase, RuleState
+from copyrator.copies.context import CopyContext
+from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import Survey
 from copyrator.kube.resources import RULES
 from copyrator.workqueue.queue import Priority
 
 
-def queue_unsealed(context: CopyContext, service: RuleState, rule: Rule, survey: Survey) -> None:
+def queue_unsealed(context: CopyContext, state: RuleState, rule: Rule, survey: Survey) -> None:
     """Have what carries the rule's marks without a valid seal read, at leisure."""
     keys = list(survey.unsealed)
-    if rule.reseal is not None and rule.reseal != service.reseal:
-        service.reseal = rule.reseal
+    if state.take_reseal(rule.reseal):
         keys += survey.refused
     for key in keys:
         context.queue.add(key, Priority.RESYNC, respect_backoff=True)
 
 
-async def end_request(context: CopyContext, service: RuleState, rule: Rule, survey: Survey) -> None:
+async def end_request(context: CopyContext, state: RuleState, rule: Rule, survey: Survey) -> None:
     """Take the request off the rule when nothing is left of it to do.
 
     Raises:
         ConflictError: the rule has changed.
         ApiError: the rule can't be written.
     """
-    left = survey.unsealed or survey.refused or service.standing is not RulePhase.SERVING
-    if rule.reseal is None or rule.reseal != service.reseal or left:
+    left = survey.unsealed or survey.refused or state.phase is not RulePhase.SERVING
+    if left or not state.reseals(rule.reseal):
         return
     patch = {
         "metadata": {

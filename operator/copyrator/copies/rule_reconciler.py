@@ -15,11 +15,12 @@ from copyrator.copies.admission import is_meant, may_end, refusal, tenant_of
 from copyrator.copies.cache.claims import CompiledRule, SourceBinding
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
-from copyrator.copies.context import SURVEY_REST, CopyContext, RulePhase, RuleState
+from copyrator.copies.context import SURVEY_REST, CopyContext
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
+from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_watches import has_watches, no_room, watch_sources
 from copyrator.copies.status import (
     delay_first_status,
@@ -31,7 +32,6 @@ from copyrator.copies.summarize import Survey, survey_rule
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
-from copyrator.kube.watch.informers import Registration
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import Priority
 from copyrator.workqueue.timeslice import TimeSlice
@@ -97,18 +97,18 @@ class RuleReconciler:
         return await self._serve(rule)
 
     async def _serve(self, rule: Rule) -> Outcome:
-        service = self._context.services.setdefault(rule.key, RuleState(rule.key))
+        state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))
         try:
             spec = self._accepted_spec(rule)
-            await self._prepare(service, rule, spec)
-            if service.maker is not None:
-                await service.maker.targets.settle(TimeSlice())
-            self._check_complete(service, spec)
+            await self._prepare(state, rule, spec)
+            if state.maker is not None:
+                await state.maker.targets.settle(TimeSlice())
+            self._check_complete(state, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
-                await write_status(self._context, service, rule, stopped.verdict, RuleFacts())
+                await write_status(self._context, state, rule, stopped.verdict, RuleFacts())
             return RequeueAfter(stopped.again) if stopped.again else Done()
-        return await self._survey(service, rule, spec)
+        return await self._survey(state, rule, spec)
 
     # --- what the rule means ---------------------------------------------------------------------
 
@@ -120,29 +120,29 @@ class RuleReconciler:
         assert not isinstance(rule.spec, InvalidSpec)
         return rule.spec
 
-    async def _prepare(self, service: RuleState, rule: Rule, spec: RuleSpec) -> None:
+    async def _prepare(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Put the finalizer on, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
-            service.standing = RulePhase.INCOMPLETE
+            state.wait()
             raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
         if not resource.namespaced:
             path = "spec.template.kind" if spec.template else "spec.source.kind"
             problem = InvalidSpec(path, f"a {spec.kind} stands in no namespace")
             raise _StoppedError(verdicts.invalid(problem))
-        if service.maker is None or service.maker.rule.uid != rule.uid:
-            service.generation = 0
-        if service.generation == rule.generation and service.maker is not None:
+        if state.maker is None or state.maker.rule.uid != rule.uid:
+            state.replaced()
+        if state.generation == rule.generation and state.maker is not None:
             await self._put_finalizer_on(rule)
-            service.maker.rule = rule
+            state.maker.rule = rule
             return
         texts = await self._compiler.compile(rule, spec)
         if isinstance(texts, ReadyCondition):
             self._remover.freeze(rule)
             raise _StoppedError(texts)
         await self._put_finalizer_on(rule)
-        self._begin(service, rule, spec, (resource, texts))
+        self._begin(state, rule, spec, (resource, texts))
 
     async def _put_finalizer_on(self, rule: Rule) -> None:
         if names.FINALIZER_RULE in rule.finalizers:
@@ -161,7 +161,7 @@ class RuleReconciler:
 
     def _begin(
         self,
-        service: RuleState,
+        state: RuleState,
         rule: Rule,
         spec: RuleSpec,
         made: tuple[Resource, Mapping[str, Text]],
@@ -181,18 +181,14 @@ class RuleReconciler:
             sealer=context.sealer,
             texts=texts,
         )
-        service.standing = RulePhase.INCOMPLETE
-        earlier = service.sources
+        earlier = state.sources
         self._remover.drop_claims(rule.owner)
-        service.maker = maker
-        service.generation = rule.generation
-        service.second_look = None
-        service.condemned.clear()
-        delay_first_status(context, service)
+        state.begin(maker, rule.generation)
+        delay_first_status(context, state)
         if spec.source is not None:
-            service.sources = watch_sources(context, service, spec.source, resource, tenant)
+            state.sources = watch_sources(context, state, spec.source, resource, tenant)
         else:
-            service.sources = []
+            state.sources = []
             context.index.add(SourceBinding(maker, None))
         for subscription in earlier:
             subscription.release()
@@ -216,120 +212,106 @@ class RuleReconciler:
         share.waiting[rule.key] = None
         raise _StoppedError(verdicts.waits(share.no_watch))
 
-    def _check_complete(self, service: RuleState, spec: RuleSpec) -> None:
+    def _check_complete(self, state: RuleState, spec: RuleSpec) -> None:
         """Find out how far the rule may act: nothing is done on a view never seen whole."""
-        context, maker = self._context, service.maker
+        context, maker = self._context, state.maker
         assert maker is not None
         view = context.kinds[maker.resource]
         assert context.namespace_watch is not None
-        watches = [*service.sources, view.subscription, context.namespace_watch]
+        watches = [*state.sources, view.subscription, context.namespace_watch]
         if not all(watch.seen for watch in watches):
-            service.standing = RulePhase.INCOMPLETE
+            state.wait()
             verdict = verdicts.watch_fault(watches)
             if verdict is None and not _is_judged(maker.rule):
                 verdict = verdicts.reading()
             raise _StoppedError(verdict, LOOK_AGAIN)
         share = context.shares.of(tenant_of(maker.rule, context.settings))
-        if why := no_room(service.sources, share):
+        if why := no_room(state.sources, share):
             maker.active = False
-            service.standing = RulePhase.FROZEN
+            state.freeze()
             raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
         wanted = context.copies_meant(maker)
         if wanted > spec.limit:
             maker.active = False
-            service.standing = RulePhase.FROZEN
+            state.freeze()
             text = f"the rule means {wanted} copies, more than {spec.limit}; narrow it or raise it"
             raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
         maker.active = True
         if spec.suspend or spec.mode is Mode.PLAN:
-            service.standing = RulePhase.FROZEN
+            state.freeze()
         elif all(watch.synced for watch in watches):
-            service.standing = RulePhase.SERVING
+            state.serve()
         else:
-            service.standing = RulePhase.INCOMPLETE
+            state.wait()
 
     # --- what is due -----------------------------------------------------------------------------
 
-    async def _survey(self, service: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
+    async def _survey(self, state: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
         context = self._context
         began = context.monotonic()
         survey = await survey_rule(context, rule)
         ended = context.monotonic()
-        service.next_survey = ended + SURVEY_REST * (ended - began)
-        if rule.requested not in (None, service.request, rule.status.get("lastHandledRequest")):
-            service.request = rule.requested
+        state.next_survey = ended + SURVEY_REST * (ended - began)
+        if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
             for key in survey.retrying:
                 context.problems.pop(key, None)
                 context.queue.add(key)
             survey = await survey_rule(context, rule)
-        queue_unsealed(context, service, rule, survey)
-        await end_request(context, service, rule, survey)
-        fresh = service.surveyed != rule.generation
+        queue_unsealed(context, state, rule, survey)
+        await end_request(context, state, rule, survey)
+        fresh = state.surveyed != rule.generation
         lane = Priority.NORMAL if fresh else Priority.RESYNC
         for key in survey.due:
             context.queue.add(key, lane, respect_backoff=not fresh)
         if fresh:
             for key in survey.retrying:
                 context.queue.add(key, lane)
-        if service.standing is RulePhase.SERVING:
-            changed = fresh and service.surveyed != 0
-            self._judge_unwanted(service, survey, changed=changed)
-            service.surveyed = rule.generation
-        self._measure_lag(service, survey)
-        if fresh and (survey.due or service.condemned):
-            delay_first_status(context, service)
-        await self._report(service, rule, spec, survey)
-        return RequeueAfter(LOOK_AGAIN) if service.standing is RulePhase.INCOMPLETE else Done()
+        if state.phase is RulePhase.SERVING:
+            changed = fresh and state.surveyed != 0
+            self._judge_unwanted(state, survey, changed=changed)
+            state.surveyed = rule.generation
+        self._measure_lag(state, survey)
+        if fresh and (survey.due or state.condemned):
+            delay_first_status(context, state)
+        await self._report(state, rule, spec, survey)
+        return RequeueAfter(LOOK_AGAIN) if state.phase is RulePhase.INCOMPLETE else Done()
 
-    def _measure_lag(self, service: RuleState, survey: Survey) -> None:
+    def _measure_lag(self, state: RuleState, survey: Survey) -> None:
         """What failed doesn't count: it may wait for a person."""
-        changed = service.source_changed
-        if changed is not None and survey.pending == 0 and not service.open_writes:
-            if service.last_write >= changed:
-                self._context.metrics.copy_lag_seconds.observe(service.last_write - changed)
-            service.source_changed = None
+        if survey.pending == 0 and (lag := state.take_lag()) is not None:
+            self._context.metrics.copy_lag_seconds.observe(lag)
 
-    def _judge_unwanted(self, service: RuleState, survey: Survey, *, changed: bool) -> None:
+    def _judge_unwanted(self, state: RuleState, survey: Survey, *, changed: bool) -> None:
         """Decide which copies are deleted; a great many only when a second list says the same."""
         if not survey.unwanted:
-            service.condemned.clear()
-            service.second_look = None
+            state.spare()
             return
-        if survey.is_mass_deletion and not changed and not self._is_confirmed(service):
+        if survey.is_mass_deletion and not changed and not self._is_confirmed(state):
             log.warning(
                 "%s: %d of %d copies aren't wanted any more, though the rule hasn't changed; "
                 "listing again before they are deleted",
-                service.key,
+                state.key,
                 len(survey.unwanted),
                 len(survey.unwanted) + survey.kept,
             )
             return
-        service.condemned = set(survey.unwanted)
+        state.condemn(survey.unwanted)
         for key in survey.unwanted:
             self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
 
-    def _is_confirmed(self, service: RuleState) -> bool:
-        if service.second_look is None:
-            assert self._context.namespace_watch is not None
-            watches: list[Registration] = [*service.sources, self._context.namespace_watch]
-            service.second_look = {watch: watch.reflector.lists for watch in watches}
-            for watch in watches:
-                watch.reflector.relist()
-            return False
-        return all(
-            watch.synced and watch.reflector.lists > before
-            for watch, before in service.second_look.items()
-        )
+    def _is_confirmed(self, state: RuleState) -> bool:
+        assert self._context.namespace_watch is not None
+        return state.listed_again([*state.sources, self._context.namespace_watch])
 
-    async def _report(self, service: RuleState, rule: Rule, spec: RuleSpec, survey: Survey) -> None:
-        context, maker = self._context, service.maker
+    async def _report(self, state: RuleState, rule: Rule, spec: RuleSpec, survey: Survey) -> None:
+        context, maker = self._context, state.maker
         assert maker is not None
         claims = len(context.index.of_rule(rule.owner))
         sources = claims if spec.source is not None else 0
-        refused = sum(len(watch.store) for watch in service.sources) - sources
+        refused = sum(len(watch.store) for watch in state.sources) - sources
         assert context.namespace_watch is not None
         verdict = verdicts.watch_fault(
-            [*service.sources, context.kinds[maker.resource].subscription, context.namespace_watch]
+            [*state.sources, context.kinds[maker.resource].subscription, context.namespace_watch]
         ) or verdicts.surveyed(spec, survey, sources, refused)
         found = verdicts.facts(spec, survey, sources=sources, targets=len(maker.targets))
-        await write_status(context, service, rule, verdict, found)
+        await write_status(context, state, rule, verdict, found)

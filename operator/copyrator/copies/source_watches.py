@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule import Source
 from copyrator.copies.cache.claims import SourceBinding
-from copyrator.copies.context import CopyContext, RulePhase, RuleState
+from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.sources import SourceReader, SourceRecord
+from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShare
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -34,7 +35,7 @@ def has_watches(
 
 
 def watch_sources(
-    context: CopyContext, service: RuleState, source: Source, resource: Resource, tenant: str | None
+    context: CopyContext, state: RuleState, source: Source, resource: Resource, tenant: str | None
 ) -> list[Registration]:
     """Join a watch for each namespace; what is known already becomes claims before this returns.
 
@@ -43,10 +44,10 @@ def watch_sources(
     share = context.shares.of(tenant)
     subscriptions = []
     for order, namespace in enumerate(source.namespaces):
-        listener = _listener(context, service, order)
+        listener = _listener(context, state, order)
 
         def on_synced() -> None:
-            context.look_at_rule(service.key)
+            context.look_at_rule(state.key)
 
         if source.name:
             name = ObjectName(namespace, source.name)
@@ -81,38 +82,37 @@ def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
     return share.no_room(len(missing), size)
 
 
-def _listener(context: CopyContext, service: RuleState, order: int) -> OnChange[SourceRecord]:
+def _listener(context: CopyContext, state: RuleState, order: int) -> OnChange[SourceRecord]:
     def on_change(name: ObjectName, _old: SourceRecord | None, new: SourceRecord | None) -> None:
-        _source_changed(context, service, order, name, new)
+        _source_changed(context, state, order, name, new)
 
     return on_change
 
 
 def _source_changed(
     context: CopyContext,
-    service: RuleState,
+    state: RuleState,
     order: int,
     name: ObjectName,
     record: SourceRecord | None,
 ) -> None:
-    maker = service.maker
+    maker = state.maker
     if maker is None:
         return
     owner, origin = maker.rule.owner, f"{name.namespace}/{name.name}"
     if record is None or record.refused:
         if context.index.remove(owner, origin):
-            context.look_at_rule(service.key)
+            context.look_at_rule(state.key)
         return
     claim = SourceBinding(maker, record, (order, name.name))
     earlier = context.index.add(claim)
-    if service.standing is not RulePhase.SERVING:
+    if state.phase is not RulePhase.SERVING:
         return  # the survey that follows sees it
-    if not context.keeps_limit(service):
+    if not context.keeps_limit(state):
         return
-    if service.source_changed is None:
-        service.source_changed = context.monotonic()
+    state.source_has_changed(context.monotonic())
     context.due.claim_changed(claim)
     if earlier is None or earlier.static_name != claim.static_name:
-        context.look_at_rule(service.key)  # copies of another name may be unwanted now
+        context.look_at_rule(state.key)  # copies of another name may be unwanted now
     else:
         context.touch(owner)

@@ -12,7 +12,8 @@ from copyrator.api.conditions import Health, ReadyCondition, ready_reason
 from copyrator.api.rule_status import RuleFacts, RuleReason, build_rule_status
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.context import SETTLING, STATUS_INTERVAL, CopyContext, RuleState
+from copyrator.copies.context import SETTLING, STATUS_INTERVAL, CopyContext
+from copyrator.copies.rule_state import RuleState
 from copyrator.kube import errors
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.events import ObjectRef
@@ -22,13 +23,13 @@ _NOT_NEWS = (RuleReason.PROGRESSING,)
 """Reasons that come and go while all is well."""
 
 
-def delay_first_status(context: CopyContext, service: RuleState) -> None:
+def delay_first_status(context: CopyContext, state: RuleState) -> None:
     """Work has just been given out: what it comes to is a better first status than "working"."""
-    service.next_status = max(service.next_status, context.monotonic() + SETTLING)
+    state.next_status = max(state.next_status, context.monotonic() + SETTLING)
 
 
 async def write_status(
-    context: CopyContext, service: RuleState, rule: Rule, verdict: ReadyCondition, facts: RuleFacts
+    context: CopyContext, state: RuleState, rule: Rule, verdict: ReadyCondition, facts: RuleFacts
 ) -> None:
     """Write the status if it says anything new; at most once a second for a rule.
 
@@ -43,10 +44,10 @@ async def write_status(
     )
     if _is_known(status, rule.status):
         return
-    if service.next_status > context.monotonic():
+    if state.next_status > context.monotonic():
         context.touch(rule.owner)
         return
-    service.next_status = context.monotonic() + STATUS_INTERVAL
+    state.next_status = context.monotonic() + STATUS_INTERVAL
     before = ready_reason(rule.status.get("conditions"))
     try:
         await context.client.patch(
@@ -76,16 +77,16 @@ async def write_status(
 
 async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
     """Name a right that is missing, unless it's the right to do so."""
-    service = context.services.setdefault(rule.key, RuleState(rule.key))
+    state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(errors.ApiError):
-        await write_status(context, service, rule, verdicts.forbidden(error), RuleFacts())
+        await write_status(context, state, rule, verdicts.forbidden(error), RuleFacts())
 
 
 async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
     """Tell of an error of the operator's own that keeps a rule from being served."""
-    service = context.services.setdefault(rule.key, RuleState(rule.key))
+    state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(Exception):  # the first error is the one to be told, and the worker logs it
-        await write_status(context, service, rule, verdicts.failed(error), RuleFacts())
+        await write_status(context, state, rule, verdicts.failed(error), RuleFacts())
 
 
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:

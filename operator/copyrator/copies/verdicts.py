@@ -175,7 +175,7 @@ def _missing(spec: RuleSpec, refused: int) -> str:
     if refused:
         return (
             f"{refused} objects match in {where}, but are never copied "
-            "(copies, service accounts' tokens, Helm releases)"
+            "(copies, state accounts' tokens, Helm releases)"
         )
     if source.name:
         return f"there is no {source.kind} {source.name} in {where}"

@@ -1,0 +1,171 @@
+"""What is known of a rule while it is served. Its transitions are methods here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.copies.cache.claims import CompiledRule
+from copyrator.kube.watch.informers import Registration
+
+
+class RulePhase(Enum):
+    """How far a rule may act."""
+
+    INCOMPLETE = "incomplete"
+    """Not everything is known yet (or any more): nothing is deleted."""
+    FROZEN = "frozen"
+    """It isn't valid, not trusted, suspended …: its copies stay as they are."""
+    SERVING = "serving"
+    DELETING = "deleting"
+
+
+@dataclass(slots=True, eq=False)
+class RuleState:
+    """One rule that is served; changed by its reconciler, and by what is reported to it.
+
+    Attributes:
+        phase: how far it may act now.
+        maker: what makes its copies; None while no version of its spec is served.
+        generation: of the spec that `maker` was made from.
+        surveyed: the last generation of which a survey completed while SERVING; 0: none.
+        sources: the watches of its source, one for each namespace.
+        condemned: copies whose deletion was decided on a complete view.
+        source_changed: loop time of the first change of a source that isn't in all copies yet.
+        next_status: loop time before which no status is written.
+        next_survey: loop time before which changes of copies cause no survey.
+    """
+
+    key: RuleKey
+    phase: RulePhase = RulePhase.INCOMPLETE
+    maker: CompiledRule | None = None
+    generation: int = 0
+    surveyed: int = 0
+    sources: list[Registration] = field(default_factory=list)
+    condemned: set[CopyKey] = field(default_factory=set)
+    source_changed: float | None = None
+    next_status: float = 0.0
+    next_survey: float = 0.0
+    _lists_before: dict[Registration, int] | None = None
+    """Watches that list again before a mass deletion, with their count of lists before that."""
+    _request: str | None = None
+    """The last value of the requestedAt annotation that was acted on."""
+    _reseal: str | None = None
+    """The last value of the reseal annotation that was acted on."""
+    _last_write: float = 0.0
+    """Loop time of the last write of a copy."""
+    _open_writes: int = 0
+
+    # --- phases ----------------------------------------------------------------------------------
+
+    def begin(self, maker: CompiledRule, generation: int) -> None:
+        """Serve a new version of the spec. Nothing is deleted until a survey was complete."""
+        self.phase = RulePhase.INCOMPLETE
+        self.maker = maker
+        self.generation = generation
+        self.spare()
+
+    def wait(self) -> None:
+        """Not everything is known: delete nothing."""
+        self.phase = RulePhase.INCOMPLETE
+
+    def freeze(self) -> None:
+        """Leave the copies as they are."""
+        self.phase = RulePhase.FROZEN
+
+    def serve(self) -> None:
+        """Everything is known."""
+        self.phase = RulePhase.SERVING
+
+    def delete(self) -> None:
+        """The rule is being deleted."""
+        self.phase = RulePhase.DELETING
+
+    def replaced(self) -> None:
+        """Another rule has the name now: compile its spec, whatever its generation is."""
+        self.generation = 0
+
+    def end(self) -> list[Registration]:
+        """Serve no version of the spec any more; returns the watches to be released."""
+        self.maker = None
+        self.generation = 0
+        self.spare()
+        released, self.sources = self.sources, []
+        return released
+
+    # --- deletions -------------------------------------------------------------------------------
+
+    def condemn(self, keys: Iterable[CopyKey]) -> None:
+        """Decide that these copies, and no others, are deleted."""
+        self.condemned = set(keys)
+
+    def spare(self) -> None:
+        """Decide that no copy is deleted."""
+        self.condemned = set()
+        self._lists_before = None
+
+    def listed_again(self, watches: Sequence[Registration]) -> bool:
+        """Whether all watches have listed again since this was first called; that starts it."""
+        if self._lists_before is None:
+            self._lists_before = {watch: watch.reflector.lists for watch in watches}
+            for watch in watches:
+                watch.reflector.relist()
+            return False
+        return all(
+            watch.synced and watch.reflector.lists > before
+            for watch, before in self._lists_before.items()
+        )
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def take_request(self, requested: str | None, handled: object) -> bool:
+        """Whether a request is new; `handled` is the one that the status echoes."""
+        if requested in (None, self._request, handled):
+            return False
+        self._request = requested
+        return True
+
+    def take_reseal(self, requested: str | None) -> bool:
+        """Whether a request to seal anew is new."""
+        if requested is None or requested == self._reseal:
+            return False
+        self._reseal = requested
+        return True
+
+    def reseals(self, requested: str | None) -> bool:
+        """Whether this request to seal anew was begun."""
+        return requested is not None and requested == self._reseal
+
+    # --- times -----------------------------------------------------------------------------------
+
+    def source_has_changed(self, now: float) -> None:
+        """Note the first change of a source since all copies were right."""
+        if self.source_changed is None:
+            self.source_changed = now
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """A copy is being written: its watch may show it before the answer arrives."""
+        self._open_writes += 1
+        try:
+            yield
+        finally:
+            self._open_writes -= 1
+
+    def wrote(self, now: float) -> None:
+        """A copy was written."""
+        self._last_write = now
+
+    def take_lag(self) -> float | None:
+        """Seconds from a source's change to the last write; None where there is nothing to tell.
+
+        To be called when no copy is due.
+        """
+        changed = self.source_changed
+        if changed is None or self._open_writes:
+            return None
+        self.source_changed = None
+        return self._last_write - changed if self._last_write >= changed else None

@@ -1,0 +1,99 @@
+"""The transitions of what is known of a rule while it is served."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.copies.rule_state import RulePhase, RuleState
+
+A, B = CopyKey("secrets", "a", "x"), CopyKey("secrets", "b", "x")
+
+
+@pytest.fixture
+def state() -> RuleState:
+    return RuleState(RuleKey("ops", "rule"))
+
+
+def watch() -> Any:
+    """A registration whose reflector lists when it is told."""
+    reflector = SimpleNamespace(lists=3, asked=0)
+    reflector.relist = lambda: setattr(reflector, "asked", reflector.asked + 1)
+    return Watch(reflector)
+
+
+class Watch:
+    def __init__(self, reflector: Any) -> None:
+        self.reflector = reflector
+        self.synced = True
+
+
+def test_a_new_version_deletes_nothing_that_was_decided_for_the_old_one(state: RuleState) -> None:
+    state.serve()
+    state.condemn([A, B])
+    assert state.phase is RulePhase.SERVING
+    state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
+    assert (state.phase, state.generation, state.condemned) == (RulePhase.INCOMPLETE, 2, set())
+
+
+def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
+    one = watch()
+    state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
+    state.sources = [one]
+    state.condemn([A])
+    assert state.end() == [one]
+    assert (state.maker, state.generation, state.condemned) == (None, 0, set())
+    assert state.end() == []
+
+
+def test_a_second_list_confirms_only_when_every_watch_has_made_it(state: RuleState) -> None:
+    one, two = watch(), watch()
+    assert not state.listed_again([one, two])
+    assert not state.listed_again([one, two])
+    assert (one.reflector.asked, two.reflector.asked) == (1, 1)
+    one.reflector.lists = 4
+    assert not state.listed_again([one, two])
+    two.reflector.lists, two.synced = 4, False
+    assert not state.listed_again([one, two])
+    two.synced = True
+    assert state.listed_again([one, two])
+
+
+def test_what_is_spared_has_to_be_listed_twice_again(state: RuleState) -> None:
+    one = watch()
+    state.listed_again([one])
+    one.reflector.lists = 4
+    state.spare()
+    assert not state.listed_again([one])
+
+
+def test_a_request_is_taken_once(state: RuleState) -> None:
+    assert not state.take_request(None, None)
+    assert not state.take_request("1", "1")
+    assert state.take_request("2", "1")
+    assert not state.take_request("2", "1")
+    assert state.take_request("3", "1")
+
+
+def test_a_request_to_seal_anew_is_taken_once(state: RuleState) -> None:
+    assert not state.take_reseal(None)
+    assert not state.reseals(None)
+    assert state.take_reseal("1")
+    assert not state.take_reseal("1")
+    assert state.reseals("1")
+    assert not state.reseals("2")
+
+
+def test_the_lag_is_from_the_first_change_to_the_last_write(state: RuleState) -> None:
+    assert state.take_lag() is None
+    state.source_has_changed(10.0)
+    state.source_has_changed(12.0)
+    with state.writing():
+        state.wrote(15.0)
+        assert state.take_lag() is None, "a write is under way"
+    assert state.take_lag() == 5.0
+    assert state.take_lag() is None
+    state.source_has_changed(20.0)
+    assert state.take_lag() is None, "nothing had to be written"
+    assert state.source_changed is None
