@@ -123,7 +123,6 @@ class _Printer:
         if target.everywhere:
             columns.insert(0, rows.NAMESPACE)
         self.shape = shape
-        self._everywhere = target.everywhere
         self._table = Table(columns, wide=shape is Format.WIDE)
 
     def print(self, found: Sequence[dict[str, Any]], *, single: bool = False) -> None:

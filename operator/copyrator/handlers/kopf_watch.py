@@ -68,7 +68,6 @@ class KopfPath:
             spec=spec,
             synced=self._faults.current is None,
             objects=0,
-            subscribers=1,
             failure=self._faults.current,
             failing_for=self._faults.seconds,
             unheard_for=self.clock() - self.heard,

@@ -46,12 +46,6 @@ class Push:
     tag: str | None = None
     """None: any tag may be new."""
 
-    def concerns(self, registry: str, repository: str) -> bool:
-        """Tell whether that repository may be meant."""
-        if self.repository != repository.lower():
-            return False
-        return self.registry is None or self.registry == canonical(registry)
-
 
 @dataclass(frozen=True, slots=True)
 class Notification:

@@ -40,7 +40,6 @@ def status(
         spec=WatchSpec(SECRETS, namespace),
         synced=failure is None,
         objects=3,
-        subscribers=1,
         failure=failure,
         failing_for=seconds,
         unheard_for=unheard,

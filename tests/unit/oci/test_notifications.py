@@ -17,6 +17,7 @@ from copyrator.oci.notifications import (
     Push,
     Sender,
     UnreadableNotificationError,
+    canonical,
     parse_notification,
 )
 from copyrator.settings.limits import STEP_SECONDS, WEBHOOK_BODY_BYTES, WEBHOOK_PUSHES
@@ -114,20 +115,15 @@ def test_refuses_what_is_none(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("push", "registry", "repository", "expected"),
+    ("registry", "name"),
     [
-        (Push("shop/app"), "any.example.com", "shop/app", True),
-        (Push("shop/app"), "any.example.com", "Shop/App", True),
-        (Push("shop/app"), "any.example.com", "shop/app2", False),
-        (Push("shop/app", "a.example.com"), "A.example.com", "shop/app", True),
-        (Push("shop/app", "a.example.com"), "b.example.com", "shop/app", False),
-        (Push("shop/app", "registry-1.docker.io"), "docker.io", "shop/app", True),
+        ("A.example.com ", "a.example.com"),
+        ("docker.io", "registry-1.docker.io"),
+        ("index.docker.io", "registry-1.docker.io"),
     ],
 )
-def test_knows_whom_a_push_concerns(
-    push: Push, registry: str, repository: str, expected: bool
-) -> None:
-    assert push.concerns(registry, repository) is expected
+def test_a_registry_has_one_name(registry: str, name: str) -> None:
+    assert canonical(registry) == name
 
 
 _WORDS = st.sampled_from(

@@ -34,7 +34,6 @@ _CUT_OFF = "an event of the watch is cut off or isn't JSON"
 class _ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
 
 
 class _List(msgspec.Struct):

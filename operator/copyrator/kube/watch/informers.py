@@ -57,7 +57,6 @@ class WatchStatus:
     spec: WatchSpec
     synced: bool
     objects: int
-    subscribers: int
     failure: ApiError | None
     failing_for: float
     """Seconds; 0 when all is well."""
@@ -281,7 +280,6 @@ def _status(watch: _SharedInformer) -> WatchStatus:
         spec=watch.spec,
         synced=reflector.synced,
         objects=len(reflector.store),
-        subscribers=len(watch.subscriptions),
         failure=reflector.failure,
         failing_for=reflector.failing_for,
         unheard_for=reflector.unheard_for,

@@ -62,7 +62,6 @@ class ScopedPool(InformerFactory):
             spec=WatchSpec(NAMESPACES),
             synced=self.polls.synced,
             objects=len(self.polls.names),
-            subscribers=1,
             failure=self.polls.failure,
             failing_for=self.polls.failing_for,
             unheard_for=self.polls.unheard_for,
