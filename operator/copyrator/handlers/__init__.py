@@ -1,1 +1,1 @@
-"""What kopf calls: each handler passes on what it was told and decides nothing."""
+"""kopf's handlers: each passes its event on and decides nothing."""

@@ -1,9 +1,8 @@
-"""What we have been told of one of our own resources, so that an event is delivered once, in order.
+"""De-duplicates the events of our own resources: each is delivered once, in order.
 
-kopf brings events, but it doesn't say what vanished while its watch was down: it lists again and
-knows no "gone". `listed` compares such a list with what was delivered, and `confirm` makes sure of
-what it misses; `resync` does the same with a list of its own. The first one fills the registries
-before any worker starts.
+kopf lists again after a watch was down, but reports no deletions that it missed. `listed` compares
+such a list with what was delivered, and `confirm` checks what it lacks; `resync` does the same with
+a list of its own. The first resync fills the caches before any worker starts.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from copyrator.workqueue.timeslice import TimeSlice
 log = logging.getLogger(__name__)
 
 Deliver = Callable[[Mapping[str, Any], bool], None]
-"""Takes a body and whether the object is gone; cheap."""
+"""Called with a body and whether the object is gone; must be cheap."""
 
 
 PAGE: Final = 50
-"""Objects of a list that are held at a time: a Bundle with all its history has 6 KB."""
+"""Objects per page of a list: a Bundle with its whole history has 6 KB."""
 
 
 VERSION_DIGITS: Final = 32
@@ -36,7 +35,7 @@ VERSION_DIGITS: Final = 32
 
 
 class Reader(Protocol):
-    """The part of KubeClient that a resync needs."""
+    """The part of KubeClient that a resync uses."""
 
     def list_pages(
         self,
@@ -46,15 +45,15 @@ class Reader(Protocol):
         field_selector: str | None = None,
         limit: int,
     ) -> AsyncIterator[Page]:
-        """All objects that match; complete when the iteration ends by itself."""
+        """All objects that match; complete when the iteration ends without an error."""
         ...
 
 
 class EventDeduplicator:
     """Delivers the events of one resource: each state once, never an older one after a newer.
 
-    An object that can't be taken in concerns nobody else: the log says so once, and the next resync
-    tries again.
+    An object that can't be delivered affects no other: it is logged once, and the next resync
+    retries it.
     """
 
     def __init__(
@@ -71,21 +70,21 @@ class EventDeduplicator:
         self._versions: dict[ObjectName, int] = {}
         self._missed: set[ObjectName] = set()
         self._faults: OrderedDict[ObjectName | None, str] = OrderedDict()
-        """What is wrong with objects that couldn't be taken in, as the log has told."""
+        """Faults of the objects that couldn't be delivered, as logged."""
 
     def __len__(self) -> int:
         return len(self._versions)
 
     def names(self) -> list[ObjectName]:
-        """The objects that exist, as far as we were told."""
+        """The objects known to exist."""
         return list(self._versions)
 
     def knows(self, namespace: str) -> bool:
-        """Whether all objects of a namespace were seen once, so that others don't exist."""
+        """Whether a namespace was listed completely once, so that unknown objects don't exist."""
         return bool(self._listed & {None, namespace})
 
     def event(self, kind: str | None, body: Mapping[str, Any]) -> None:
-        """Take an event as kopf has it: kind is None for what a list showed. Never raises."""
+        """Handle an event in kopf's form: kind is None for an object of a list. Never raises."""
         identified = _identify(body)
         if identified is None:
             self._note(None, "it has no name")
@@ -94,7 +93,7 @@ class EventDeduplicator:
         known = self._versions.get(name)
         if kind == "DELETED":
             if known is None or version < known:
-                return  # told before, or of a former object of this name
+                return  # a duplicate, or of a former object of this name
             del self._versions[name]
         elif known is not None and version <= known:
             return
@@ -103,21 +102,21 @@ class EventDeduplicator:
         self._hand_over(name, body, gone=kind == "DELETED")
 
     def _hand_over(self, name: ObjectName, body: Mapping[str, Any], *, gone: bool) -> None:
-        """Deliver one object; whatever goes wrong is this object's fault alone."""
+        """Deliver one object; an exception is logged as this object's fault."""
         try:
             # The API leaves the type out of the items of a list.
             named = {"apiVersion": self.resource.api_version, "kind": self.resource.kind}
             self._deliver(named | whole(body), gone)
         except Exception as error:
-            # The message may quote the object: only the type is told.
+            # The message may quote the object: only the type is logged.
             self._note(name, f"its reading fails with {type(error).__name__}")
             if not gone:
-                self._versions[name] = -1  # so that a resync tries it again
+                self._versions[name] = -1  # so that a resync retries it
         else:
             self._faults.pop(name, None)
 
     def _note(self, name: ObjectName | None, fault: str) -> None:
-        """Say in the log what is wrong with an object, once."""
+        """Log an object's fault once."""
         if self._faults.get(name) != fault:
             log.error(
                 "%s %s can't be taken in: %s; all others are served",
@@ -130,10 +129,10 @@ class EventDeduplicator:
             self._faults.popitem(last=False)
 
     async def resync(self, reader: Reader) -> None:
-        """List everything that may be listed; deliver what is news and what is gone.
+        """List every namespace that may be listed; deliver what has changed and what is gone.
 
         Raises:
-            ApiError: the list didn't come to its end. Then nothing is taken for gone.
+            ApiError: a list is incomplete. Then nothing counts as deleted.
         """
         for namespace in self._namespaces:
             known = {name for name in self._versions if namespace in (None, name.namespace)}
@@ -147,16 +146,16 @@ class EventDeduplicator:
             await self.confirm(reader)
 
     def listed(self, namespace: str | None, found: set[ObjectName]) -> bool:
-        """Take the names that a complete list of kopf's showed; whether any is missed there."""
+        """Compare the names in a complete list of kopf's; return whether a known one is missing."""
         known = {name for name in self._versions if namespace in (None, name.namespace)}
         self._missed |= known - found
         return bool(self._missed)
 
     async def confirm(self, reader: Reader) -> None:
-        """Look for each object that a list missed, and deliver those that are gone.
+        """Read each object that a list lacked, and deliver the deletion of those that are gone.
 
         Raises:
-            ApiError: it can't be told; it is asked again the next time.
+            ApiError: the read failed; the object is checked again the next time.
         """
         for name in sorted(self._missed):
             if name in self._versions:
@@ -164,7 +163,7 @@ class EventDeduplicator:
             self._missed.discard(name)
 
     async def _confirm_gone(self, reader: Reader, name: ObjectName) -> None:
-        """Look for the one object: it may have come back after the list was made."""
+        """Read one object: it may have been created again after the list was made."""
         if await self._list(reader, name.namespace, f"metadata.name={name.name}"):
             return
         if self._versions.pop(name, None) is not None:
@@ -175,7 +174,7 @@ class EventDeduplicator:
     async def _list(
         self, reader: Reader, namespace: str | None, field_selector: str | None = None
     ) -> set[ObjectName]:
-        """Deliver what there is and is news; return the names of all there is."""
+        """Deliver the objects that have changed; return the names of all."""
         found = set()
         slice_ = TimeSlice()
         pages = reader.list_pages(
@@ -191,7 +190,7 @@ class EventDeduplicator:
 
 
 def _identify(body: Any) -> tuple[ObjectName, int] | None:
-    """Name and version, or None of what has no name.
+    """Return name and version, or None for an object without a name.
 
     Since Kubernetes 1.35 the API promises that versions compare as integers.
     Source: KEP-5504, comparable resource versions; true of every API server on etcd before.

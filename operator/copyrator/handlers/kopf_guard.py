@@ -1,9 +1,9 @@
-"""Stands between kopf and the API server, because kopf can't take every answer that comes.
+"""Filters the API server's answers to kopf, because kopf doesn't handle all of them.
 
-Left alone it opens a watch that closes at once thousands of times a second, ends over an error
-within a watch, half an answer or an expired page of a list, and logs each try. Here such answers
-are told once and followed by growing pauses; where a watch can't go on, kopf is told 410, the one
-error after which it lists again. See docs/adr/0006-kopf-guard.md.
+Unfiltered, kopf reopens a watch that closes at once thousands of times a second, ends on an error
+within a watch, a truncated answer or an expired page of a list, and logs each try. Here such
+answers are logged once and retried with exponential back-off; where a watch can't continue, kopf
+gets a 410, the one error after which it lists again. See docs/adr/0006-kopf-guard.md.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 from copyrator.settings.limits import KOPF_PAGE_BYTES
 
 WATCH_SECONDS = int(DEFAULT_TIMING.doubt)
-"""Length of kopf's watches: short, so that a silent one is found out soon."""
+"""Timeout of kopf's watches: short, so that a silent one is detected soon."""
 
 ANSWER_SECONDS = 60.0
-"""For a whole answer, or for the beginning of a watch."""
+"""Timeout of a whole answer, or of a watch's headers."""
 
 _Handler = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
 
 
 class KopfGuard:
-    """Makes the sessions that kopf uses, and knows how its lists and watches fare."""
+    """Makes kopf's HTTP sessions and reports the health of its lists and watches."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class KopfGuard:
         self.on_refused: OnRefused | None = None
         """Called for every RBAC 403 that kopf gets."""
         self.on_listed: OnListed = lambda _spec, _names: None
-        """Is told what a list of kopf's showed when it is complete; kopf itself tells nobody."""
+        """Called with the names in each complete list of kopf's; kopf has no callback for it."""
         self.on_silent: Callable[[], None] = lambda: None
-        """Is told when a watch of kopf's, which are short, is found silent: others may be, too."""
+        """Called when a watch of kopf's, which are short, is found silent: others may be, too."""
         self._paths: dict[str, KopfPath] = {}
 
     def session(self) -> aiohttp.ClientSession:
-        """A session with the present credentials, to be made inside the running loop."""
+        """A session with the present credentials; must be called in the running loop."""
         endpoint = self.connection.endpoint
 
         async def guarded(
@@ -90,7 +90,7 @@ class KopfGuard:
         return session
 
     def statuses(self) -> list[WatchStatus]:
-        """The watches of kopf as they are now."""
+        """The present health of kopf's watches."""
         return [path.status(path.spec) for path in self._paths.values() if path.spec]
 
     def _path(self, path: str) -> KopfPath:
@@ -103,7 +103,7 @@ class KopfGuard:
         return self._paths[path]
 
     def _spec(self, path: str) -> WatchSpec | None:
-        """What is listed and watched under a path; None for discovery."""
+        """The list and watch that a path serves; None for discovery."""
         namespace = path.split("/")[5] if "/namespaces/" in path else None
         for resource in self._resources:
             if path == resource.path(namespace):
@@ -113,7 +113,7 @@ class KopfGuard:
 
 @dataclass(slots=True, kw_only=True)
 class _Exchange:
-    """One request of kopf's, tried until there is an answer that kopf can take."""
+    """One request of kopf's, retried until there is an answer that kopf handles."""
 
     path: KopfPath
     connection: Connection
@@ -125,10 +125,10 @@ class _Exchange:
     """The answer that made the last try fail, if there was one."""
 
     async def fetch(self) -> aiohttp.ClientResponse:
-        """A page of a list, or a document of discovery: whole, and JSON.
+        """A page of a list, or a document of discovery: complete, and JSON.
 
         Raises:
-            aiohttp.ClientPayloadError: the list has to begin anew, and kopf does that.
+            aiohttp.ClientPayloadError: the list has to be restarted; kopf does that.
         """
         first = "continue" not in self.request.url.query
         if first:
@@ -151,7 +151,7 @@ class _Exchange:
             return response
 
     def _ask_for(self, most: int) -> None:
-        """Set how many objects a page may have at most."""
+        """Limit the number of objects in a page."""
         url = self.request.url
         if self.path.spec and int(url.query.get("limit", LONGEST_PAGE)) > most:
             self.request.url = url.update_query(limit=most)
@@ -159,7 +159,7 @@ class _Exchange:
     async def _take_page(
         self, response: aiohttp.ClientResponse, spec: WatchSpec, *, first: bool
     ) -> None:
-        """Have kopf read each object as a text."""
+        """Replace each object by one that holds it as text."""
         page = decode_page(await response.read(), lone=self.path.page_size == 1)
         found = wrapped_page(page, spec.resource)
         response._body = found.raw
@@ -167,7 +167,7 @@ class _Exchange:
         self.path.take_page(spec, found, first=first)
 
     async def watch(self) -> aiohttp.ClientResponse:
-        """A watch that is accepted, or in its place one that sends kopf to list again."""
+        """An open watch, or in its place one whose only event makes kopf list again."""
         while True:
             try:
                 response = await self._try(whole=False)
@@ -183,11 +183,11 @@ class _Exchange:
             return response
 
     async def _try(self, *, whole: bool) -> aiohttp.ClientResponse:
-        """Ask once, after the pause that the last fault asks for.
+        """Send the request once, after the pause that the last fault requires.
 
         Raises:
             ApiError: it failed.
-            RuntimeError: kopf has to ask for a new session, and by this it knows.
+            RuntimeError: the session is closed; kopf then requests a new one.
         """
         await self.path.rest()
         if _differ(self.endpoint, self.connection.endpoint):
@@ -207,7 +207,7 @@ class _Exchange:
         return response
 
     async def _send(self, *, whole: bool) -> aiohttp.ClientResponse:
-        """Send; a 404 is an answer, by which kopf knows that the kind is gone."""
+        """Send; a 404 is passed on, because by it kopf detects that the kind is gone."""
         if self.session.closed:
             raise RuntimeError("Session is closed")
         try:
@@ -235,7 +235,7 @@ class _Exchange:
 
     @property
     def _most(self) -> int | None:
-        """Bytes that an answer may have: of a page of more than one object."""
+        """Limit of an answer in bytes, for a page of more than one object."""
         return KOPF_PAGE_BYTES if self.path.spec and self.path.page_size > 1 else None
 
 

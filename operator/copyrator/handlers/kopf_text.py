@@ -1,8 +1,8 @@
-"""What kopf is given of an object: what it needs to know it by, and the whole as one text.
+"""Objects in the form that kopf gets: the identifying metadata, and the whole object as one text.
 
 kopf decodes a page of a list as a whole, and each event with Python's own parser. One object of
 1.4 MB can hold 700,000 lists: that takes it a quarter of a second, and a text of that size 5 ms.
-The handlers read the text, each object in a step of its own and within the limits of `depth.read`.
+The handlers decode the text, object by object and within the limits of `depth.read`.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 @dataclass(frozen=True, slots=True)
 class KopfPage:
-    """A page of a list as kopf is given it.
+    """A page of a list in the form that kopf gets.
 
     Attributes:
         raw: the list; each of its items is a head with a text.
         names: of its objects.
-        last: whether the list ends with it.
+        last: whether it is the list's last page.
     """
 
     raw: bytes
@@ -56,10 +56,10 @@ class KopfPage:
 
 
 def wrapped_page(page: Page, res: Resource) -> KopfPage:
-    """Make kopf's page of one of the API server's.
+    """Convert a page of the API server's to kopf's form.
 
     Raises:
-        BrokenAnswer: an item is no object.
+        BrokenAnswer: an item is not an object.
     """
     heads = [_head(raw) for raw in page.items.raw()]
     body = {
@@ -73,7 +73,7 @@ def wrapped_page(page: Page, res: Resource) -> KopfPage:
 
 
 def wrapped_event(event: BareEvent) -> tuple[bytes, str]:
-    """Make kopf's event of one of the API server's; returns its resourceVersion, too.
+    """Convert an event of the API server's to kopf's form; also return its resourceVersion.
 
     Raises:
         BrokenAnswer: it holds no object.
@@ -83,7 +83,7 @@ def wrapped_event(event: BareEvent) -> tuple[bytes, str]:
 
 
 def whole(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The object of which kopf was given a head with a text; another one as it is."""
+    """Decode the object from its text; return a body without a text as it is."""
     text = body.get(TEXT)
     decoded: dict[str, Any] = read(text.encode()) if isinstance(text, str) else dict(body)
     return decoded

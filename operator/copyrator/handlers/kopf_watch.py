@@ -1,4 +1,4 @@
-"""A watch of kopf's on its way through the guard: judged line by line, and kept account of."""
+"""The health of kopf's lists and watches, and the check of each event of its watches."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from copyrator.kube.watch.store import OutOfOrderError
 LIST_AGAIN = b'{"type":"ERROR","object":{"kind":"Status","code":410}}\n'
 
 LONGEST_PAGE = 50
-"""Objects of a page of kopf's list: a Bundle with all its history has 6 KB."""
+"""Objects per page of kopf's list: a Bundle with its whole history has 6 KB."""
 
 OnListed = Callable[[WatchSpec, set[ObjectName]], None]
-"""Takes what is listed, and the names of all there is."""
+"""Called with what was listed and the names of all its objects."""
 
 
 def _ignore(_refusal: Refusal) -> None:
@@ -34,15 +34,15 @@ def _ignore(_refusal: Refusal) -> None:
 
 
 class KopfPath:
-    """What is known of one path: its present fault, and the pause that it asks for.
+    """The state of one path: its present fault, and the pause before the next request.
 
     Attributes:
         spec: what is listed and watched here; None for discovery.
-        heard: `clock` when the server was last heard.
-        page_size: objects that the next page of a list may have at most.
-        on_refused: is told of what was refused for want of a right.
-        on_listed: is told what a complete list showed.
-        on_silent: is told when a watch of kopf's that had been well is found silent.
+        heard: `clock` at the server's last answer.
+        page_size: limit of objects in the list's next page.
+        on_refused: called for every RBAC 403.
+        on_listed: called with the names in a complete list.
+        on_silent: called when a healthy watch of kopf's is found silent.
     """
 
     def __init__(
@@ -74,21 +74,21 @@ class KopfPath:
         )
 
     async def rest(self) -> None:
-        """Wait as long as the last fault asks for."""
+        """Wait for the pause that the last fault requires."""
         pause, self._pause = self._pause, 0.0
         await asyncio.sleep(pause)
 
     def note(
         self, error: ApiError, *, since: float | None = None, everywhere: bool = False
     ) -> None:
-        """Something went wrong, now or at the time `since`."""
+        """Record a fault that occurred now or at the time `since`."""
         if isinstance(error, Forbidden) and error.refusal:
             self.on_refused(error.refusal)
         self._faults.note(error, since=since, everywhere=everywhere)
         self._pause = max(self._faults.next_delay(), min(error.retry_after or 0.0, 60.0))
 
     def broke(self, error: ApiError, *, opened: bool = False, everywhere: bool = False) -> bool:
-        """A watch ended badly or was refused; whether kopf has to list again."""
+        """Record that a watch failed or was refused; return whether kopf has to list again."""
         doubted = self.standing.doubt
         report, restart = self.standing.broke(error, opened=opened)
         if report:
@@ -99,13 +99,13 @@ class KopfPath:
         return bool(restart)
 
     def answered(self) -> None:
-        """A whole answer came. Where a watch follows, that has to stand before all is well."""
+        """Record a complete answer. A path with a watch is healthy only once that is open."""
         self.standing.listed()
         if self.spec is None:
             self.recover()
 
     def take_page(self, spec: WatchSpec, page: KopfPage, *, first: bool) -> None:
-        """Add a page to the list that it belongs to."""
+        """Add a page to its list."""
         if first:
             self._shown = set()
         self._shown |= page.names
@@ -114,21 +114,21 @@ class KopfPath:
             self._shown = set()
 
     def recover(self) -> None:
-        """All is well."""
+        """Clear the fault."""
         self.standing.recovered()
         self._faults.clear()
 
     def stands(self) -> None:
-        """A watch has been open for a while."""
+        """Called when a watch has been open for `settled` seconds."""
         if not self.standing.doubt:
             self.recover()
 
     def calm(self) -> None:
-        """A watch stood for long."""
+        """Called when a watch was open for `stable` seconds or more."""
         self._faults.calm()
 
     def ended(self, lived: float) -> None:
-        """A watch ended in order; raises BrokenAnswer when that was too early."""
+        """Record a watch's regular end; raises BrokenAnswer when that was too early."""
         self.standing.ended(lived, bookmarks=True)
         self.recover()
         if lived >= self.timing.stable:
@@ -136,9 +136,9 @@ class KopfPath:
 
 
 class GuardedEvents:
-    """In the place of a watch's content: all of it, but the events are looked at.
+    """Replaces the content of a watch's response; checks each event.
 
-    Ends with the line that sends kopf to list again, where that is needed; `lost`: has only that.
+    Ends with the event that makes kopf list again, where needed; `lost`: has only that one.
     """
 
     def __init__(self, path: KopfPath, content: aiohttp.StreamReader, *, lost: bool) -> None:
@@ -148,11 +148,11 @@ class GuardedEvents:
         self._latest = 0
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever aiohttp asks of a content."""
+        """Every other attribute that aiohttp uses."""
         return getattr(self._content, name)
 
     async def iter_chunked(self, _size: int) -> AsyncGenerator[bytes, None]:
-        """One event at a time; it is by this that kopf reads a watch."""
+        """One event at a time; kopf reads a watch with this method."""
         if self._lost:
             yield LIST_AGAIN
             return
@@ -190,10 +190,10 @@ class GuardedEvents:
             yield chunk
 
     def _judged(self, line: bytes) -> bytes:
-        """The event for kopf.
+        """Check an event and convert it to kopf's form.
 
         Raises:
-            ApiError: what is wrong with it; one that comes late may be of an object long gone.
+            ApiError: it is invalid or out of order; a late one may be of an object long deleted.
         """
         event = bare_event(line)
         found, version = wrapped_event(event)

@@ -1,4 +1,4 @@
-"""Start and end of the process as kopf calls them, and how kopf itself is set up."""
+"""Start and end of the process as kopf calls them, and kopf's settings."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ log = logging.getLogger(__name__)
 PREFIX = RULE_PREFIX.rstrip("/")
 
 WATCHER = "watcher for "
-"""How kopf 1.45 begins the name of a watch's task."""
+"""Prefix of a watch's task name in kopf 1.45."""
 
 WATCH_ENDS_SECONDS = 3.0
-"""kopf gives the work on events two seconds at the end."""
+"""At the end kopf gives the tasks that process events two seconds."""
 
 
 class StartError(Exception):
-    """The process can't work and waiting won't help; the message says what to do."""
+    """The process can't work and waiting won't help; the message gives the remedy."""
 
 
 class Lifecycle(Protocol):
     """What starts and stops with kopf."""
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
-        """Tell kopf what to call."""
+        """Register the handlers with kopf."""
         ...
 
     async def start(self) -> None:
-        """Return when kopf may begin to watch.
+        """Return when kopf may open its watches.
 
         Raises:
             StartError: it never may.
@@ -47,7 +47,7 @@ class Lifecycle(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Finish or give up the work in hand; called a second time, do nothing."""
+        """Finish or abort the work in hand; a second call does nothing."""
         ...
 
 
@@ -60,7 +60,7 @@ def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:
         try:
             await lifecycle.start()
         except StartError as error:
-            # An exception would end kopf too, after five seconds and with three tracebacks.
+            # An exception would end kopf too, but after five seconds and with three tracebacks.
             log.critical("%s", error)
             await lifecycle.stop()
             raise SystemExit(1) from None
@@ -72,10 +72,11 @@ def register(registry: kopf.OperatorRegistry, lifecycle: Lifecycle) -> None:
 
 
 async def _end_watches() -> None:
-    """Cancel the watches that kopf has left, again and again until none is left.
+    """Cancel the watches that kopf has left, repeatedly until none is left.
 
-    When one watch fails, kopf forgets the others, cancels them together with what tells them of a
-    pause, and waits: one that is being opened takes that for the pause, and would go on for ever.
+    When one watch fails, kopf drops the others, cancels them together with the task that signals a
+    pause, and waits: a watch that is being opened takes the cancellation for that signal and would
+    never end.
     """
     while watches := [t for t in asyncio.all_tasks() if t.get_name().startswith(WATCHER)]:
         for watch in watches:
@@ -84,18 +85,18 @@ async def _end_watches() -> None:
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tell what nobody catches, but for a watch of kopf's that is stopped within an event.
+    """Log uncaught exceptions, except of a watch of kopf's that is stopped within an event.
 
-    Its generator is closed only when the loop ends, too late for it to be closed well.
+    Its generator is closed only when the loop ends, which is too late.
     """
     if getattr(context.get("asyncgen"), "__name__", "") != "infinite_watch":
         loop.default_exception_handler(context)
 
 
 class NoMemories(ResourceMemories):
-    """None of what kopf keeps for each object, 0.8 KB: handlers of single events don't need it.
+    """Keeps none of kopf's memories of 0.8 KB per object: event handlers don't use them.
 
-    The class is kopf 1.45's own, not public: pyproject.toml lets no other kopf in.
+    The class is internal to kopf 1.45: pyproject.toml allows no other version.
     """
 
     async def recall(
@@ -104,16 +105,16 @@ class NoMemories(ResourceMemories):
         *,
         memobase: Any = None,
         noticed_by_listing: bool = False,
-        ephemeral: bool = False,  # noqa: ARG002 - what is passed on instead
+        ephemeral: bool = False,  # noqa: ARG002 - True is passed instead
     ) -> ResourceMemory:
-        """A new one each time, as for an object that may never exist."""
+        """A new one each time, as for an object that may not exist."""
         return await super().recall(
             raw_body, memobase=memobase, noticed_by_listing=noticed_by_listing, ephemeral=True
         )
 
 
 def join_kopf_run(lifecycle: Lifecycle) -> None:
-    """Have `kopf run` start and stop it."""
+    """Register with kopf's default registry, which `kopf run` starts and stops."""
     lifecycle.register(kopf.get_default_registry())
 
 
@@ -140,20 +141,20 @@ async def run_kopf(
         namespaces=namespaces,
         stop_flag=stop,
         memories=NoMemories(),
-        # Unused without peering, but kopf would look the user up, and an arbitrary id has no name.
+        # Unused without peering, but kopf would look the user up, and an arbitrary UID has no name.
         identity="copyrator",  # type: ignore[arg-type]
     )
     for task in tasks:
-        # Whatever ends, all ends, and nobody goes on waiting for a signal (kopf would, for 5 s).
+        # The end of any task ends all, without a wait for a signal (kopf would wait 5 s).
         task.add_done_callback(lambda _: stop.set())
-    # From kopf, which took them just now: its handlers fail on a second signal.
+    # kopf has just installed its own handlers, which fail on a second signal: replace them.
     take_signals(signalled, stop)
     try:
         await kopf.run_tasks(tasks, ignored=others)
     except Exception as error:
         log.error("The watch of rules and Bundles ended: %s", error)
     finally:
-        await lifecycle.stop()  # where kopf fails, it leaves its cleanup out
+        await lifecycle.stop()  # where kopf fails, it skips its cleanup
 
 
 def take_signals(*flags: asyncio.Event) -> None:
@@ -173,21 +174,21 @@ def take_signals(*flags: asyncio.Event) -> None:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Set kopf up; see docs/adr/0001-events-only.md. Durations are seconds."""
-    # Nothing of kopf's is written to an object: no handler of ours needs it. Should one ever do,
-    # it does so under our own names.
+    """Configure kopf; see docs/adr/0001-events-only.md. Durations are seconds."""
+    # kopf writes nothing to an object: no handler of ours needs it. Should one ever do, it writes
+    # under our own names.
     settings.persistence.finalizer = f"{PREFIX}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=PREFIX, v1=False)
     settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=PREFIX, v1=False)
     settings.posting.enabled = False  # our own Events are de-duplicated and bounded
-    settings.peering.standalone = True  # peering isn't a lease: equal priorities pause everybody
-    # We wait for our CRDs before kopf looks; observing all CRDs would need a right we have no use
-    # for. A CRD that is deleted later ends the process, which starts again and waits.
+    settings.peering.standalone = True  # peering isn't a lease: equal priorities pause all replicas
+    # We wait for our CRDs before kopf's discovery; observing all CRDs would need a permission that
+    # nothing else uses. Deleting a CRD later ends the process, which restarts and waits.
     settings.scanning.disabled = True
-    # kopf keeps a page's objects as long as its watch, and each body while a task of that object's
-    # is idle: a thousand Bundles with all their history were 30 MB at every start.
+    # kopf keeps a page's objects as long as its watch, and each body while a task of that object
+    # is idle: a thousand Bundles with their whole history took 30 MB at every start.
     settings.watching.chunk_size = LONGEST_PAGE
-    # What goes wrong on the way, and how long anything may take, is kube.kopf_guard's business.
+    # Faults and timeouts are handled by handlers.kopf_guard.
     settings.watching.server_timeout = WATCH_SECONDS
     settings.watching.connect_timeout = 5
     settings.watching.reconnect_backoff = 1.0
@@ -198,11 +199,11 @@ def configure(settings: kopf.OperatorSettings) -> None:
 
 
 class KopfWatch:
-    """Finds out when kopf lives and watches nothing, by the names that kopf 1.45 gives its tasks.
+    """Detects that kopf runs but doesn't watch, by the task names of kopf 1.45.
 
-    Two ways lead there. Its keeper of credentials dies, the one task whose end isn't the end of the
-    process: a watch that is refused once waits for ever. Or its single look at what the API server
-    serves missed a kind: that is never watched. Names that another kopf may have are no fault.
+    Two causes. The task that keeps the credentials has died, the only one whose end doesn't end the
+    process: a watch that is refused once then waits for ever. Or kopf's single discovery missed a
+    kind, which is then never watched. Unknown task names of another kopf are no fault.
     """
 
     def __init__(self, *resources: Resource, namespaces: tuple[str | None, ...] = (None,)) -> None:
@@ -214,7 +215,7 @@ class KopfWatch:
         self._keeper: asyncio.Task[Any] | None = None
 
     def fault(self) -> str | None:
-        """Not live: rules or Bundles aren't watched. To be asked inside the running loop."""
+        """Why rules or Bundles aren't watched: not live. To be called in the running loop."""
         tasks = {task.get_name(): task for task in asyncio.all_tasks()}
         self._keeper = self._keeper or tasks.get("credentials retriever")
         if self._keeper is not None and self._keeper.done():

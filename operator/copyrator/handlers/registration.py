@@ -1,4 +1,4 @@
-"""What kopf calls: login, start and stop, and each event of a rule or Bundle."""
+"""The handlers that kopf calls: login, start and stop, and each event of a rule or Bundle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Registry = kopf.OperatorRegistry
 def register(
     registry: Registry, process: Lifecycle, guard: KopfGuard, *intakes: EventDeduplicator
 ) -> None:
-    """Tell kopf what to call; each event of an intake's resource is passed to it."""
+    """Register the handlers; each event of an intake's resource is passed to it."""
     lifecycle.register(registry, process)
     register_login(registry, guard)
     for intake in intakes:
@@ -33,7 +33,7 @@ def register_login(registry: Registry, guard: KopfGuard) -> None:
 
 
 def _register_events(registry: Registry, intake: EventDeduplicator) -> None:
-    """Created, there at the start, changed and deleted all arrive as events."""
+    """Created, listed at the start, changed and deleted objects all arrive as events."""
     res = intake.resource
 
     @kopf.on.event(res.group, res.version, res.plural, registry=registry, id=res.plural)

@@ -1,6 +1,6 @@
-"""The safety net: every rule and Bundle is looked at again, though no change of it is known.
+"""The periodic resync: every rule and Bundle is reconciled, whether or not an event was seen.
 
-On a healthy cluster it finds nothing and writes nothing.
+On a healthy cluster it changes nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from copyrator.workqueue.queue import WorkQueue
 log = logging.getLogger(__name__)
 
 RESYNC_SECONDS = 600.0
-"""Between two of them, plus or minus a tenth."""
+"""Seconds between two resyncs, plus or minus a tenth."""
 
 CONFIRM_AGAIN = 5.0
-"""Seconds until the API server is asked again about what a list missed."""
+"""Seconds until the API server is queried again about objects that a list lacked."""
 
 
 async def resync_for_ever(
     reader: Reader, rules: EventDeduplicator, bundles: EventDeduplicator, queue: WorkQueue[Key]
 ) -> None:
-    """List both kinds every RESYNC_SECONDS and queue all that exist; a fault costs one time."""
+    """List both kinds every RESYNC_SECONDS and queue all objects; a fault skips one resync."""
     while True:
         await asyncio.sleep(RESYNC_SECONDS * random.uniform(0.9, 1.1))  # noqa: S311 - no secret
         try:
@@ -42,7 +42,7 @@ async def resync_for_ever(
 async def confirm_missed(
     reader: Reader, intakes: tuple[EventDeduplicator, ...], missed: asyncio.Event
 ) -> None:
-    """Whenever `missed` is set, find out whether what kopf's lists missed is gone."""
+    """Whenever `missed` is set, check whether the objects that kopf's lists lacked are gone."""
     while True:
         await missed.wait()
         missed.clear()
@@ -62,7 +62,7 @@ def look_at_all(
     *,
     respect_backoff: bool = False,
 ) -> None:
-    """Queue every rule and Bundle, with or without those that wait after a failure."""
+    """Queue every rule and Bundle, with or without those in back-off."""
     keys: list[Key] = [RuleKey(*name) for name in rules.names()]
     keys += [BundleKey(*name) for name in bundles.names()]
     for key in keys:
