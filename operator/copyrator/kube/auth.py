@@ -1,10 +1,10 @@
-"""Finds the cluster and its credentials.
+"""Locates the cluster and loads its credentials.
 
 `kubernetes.aio.config` reads kubeconfigs (contexts, exec plug-ins, OIDC) and the pod's service
 account. It is imported only inside the functions that need it, because it takes 20 MB and 0.3 s.
 """
 
-# ruff: noqa: PLC0415 - late imports are this module's point, see above
+# ruff: noqa: PLC0415 - late imports are intended, see above
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 async def load_connection(
     kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
 ) -> Connection:
-    """Find the cluster: `kubeconfig`, else $KUBECONFIG, else the pod's own, else ~/.kube/config.
+    """Load `kubeconfig`, else $KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
-    Only a kubeconfig has contexts, so naming one rules the pod's own account out.
+    Only a kubeconfig has contexts, so a `context` rules the pod's own account out.
 
     Raises:
-        KubeconfigError: names the file and what to do.
+        KubeconfigError: names the file and the remedy.
     """
     paths = os.fspath(kubeconfig) if kubeconfig else os.environ.get("KUBECONFIG", "")
     if not paths and not context and os.environ.get("KUBERNETES_SERVICE_HOST"):
@@ -63,7 +63,7 @@ async def load_connection(
 def default_namespace(
     kubeconfig: str | os.PathLike[str] | None = None, context: str | None = None
 ) -> str:
-    """The namespace that the context (or the pod) is in; "default" where none is named.
+    """The namespace of the context (or the pod); "default" where none is set.
 
     Raises:
         KubeconfigError: as `load_connection` does.
@@ -134,9 +134,9 @@ def _user_of(paths: str, context: str | None) -> dict[str, Any]:
 def _context_of(
     paths: str, context: str | None
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The context's entry and all users', checked with messages that say what to do."""
+    """Return the context's entry and all users' entries; error messages give the remedy."""
     files = [Path(path).expanduser() for path in paths.split(os.pathsep) if path]
-    present = [path for path in files if path.is_file()]  # as kubectl: some of several may lack
+    present = [path for path in files if path.is_file()]  # as kubectl: some may be missing
     if not present:
         shown = ", ".join(map(str, files)) or "''"
         raise KubeconfigError(f"the kubeconfig {shown} doesn't exist; check --kubeconfig")
@@ -170,7 +170,7 @@ def _context_of(
 
 
 def _validity(user: dict[str, Any], loader: Any) -> float | None:
-    """Seconds that the credentials can be used without looking at their source again."""
+    """Seconds until the credentials' source has to be read again; None: never."""
     if "tokenFile" in user:
         return REREAD_SECONDS
     expiry = getattr(loader, "exec_plugin_expiry", None)
@@ -180,7 +180,7 @@ def _validity(user: dict[str, Any], loader: Any) -> float | None:
 
 
 def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
-    """Turn the library's Configuration into what requests need."""
+    """Convert the library's Configuration."""
     host = str(found.host).rstrip("/")
     context = None
     if host.startswith("https"):
@@ -206,7 +206,7 @@ def _endpoint(found: Any, *, valid_for: float | None) -> Endpoint:
 def _ssl_context(
     ca_file: str | None, cert_file: str | None, key_file: str | None, verify: bool, _digest: bytes
 ) -> ssl.SSLContext:
-    """The same context as long as the files hold the same: connections are pooled by it."""
+    """The same context as long as the files are unchanged: connections are pooled by it."""
     context = ssl.create_default_context(cafile=ca_file)
     if cert_file:
         context.load_cert_chain(cert_file, key_file)
@@ -217,7 +217,7 @@ def _ssl_context(
 
 
 def _environment_proxy(host: str) -> str | None:
-    """What the environment says, asked once: aiohttp's trust_env asks at every request."""
+    """The environment's proxy, read once: aiohttp's trust_env reads it at every request."""
     try:
         return Proxies(os.environ).proxy_for(host)
     except ProxyError as error:

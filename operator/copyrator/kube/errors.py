@@ -1,11 +1,11 @@
 """Typed errors of the Kubernetes API; answers.py makes them.
 
-Everything above decides by class and by a few properties, never by parsing text again. Messages
-come from the API server; they are cut to a size that fits a condition, and the client takes the
-values of Secrets out of them before it raises (see redaction.py).
+Callers decide by class and by a few properties, never by parsing a message again. Messages come
+from the API server; they are cut to a size that fits a condition, and the client removes the values
+of Secrets from them before it raises (see redaction.py).
 """
 
-# ruff: noqa: N818 - the classes carry the API's own reasons, which don't end in Error
+# ruff: noqa: N818 - the classes have the API's own reasons as names, which don't end in Error
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from copyrator.kube.refusals import Refusal, read_refusal
 
 MESSAGE_LIMIT = 1024
-"""Characters of a message that are kept: enough for a person, small enough for a condition."""
+"""Characters of a message that are kept, so that it fits a condition."""
 
 _IMMUTABLE = re.compile(
     r"immutable|cannot change roleRef|may not (?:be changed|change) once set"
@@ -26,14 +26,14 @@ _IMMUTABLE = re.compile(
 
 
 class ApiError(Exception):
-    """An answer of the API server that isn't success, or the lack of one.
+    """An answer of the API server that isn't success, or a missing answer.
 
     Attributes:
         status: the HTTP status, 0 where there was no answer.
-        reason: the machine-readable reason of the Status object, or a word of ours.
-        message: for people, at most `MESSAGE_LIMIT` characters, free of Secret values.
-        details: the Status object's details (kind, name, causes …), maybe empty.
-        retry_after: seconds that the server asks to wait, None where it didn't.
+        reason: the machine-readable reason of the Status object, or one of ours.
+        message: human-readable, at most `MESSAGE_LIMIT` characters, free of Secret values.
+        details: the Status object's details (kind, name, causes …), may be empty.
+        retry_after: seconds to wait as the server requires, None where it requires none.
     """
 
     default_status: ClassVar[int] = 0
@@ -66,24 +66,24 @@ class ApiError(Exception):
 
     @property
     def throttled(self) -> bool:
-        """True where the server says that it has too much to do, so everybody should slow down."""
+        """True where the server is overloaded, so that all requests should slow down."""
         return self.status == 429 or (self.status == 503 and self.retry_after is not None)
 
     @property
     def concerns_all(self) -> bool:
-        """True where the next request, about whatever, can be expected to fail as well."""
+        """True where the next request, whatever its object, can be expected to fail as well."""
         if isinstance(self, ServerError):
-            return "webhook" not in self.message  # a broken webhook is its namespaces' trouble
+            return "webhook" not in self.message  # a broken webhook affects only its namespaces
         return isinstance(self, Unreachable | Unauthorized | TooManyRequests | NotLeading)
 
     @property
     def transient(self) -> bool:
-        """True where the same request may well succeed later with nothing changed by anybody."""
+        """True where the same request may succeed later without any change."""
         return isinstance(self, Unreachable | TooManyRequests | ServerError)
 
 
 class BadRequest(ApiError):
-    """400: the request itself is wrong."""
+    """400: the request is malformed."""
 
     default_status = 400
     default_reason = "BadRequest"
@@ -97,14 +97,14 @@ class Unauthorized(ApiError):
 
 
 class Forbidden(ApiError):
-    """403: a right is missing. The other causes of a 403 have classes of their own."""
+    """403: a permission is missing. The other causes of a 403 have classes of their own."""
 
     default_status = 403
     default_reason = "Forbidden"
 
     @property
     def refusal(self) -> Refusal | None:
-        """What is missing; None where it was no verb on a resource."""
+        """The missing permission; None where it is no verb on a resource."""
         return read_refusal(self.message, self.details)
 
 
@@ -123,38 +123,38 @@ class QuotaExceeded(ApiError):
 
 
 class AdmissionDenied(ApiError):
-    """An admission webhook or a ValidatingAdmissionPolicy said no (any 4xx it likes)."""
+    """An admission webhook or a ValidatingAdmissionPolicy denied the request (with any 4xx)."""
 
     default_status = 403
     default_reason = "AdmissionDenied"
 
 
 class NotFound(ApiError):
-    """404: the object, its namespace, or the whole kind isn't there."""
+    """404: the object, its namespace, or the whole kind doesn't exist."""
 
     default_status = 404
     default_reason = "NotFound"
 
     @property
     def namespace_missing(self) -> bool:
-        """True where the namespace is what isn't there."""
+        """True where it is the namespace that doesn't exist."""
         return self.details.get("kind") == "namespaces"
 
     @property
     def kind_missing(self) -> bool:
-        """True where the path isn't served at all (the CRD is gone), so no object is meant."""
+        """True where the path isn't served at all (the CRD is gone), whatever the object."""
         return not self.details.get("name")
 
 
 class AlreadyExists(ApiError):
-    """409 to a create: an object of that name is there."""
+    """409 to a create: an object of that name exists."""
 
     default_status = 409
     default_reason = "AlreadyExists"
 
 
 class ConflictError(ApiError):
-    """409: uid or resourceVersion aren't what the write was decided on."""
+    """409: uid or resourceVersion differ from those that the write was decided on."""
 
     default_status = 409
     default_reason = "Conflict"
@@ -168,7 +168,7 @@ class Gone(ApiError):
 
 
 class TooLarge(ApiError):
-    """The object is bigger than the API server or etcd takes."""
+    """The object is larger than the API server or etcd accepts."""
 
     default_status = 413
     default_reason = "TooLarge"
@@ -188,27 +188,27 @@ class Invalid(ApiError):
 
     @property
     def immutable(self) -> bool:
-        """True where a field that can't be changed is (part of) the trouble."""
+        """True where an immutable field is (part of) the cause."""
         texts = [str(cause.get("message", "")) for cause in self.causes] or [self.message]
         return any(_IMMUTABLE.search(text) for text in texts)
 
 
 class TooManyRequests(ApiError):
-    """429: priority and fairness, or a proxy, has enough of us."""
+    """429: API Priority and Fairness, or a proxy, throttles us."""
 
     default_status = 429
     default_reason = "TooManyRequests"
 
 
 class ServerError(ApiError):
-    """5xx: the server, a webhook, or etcd behind it, is in trouble."""
+    """5xx: the server, a webhook, or etcd behind it, has failed."""
 
     default_status = 500
     default_reason = "InternalError"
 
 
 class Unreachable(ApiError):
-    """No usable answer: name resolution, refusal, TLS, a timeout. The outcome is unknown."""
+    """No usable answer: name resolution, connection refused, TLS, a timeout. Outcome unknown."""
 
     default_reason = "Unreachable"
 
@@ -220,20 +220,20 @@ class BrokenAnswer(Unreachable):
 
 
 class NotLeading(ApiError):
-    """Not sent: this replica doesn't lead (any more), so what is to be written isn't its to say."""
+    """Not sent: this replica isn't the leader (any more), so it must not write."""
 
     default_reason = "NotLeading"
 
 
 class KindUnavailable(ApiError):
-    """The cluster serves no such kind (now): perhaps its CRD isn't installed."""
+    """The cluster serves no such kind at present: its CRD may not be installed."""
 
     default_status = 404
     default_reason = "KindUnavailable"
 
 
 class AmbiguousKind(ApiError):
-    """Several API groups serve a kind of that name: apiVersion has to be given."""
+    """Several API groups serve a kind of that name: apiVersion must be set."""
 
     default_reason = "AmbiguousKind"
 

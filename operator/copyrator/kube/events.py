@@ -1,8 +1,8 @@
-"""Kubernetes Events about our objects: few, bounded, and never in anybody's way.
+"""Kubernetes Events about our objects: few, bounded, and never blocking their caller.
 
 core/v1 Events, because `kubectl describe` and the dashboards show their count and times best. An
-Event's name is made from what it says, so the same news raises a count, also after a restart and
-from two replicas, where client-go would make a new object.
+Event's name is a hash of its content, so that a repetition raises a count, also after a restart and
+from two replicas, where client-go would create a new object.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ WARNING: Final = "Warning"
 EventType = Literal["Normal", "Warning"]
 
 REPEAT_SECONDS = 60.0
-"""The same news raises its count at most this often; what comes between is added up."""
+"""An Event's count is raised at most this often; repetitions in between are added up."""
 
 MEMORY = 256
-"""Different pieces of news that are remembered, at 700 bytes each. One that was forgotten and is
-said again is found by its name."""
+"""Different Events that are remembered, at 700 bytes each. One that was forgotten and is repeated
+is found by its name."""
 
 BURST = 25
 REFILL_SECONDS = 12.0
-"""Per object: so many Events at once, then one per REFILL_SECONDS."""
+"""Per object: BURST Events at once, then one per REFILL_SECONDS."""
 
 QUEUE = 256
-"""Events waiting to be written, of all namespaces, which take turns. What comes on top is dropped
-and counted: the last of the namespace with the most."""
+"""Events waiting to be written, of all namespaces, which take turns. When it is full, the last one
+of the namespace with the most is dropped and counted."""
 
 MESSAGE_LIMIT = 1024
 """The API server's limit for an Event's message."""
 
 TERMINATING_SECONDS = 60.0
-"""A namespace that refused an Event because it is going isn't tried again for so long."""
+"""After a namespace has refused an Event because it is terminating: pause until the next try."""
 
 FALLBACK_NAMESPACE = "default"
-"""Where Events about cluster-scoped objects have to be."""
+"""Namespace of the Events about cluster-scoped objects, as the API server requires."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ObjectRef:
 
     @classmethod
     def of(cls, body: Mapping[str, Any], api_version: str = "", kind: str = "") -> ObjectRef:
-        """Of an object as the API gave it (in lists apiVersion and kind are left out)."""
+        """Of an object as the API returned it (in lists apiVersion and kind are left out)."""
         meta = body["metadata"]
         return cls(
             api_version or str(body.get("apiVersion", "")),
@@ -80,7 +80,7 @@ class ObjectRef:
 
 @dataclass(slots=True)
 class _News:
-    """One piece of news and how often it was said."""
+    """One Event and the number of its repetitions."""
 
     regarding: ObjectRef
     type: EventType
@@ -105,7 +105,7 @@ class _News:
 
 
 class EventRecorder:
-    """Takes Events at any time and writes them in a task of its own (`run`)."""
+    """Accepts Events at any time and writes them in a task of its own (`run`)."""
 
     def __init__(
         self,
@@ -133,13 +133,13 @@ class EventRecorder:
     def record(
         self, regarding: ObjectRef, type_: EventType, reason: str, message: str, note: str = ""
     ) -> None:
-        """Say something about an object. Never waits, never raises.
+        """Record an Event about an object. Never waits, never raises.
 
         Args:
-            regarding: what it is about.
+            regarding: the object.
             type_: "Normal" or "Warning".
-            reason: the machine-readable word.
-            message: for people; the same one raises a count.
+            reason: the machine-readable reason.
+            message: human-readable; an equal one raises a count.
             note: a further sentence, added to the message.
         """
         message = f"{message} {note}".strip()[:MESSAGE_LIMIT]
@@ -171,7 +171,7 @@ class EventRecorder:
             self._queue.done()
 
     async def flush(self, seconds: float) -> None:
-        """Wait until what is queued is written, at most so long (for shutdown and tests)."""
+        """Wait up to `seconds` until the queued Events are written (for shutdown and tests)."""
         try:
             async with asyncio.timeout(seconds):
                 await self._queue.join()
@@ -213,7 +213,7 @@ class EventRecorder:
         try:
             await self._client.create(EVENTS, news.namespace, self._body(news, count))
         except AlreadyExists:
-            # An earlier run of ours, or the other replica, said the same.
+            # An earlier process, or the other replica, has created the same Event.
             there = await self._client.get(EVENTS, news.namespace, news.name)
             said = int(there.get("count") or 0)
             news.count += said

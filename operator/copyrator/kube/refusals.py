@@ -1,4 +1,4 @@
-"""What a 403 says is missing: the verb, the resource and the place, in RBAC's words."""
+"""The missing permission that a 403 names: verb, resource and namespace, in RBAC's terms."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _DENIED = re.compile(
     r'cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]+)")?'
 )
-"""The API server's sentence, the same for every authorizer.
+"""The API server's message, the same for every authorizer.
 
 Source: forbiddenMessage in k8s.io/apiserver, endpoints/handlers/responsewriters/errors.go.
 """
 NOT_HELD = "RBAC permissions not currently held"
-"""In the refusal to let anybody grant what they don't have themselves: no verb is missing there."""
+"""Part of the 403 against privilege escalation by a grant: it names no missing verb."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Right:
-    """One verb on one resource; `resource` may go on with a subresource, as RBAC writes it."""
+    """One verb on one resource; `resource` may include a subresource, as in RBAC."""
 
     group: str
     resource: str
@@ -35,7 +35,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A right that was missing; without a namespace it was asked for in the whole cluster."""
+    """A missing permission; without a namespace the request was for all namespaces."""
 
     right: Right
     namespace: str = ""
@@ -46,7 +46,7 @@ class Refusal:
 
     @property
     def attributes(self) -> dict[str, str]:
-        """As the resourceAttributes of a review ask for it."""
+        """The resourceAttributes of an access review."""
         resource, _, subresource = self.right.resource.partition("/")
         return {
             "verb": self.right.verb,
@@ -59,7 +59,7 @@ class Refusal:
 
 
 def read_refusal(message: str, details: Mapping[str, Any]) -> Refusal | None:
-    """Read a 403's message; None where it was another kind of no."""
+    """Parse a 403's message; None where it names no missing verb."""
     found = _DENIED.search(message)
     if found is None or NOT_HELD in message:
         return None

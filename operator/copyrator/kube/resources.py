@@ -1,4 +1,4 @@
-"""The kinds of objects that we speak about, and how a kind's name becomes a path of the API."""
+"""The kinds that the operator uses, and the discovery of a kind's API path."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """As `apiVersion` of an object says it: ``v1`` or ``apps/v1``."""
+        """As in an object's `apiVersion`: ``v1`` or ``apps/v1``."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def key(self) -> str:
-        """As RBAC and kubectl name it: ``secrets`` or ``roles.rbac.authorization.k8s.io``."""
+        """As in RBAC and kubectl: ``secrets`` or ``roles.rbac.authorization.k8s.io``."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The URL's path; without `namespace` a namespaced kind's whole cluster is meant."""
+        """The URL's path; without `namespace`, a namespaced kind's path for the whole cluster."""
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace and self.namespaced:
             path += f"/namespaces/{quote(namespace, safe='')}"
@@ -92,8 +92,8 @@ WELL_KNOWN: Mapping[str, Resource] = {
         BUNDLES,
     )
 }
-"""Kinds that need no discovery. A CRD that takes one of these names in a group of its own (Calico
-has a NetworkPolicy) doesn't make the plain name ambiguous: a rule that works goes on working."""
+"""Kinds that need no discovery. A CRD that uses one of these names in a group of its own (Calico
+has a NetworkPolicy) doesn't make the plain name ambiguous, so that existing rules stay valid."""
 
 _DISCOVERY = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
@@ -107,10 +107,10 @@ class _Requests(Protocol):
 
 
 class Discovery:
-    """Finds the `Resource` for a kind by asking the API server, and remembers.
+    """Resolves a kind to its `Resource` by API discovery, and caches the answer.
 
-    The aggregated form answers everything in two requests. An unknown kind is asked for again at
-    most every `patience` seconds, so that a rule on a missing CRD costs nothing.
+    Aggregated discovery takes two requests. For an unknown kind it is repeated at most every
+    `patience` seconds, so that a rule on a missing CRD causes few requests.
     """
 
     def __init__(
@@ -128,12 +128,12 @@ class Discovery:
         self._by_kind: dict[str, list[Resource]] = {}
 
     async def resolve(self, kind: str, api_version: str | None = None) -> Resource:
-        """Find a kind.
+        """Resolve a kind.
 
         Raises:
-            KindUnavailable: nothing of that name is served (now).
-            AmbiguousKind: several API groups serve it and `api_version` doesn't say which.
-            ApiError: the API server could not be asked.
+            KindUnavailable: no such kind is served at present.
+            AmbiguousKind: several API groups serve it and `api_version` isn't set.
+            ApiError: the discovery failed.
         """
         known = WELL_KNOWN.get(kind)
         if known and api_version in (None, known.api_version):
@@ -154,7 +154,7 @@ class Discovery:
         return found[0]
 
     async def refresh(self) -> None:
-        """Ask for all kinds now."""
+        """Discover all kinds now."""
         by_kind: dict[str, list[Resource]] = {}
         for path in ("/api", "/apis"):
             answer = await self._client.request("GET", path, accept=_DISCOVERY)
@@ -172,7 +172,7 @@ class Discovery:
 
 
 def _resources(items: Iterable[Mapping[str, Any]]) -> Iterable[Resource]:
-    """Read an APIGroupDiscoveryList: groups, in each the versions, best first."""
+    """Parse an APIGroupDiscoveryList: groups, in each the versions, preferred first."""
     for item in items:
         group = str((item.get("metadata") or {}).get("name") or "")
         for version in item.get("versions") or ():

@@ -1,8 +1,8 @@
-"""The rights that the operator lacks: learnt by being refused, forgotten when they are granted.
+"""The permissions that the operator lacks: added by a 403, removed when they are granted.
 
-Each refusal is somebody's condition already. Here they are the operator's own: one list for
-/readyz, and a question to the API server now and then whether a right has been granted, so that
-nobody has to wait for the back-off of what was refused.
+The object of each refused request has a condition already. Here the missing permissions are
+collected for /readyz, and access reviews check whether they have been granted, so that no object
+waits for the rest of its back-off.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from copyrator.kube.refusals import Refusal, Right
 log = logging.getLogger(__name__)
 
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Everybody may ask what they may do (the ClusterRole system:basic-user)."""
+"""Every user may create these reviews (the ClusterRole system:basic-user)."""
 
 TICK = 1.0
 FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
-"""Seconds between two questions about a right, doubling."""
+"""Seconds between two reviews of a permission, doubling."""
 LONGEST_DOUBT = 300.0
-"""The same where the answer was yes and the request was refused again: not by the authorizer."""
+"""The same where a review allowed it and the request was refused again: not by the authorizer."""
 FORGET = 900.0
-"""Seconds without a new refusal, three times the longest back-off: nobody needs the right now."""
+"""Seconds without a new refusal, three times the longest back-off: the permission is unused."""
 SHOWN = 20
-"""Rights that /readyz names."""
+"""Limit of the permissions that /readyz lists."""
 
 
 class Reviewer(Protocol):
-    """The part of KubeClient that asks."""
+    """The part of KubeClient that sends reviews."""
 
     async def request(self, method: str, path: str, *, body: Mapping[str, Any]) -> Any:
         """Send a review."""
@@ -43,7 +43,7 @@ class Reviewer(Protocol):
 
 @dataclass(slots=True)
 class _Lack:
-    """One right, and where it was missing last."""
+    """A missing permission and its last refusal."""
 
     refusal: Refusal
     last: float
@@ -53,16 +53,16 @@ class _Lack:
 
 
 class MissingPermissions:
-    """Takes refusals at any time; `review_for_ever` is a task of its own."""
+    """Records refusals; `review_for_ever` runs as a task of its own."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.on_granted: Callable[[], None] = lambda: None
-        """Called when something that was refused may succeed now."""
+        """Called when a request that was refused may succeed now."""
         self._clock = clock
         self._lacks: dict[Right, _Lack] = {}
 
     def refused(self, refusal: Refusal) -> None:
-        """Note what the API server refused for want of a right."""
+        """Record an RBAC 403."""
         now = self._clock()
         lack = self._lacks.get(refusal.right)
         if lack is None:
@@ -75,12 +75,12 @@ class MissingPermissions:
         lack.refusal, lack.last = refusal, now
 
     def missing(self) -> list[Refusal]:
-        """What is missing now, sorted."""
+        """The missing permissions, sorted."""
         lacking = sorted((right, lack) for right, lack in self._lacks.items() if not lack.granted)
         return [lack.refusal for _, lack in lacking]
 
     def sentence(self) -> str | None:
-        """Not ready: something can't be done for want of a right."""
+        """The readiness fault: permissions that are missing; None where none is."""
         missing = self.missing()
         if not missing:
             return None
@@ -89,14 +89,14 @@ class MissingPermissions:
         return f"the operator may not {shown}{more}: grant it, or switch off what needs it"
 
     async def review_for_ever(self, reviewer: Reviewer) -> None:
-        """Ask now and then whether what is missing has been granted."""
+        """Review the missing permissions periodically."""
         while True:
             await asyncio.sleep(TICK)
             if await self.review(reviewer):
                 self.on_granted()
 
     async def review(self, reviewer: Reviewer) -> bool:
-        """Ask about the rights that are due; return whether any was granted."""
+        """Review the permissions that are due; return whether any was granted."""
         granted = False
         for right, lack in list(self._lacks.items()):
             now = self._clock()
@@ -113,7 +113,7 @@ class MissingPermissions:
         except ApiError as error:
             log.debug("can't ask whether the operator may %s: %s", refusal, error)
             allowed = False
-        if refusal is not lack.refusal:  # refused elsewhere meanwhile: ask about that
+        if refusal is not lack.refusal:  # refused elsewhere meanwhile: review that
             return False
         if allowed:
             lack.granted = True
@@ -125,10 +125,10 @@ class MissingPermissions:
 
 
 async def is_granted(reviewer: Reviewer, refusal: Refusal) -> bool:
-    """Whether what would be refused is granted after all.
+    """Review whether a refused request is allowed now.
 
     Raises:
-        ApiError: there is no answer.
+        ApiError: the review failed.
     """
     review = {
         "apiVersion": "authorization.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""Makes the typed error that an HTTP answer of the API server means, or the lack of one."""
+"""Converts an HTTP answer of the API server, or a missing one, to a typed error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from copyrator.kube.errors import (
 )
 
 RETRY_AFTER_CAP = 300.0
-"""Seconds; an answer that asks for more is believed only so far."""
+"""Seconds; a longer Retry-After is capped to this."""
 
 _WEBHOOK = re.compile(r"""admission webhook ["'][^"']+["'] denied the request""")
 _POLICY = re.compile(r"ValidatingAdmissionPolicy '[^']+' with binding '[^']+' denied request")
@@ -76,13 +76,13 @@ def from_answer(
 
 
 def no_answer(host: str, error: Exception) -> Unreachable:
-    """Build the error for a request to `host` that ended in an exception of aiohttp's."""
+    """Build the error for a request to `host` that raised an exception of aiohttp's."""
     if isinstance(error, aiohttp.ClientPayloadError):
         return BrokenAnswer(f"the answer of {host} was cut off")
     if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
         return Unreachable(f"{host} doesn't answer in time", reason="Timeout")
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
-        text = error.os_error.strerror  # its own text shows the repr of an SSLContext
+        text = error.os_error.strerror  # str(error) shows the repr of an SSLContext
     else:
         text = " ".join(str(error).split()) or type(error).__name__
     return Unreachable(f"{host} can't be reached: {text}")
@@ -127,7 +127,7 @@ def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> floa
 
 
 async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> bytes:
-    """The whole answer.
+    """Read the whole answer.
 
     Raises:
         AnswerTooLarge: it is longer than `most` bytes; the connection is closed.
@@ -142,6 +142,6 @@ async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> byt
             if left < 0:
                 raise AnswerTooLarge(f"the answer is longer than {most} bytes")
     except BaseException:
-        response.close()  # as its own read does
+        response.close()  # as response.read() does
         raise
     return b"".join(chunks)

@@ -1,4 +1,4 @@
-"""One request to the API server as a value, and how the client's methods build it."""
+"""One request to the API server as a value, and its construction."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from copyrator.api.names import FIELD_MANAGER
 from copyrator.kube.resources import Resource
 
 CONNECT_TIMEOUT = 5.0
-"""Seconds until a connection stands, TLS included."""
+"""Seconds to connect, TLS included."""
 
 REQUEST_TIMEOUT = 30.0
-"""Seconds for a whole answer, unless the call says otherwise."""
+"""Seconds for a whole answer, unless the call sets its own."""
 
 JSON = "application/json"
 
 VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
-"""RBAC's words for the methods that write."""
+"""RBAC's verbs for the methods that write."""
 
 REVIEWS = "/apis/authorization.k8s.io/"
 
@@ -29,7 +29,7 @@ WRITES = frozenset({"create", "update", "patch", "delete"})
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `verb` and `resource` are RBAC's words, for metrics and limits."""
+    """One request. `verb` and `resource` are RBAC's terms, for metrics and limits."""
 
     verb: str
     resource: str
@@ -42,18 +42,18 @@ class Call:
         default=aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=CONNECT_TIMEOUT)
     )
     most: int | None = None
-    """Bytes of the answer that are read; what is longer raises AnswerTooLarge."""
+    """Limit of the answer in bytes; a longer one raises AnswerTooLarge."""
 
     @property
     def writes(self) -> bool:
-        """Whether it is to change anything; a review of rights is sent by POST and doesn't."""
+        """Whether it changes an object; an access review is sent by POST and doesn't."""
         return self.verb in WRITES and not self.path.startswith(REVIEWS)
 
 
 def write(
     method: str, res: Resource, path: str, body: Any, *, content_type: str = JSON, **params: str
 ) -> Call:
-    """A request that changes something, under our field manager."""
+    """A request that writes, with our field manager."""
     if method != "DELETE":
         params.setdefault("fieldManager", FIELD_MANAGER)
     headers = {"Content-Type": content_type, "Accept": JSON}
@@ -61,12 +61,12 @@ def write(
 
 
 def total(seconds: float) -> aiohttp.ClientTimeout:
-    """A limit for the whole answer."""
+    """A timeout for the whole answer."""
     return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_TIMEOUT)
 
 
 def selectors(label_selector: str | None, field_selector: str | None) -> dict[str, str]:
-    """The parameters by which the server selects."""
+    """The query parameters of the selectors."""
     found = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {key: value for key, value in found.items() if value}
 

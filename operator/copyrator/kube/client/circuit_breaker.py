@@ -1,8 +1,8 @@
-"""While the API server fails everybody, one attempt at a time finds out whether it is back.
+"""While all requests to the API server fail, lets one probe at a time through until one succeeds.
 
-Each key and each watch has delays of its own, but there can be ten thousand of them: without this
-an API server that struggles to its feet would be met by all of them at once, again and again. And
-when it is back, all know at once, however long their delays had become.
+Each key and each watch has a back-off of its own, but there can be ten thousand of them: without
+this, all would send their retries to an API server that is recovering. When it is back, all
+continue at once, however long their back-offs had become.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from copyrator.kube.errors import ApiError, NotLeading
 log = logging.getLogger(__name__)
 
 FAILURES = 5
-"""So many failures in a row, with no answer between them, close the gate."""
+"""Failures in a row, with no success between them, after which attempts are held back."""
 
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 2.0
-"""Seconds between probes: few requests, and a recovery is noticed soon."""
+"""Seconds between probes: few requests, and a recovery is detected soon."""
 
 PATIENCE = 15.0
-"""Seconds that a request waits at the gate before it fails as the last probe did."""
+"""Seconds that an attempt is held back before it fails with the last probe's error."""
 
 
 class Permit:
-    """Somebody's attempt behind the gate. The first that is said of how it went counts."""
+    """One attempt that was let through. Only the first outcome that is reported counts."""
 
     __slots__ = ("_gate", "_open", "_who")
 
@@ -41,17 +41,17 @@ class Permit:
         self._open = True
 
     def succeeded(self) -> None:
-        """The server did what it should, or refused this one alone."""
+        """The server answered, or refused this request alone."""
         if self._close():
             self._gate.answered()
 
     def failed(self, error: ApiError) -> None:
-        """It failed as it would have for anybody."""
+        """It failed with an error that any other attempt would get."""
         if self._close():
             self._gate.failed(error, self._who)
 
     def given_up(self) -> None:
-        """Nothing was learnt."""
+        """It ended without an outcome."""
         if self._close():
             self._gate.abandoned()
 
@@ -61,13 +61,13 @@ class Permit:
 
 
 class CircuitBreaker:
-    """Open while `what` it stands before succeed; closed when nothing but failures comes."""
+    """Open while attempts at `what` succeed; closed, with single probes, while all of them fail."""
 
     def __init__(self, what: str = "requests", clock: Callable[[], float] = time.monotonic) -> None:
         self.answered_at = clock()
-        """When the server last answered somebody, be it with a refusal of that one request."""
+        """`clock` at the server's last answer, including the refusal of a single request."""
         self.on_open: Callable[[], None] = lambda: None
-        """Called when the server is back: whoever waits elsewhere has no reason to any more."""
+        """Called when the server is back, so that back-offs elsewhere can end."""
         self._what = what
         self._clock = clock
         self._failing: set[object] = set()
@@ -80,23 +80,23 @@ class CircuitBreaker:
 
     @property
     def outage(self) -> tuple[ApiError, float] | None:
-        """What all fail with, and for how many seconds; None while the gate is open."""
+        """The common error and its duration in seconds; None while open."""
         if self._closed_at is None or self._last is None:
             return None
         return self._last, self._clock() - self._closed_at
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
-        """Wait until it makes sense to try, and learn from how it goes.
+        """Wait until attempts are let through, and record the outcome.
 
         Raises:
-            ApiError: like the last probe's, when the wait took too long.
+            ApiError: a copy of the last probe's, after PATIENCE seconds.
         """
         turn = await self.turn(patience=PATIENCE)
         try:
             yield
         except NotLeading:
-            turn.given_up()  # nobody was asked
+            turn.given_up()  # nothing was sent
             raise
         except ApiError as error:
             if error.concerns_all:
@@ -111,14 +111,14 @@ class CircuitBreaker:
             turn.succeeded()
 
     async def turn(self, who: object = None, *, patience: float) -> Permit:
-        """Wait until it makes sense to try; the Turn is then to be told how it went.
+        """Wait until attempts are let through; the outcome must be reported to the Permit.
 
         Args:
-            who: several failures of the same one count as one; of nobody, each counts.
+            who: failures of the same caller count once; without a caller, each counts.
             patience: seconds to wait.
 
         Raises:
-            ApiError: like the last probe's, when the wait took too long.
+            ApiError: a copy of the last probe's, after `patience` seconds.
         """
         if self._closed_at is not None:
             await self._wait(patience)
@@ -141,7 +141,7 @@ class CircuitBreaker:
             raise
 
     def failed(self, error: ApiError, who: object) -> None:
-        """An attempt failed."""
+        """Record a failed attempt."""
         self._last = error
         self._probing = False
         if self._closed_at is not None:
@@ -158,7 +158,7 @@ class CircuitBreaker:
             self._arm()
 
     def answered(self) -> None:
-        """An attempt succeeded: let everybody in."""
+        """Record a success and release all that wait."""
         self.answered_at = self._clock()
         self._failing.clear()
         self._probing = False
@@ -171,7 +171,7 @@ class CircuitBreaker:
             self.on_open()
 
     def abandoned(self) -> None:
-        """Somebody left without having learnt anything: let the next one probe."""
+        """Record an attempt without an outcome: the next one becomes the probe."""
         self._probing = False
         self._arm()
 

@@ -1,7 +1,7 @@
 """The Kubernetes API as the operator uses it: objects, lists, watches.
 
-Raw requests and plain dicts, because models cost three times the CPU and drop the fields that they
-don't know, so that a read-modify-write would lose other people's data.
+Plain dicts, because typed models take three times the CPU and drop unknown fields, so that a
+read-modify-write would lose them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LIST_TIMEOUT = 60.0
 
 
 class PatchType(enum.StrEnum):
-    """How a patch is written, as its media type."""
+    """A patch's format, as its media type."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"
@@ -50,11 +50,11 @@ class PatchType(enum.StrEnum):
 
 
 class KubeClient:
-    """Requests, lists and watches; to be made inside the running loop, and closed.
+    """Requests, lists and watches; must be made in the running loop, and closed.
 
-    Every method raises subclasses of ApiError. All writes carry our field manager.
-    `fence` is asked before each write is sent; False makes it fail with NotLeading. `alone` is for
-    requests with a deadline of their own: no outage that others met holds them up. With
+    Every method raises subclasses of ApiError. All writes have our field manager.
+    `fence` is called before each write is sent; False makes it fail with NotLeading. `alone` is for
+    requests with a deadline of their own: the circuit breaker doesn't hold them back. With
     `on_dry_run` every write is a dry run, whatever method makes it.
     """
 
@@ -95,17 +95,17 @@ class KubeClient:
 
     @property
     def outage(self) -> tuple[ApiError, float] | None:
-        """What all requests fail with, and for how many seconds; None while they succeed."""
+        """The error that all requests get and its duration in seconds; None while they succeed."""
         return self._http.outage
 
     def lacks(self, refusal: Refusal) -> None:
-        """Note a right that is missing although no answer says so in these words."""
+        """Report a missing permission that no answer names in RBAC's form."""
         if self._on_refused:
             self._on_refused(refusal)
 
     @property
     def unheard_for(self) -> float:
-        """Seconds since the server last answered a request; what watches show doesn't count."""
+        """Seconds since the server last answered a request; watch events don't count."""
         return self._http.unheard_for
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class KubeClient:
     async def create(
         self, res: Resource, namespace: str | None, body: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """Create; raises AlreadyExists rather than touch what is there."""
+        """Create; raises AlreadyExists where the name is taken."""
         return await self._object(calls.write("POST", res, res.path(namespace), body))
 
     async def patch(
@@ -130,7 +130,7 @@ class KubeClient:
         field_manager: str | None = None,
         force: bool = False,
     ) -> dict[str, Any]:
-        """Patch; `force` takes fields over from other managers and is for APPLY only."""
+        """Patch; `force` takes ownership of fields from other managers and is for APPLY only."""
         params = {"force": "true"} if force else {}
         params["fieldManager"] = field_manager or FIELD_MANAGER
         path = res.path(namespace, name, subresource)
@@ -148,7 +148,7 @@ class KubeClient:
         resource_version: str | None = None,
         propagation: str | None = None,
     ) -> dict[str, Any]:
-        """Delete; a uid or resourceVersion that isn't there any more raises ConflictError."""
+        """Delete; a uid or resourceVersion that isn't the present one raises ConflictError."""
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
         if any(preconditions.values()):
@@ -166,7 +166,7 @@ class KubeClient:
         tail_lines: int | None = None,
         limit_bytes: int | None = None,
     ) -> str:
-        """The container's output; bytes that aren't UTF-8 are replaced."""
+        """Return the container's output; bytes that aren't UTF-8 are replaced."""
         limits = {"tailLines": tail_lines, "limitBytes": limit_bytes}
         params = {"container": container}
         params |= {key: str(value) for key, value in limits.items() if value is not None}
@@ -185,7 +185,7 @@ class KubeClient:
         accept: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - becomes a timeout of the connection
     ) -> Any:
-        """Anything else: subresources, reviews, discovery, /version. Returns the decoded JSON."""
+        """Other requests: subresources, reviews, discovery, /version. Returns the decoded JSON."""
         verb = calls.VERBS.get(method, "get")
         params = dict(params or {})
         headers = {"Accept": accept or JSON}
@@ -211,10 +211,10 @@ class KubeClient:
     ) -> AsyncGenerator[Page, None]:
         """List page by page; complete only when the iteration ends without an error.
 
-        Without `resource_version` the list is consistent: it shows every write that was answered
-        before. The first page is small; the others have about 4 MB, and at most `limit` objects.
-        One that turns out larger than PAGE_BYTES is asked for again, with fewer objects. With
-        `names_only` an object is its name, namespace and resourceVersion.
+        Without `resource_version` the list is consistent: it includes every write answered before.
+        The first page is small; the others have about 4 MB, and at most `limit` objects. A page
+        larger than PAGE_BYTES is requested again, with fewer objects. With `names_only` an object
+        is its name, namespace and resourceVersion.
         """
         params = calls.selectors(label_selector, field_selector)
         if resource_version is not None:
@@ -237,16 +237,16 @@ class KubeClient:
             try:
                 decode = partial(pages.decode_page, reader=reader, lone=size == 1)
                 page = await self._http.fetch(call, decode)
-            except AnswerTooLarge:  # never of one object
+            except AnswerTooLarge:  # never for a page of one object
                 size = pages.fewer(size)
                 continue
             yield page
             if not page.continue_token:
                 return
             params["continue"] = page.continue_token
-            params.pop("resourceVersion", None)  # the token carries it; both together are refused
+            params.pop("resourceVersion", None)  # the token includes it; both together are refused
             size = min(limit, page.next_limit())
-            del page  # not two pages at a time
+            del page  # at most one page in memory
 
     async def watch(
         self,
@@ -263,9 +263,9 @@ class KubeClient:
         on_open: Callable[[], None] | None = None,
         reserved: bool = False,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Follow changes until the server ends the stream after `timeout` seconds.
+        """Yield changes until the server ends the stream after `timeout` seconds.
 
-        Bookmarks are asked for; the server sends about one a minute, so `silence` seconds without
+        Bookmarks are requested; the server sends about one a minute, so `silence` seconds without
         a byte mean that the stream is dead (Unreachable, reason Timeout). `on_open` is called when
         the server has accepted the watch. A `reserved` watch has a connection of its own; others
         wait for one of WATCH_CONNECTIONS. `names_only` as for a list.

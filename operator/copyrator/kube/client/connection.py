@@ -1,4 +1,4 @@
-"""Where the API server is and who we are there, with credentials that are renewed in time."""
+"""The API server's address and our credentials, which are renewed in time."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from copyrator.kube.client.circuit_breaker import CircuitBreaker
 log = logging.getLogger(__name__)
 
 REREAD_SECONDS = 60.0
-"""Tokens in files are read again this often: bound service account tokens rotate on disk."""
+"""Interval for reading token files again: bound service account tokens rotate on disk."""
 
 RENEW_PAUSE = 10.0
-"""Seconds between renewals that a refused request may cause: an exec plug-in can be slow."""
+"""Seconds between renewals caused by refused requests: an exec plug-in can be slow."""
 
 
 class KubeconfigError(Exception):
-    """There is no way to the cluster; the message names the file and what to do."""
+    """The cluster can't be configured; the message names the file and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One server and one set of credentials, as they were when they were loaded."""
+    """One server and one set of credentials, as loaded."""
 
     host: str
     authorization: str | None = None
@@ -40,7 +40,7 @@ class Endpoint:
     key_file: str | None = None
     verify: bool = True
     valid_for: float | None = None
-    """Seconds after which it should be loaded again; None: for as long as it works."""
+    """Seconds after which it should be loaded again; None: as long as it is accepted."""
 
     def __repr__(self) -> str:
         return f"Endpoint(host={self.host!r})"
@@ -53,10 +53,10 @@ class Connection:
     """The current `Endpoint`, loaded again when it is due or the server refused it.
 
     Attributes:
-        origin: for people, where the credentials are from.
+        origin: human-readable source of the credentials.
         generation: grows with each renewal, so that many requests refused together cause one.
-        requests: where all requests wait while the server fails everybody.
-        watches: where watches wait while none of them stands.
+        requests: holds all requests back while the server fails all of them.
+        watches: holds watches back while none of them can be opened.
     """
 
     def __init__(
@@ -79,26 +79,26 @@ class Connection:
         self._tried_at = float("-inf")
         self._fault: str | None = None
         self.impersonate: str | None = None
-        """The user that requests are made as, where the credentials may do that."""
+        """User to impersonate, where the credentials allow it."""
         self._headers = _headers(endpoint)
 
     @property
     def host(self) -> str:
-        """The server's URL without a slash at the end."""
+        """The server's URL without a trailing slash."""
         return self.endpoint.host
 
     @property
     def ssl(self) -> ssl.SSLContext | None:
-        """The context of the current credentials (client certificates can change)."""
+        """The SSL context of the current credentials (client certificates can change)."""
         return self.endpoint.ssl
 
     @property
     def fails_everybody(self) -> bool:
-        """Whether a gate is closed: it has told so, once for all."""
+        """Whether a circuit breaker holds attempts back; it has logged that already."""
         return bool(self.requests.outage or self.watches.outage)
 
     async def headers(self) -> Mapping[str, str]:
-        """Headers of a request: who we are, and the token as it is valid now."""
+        """Headers of a request: user agent and impersonation, and the present token."""
         due = self.endpoint.valid_for
         if due is not None and self._clock() - self._loaded_at >= due:
             await self.renew(self.generation, pause=REREAD_SECONDS / 4)
@@ -107,14 +107,14 @@ class Connection:
         return self._headers
 
     async def renew(self, seen: int, *, pause: float = RENEW_PAUSE) -> bool:
-        """Load the credentials again, unless somebody else did so meanwhile.
+        """Load the credentials again, unless another caller did so meanwhile.
 
         Args:
             seen: the generation that was refused.
-            pause: seconds that have to lie between two tries.
+            pause: minimum seconds between two tries.
 
         Returns:
-            True if there are newer credentials than the ones that were seen.
+            True if there are newer credentials than generation `seen`.
         """
         async with self._lock:
             if self.generation != seen:

@@ -1,7 +1,7 @@
-"""JSON of any shape: what is too deep or too much is left out, not refused with all its neighbours.
+"""JSON of any shape: parts too deep or too large are left out, instead of failing a whole page.
 
-The API server takes 10,000 levels wherever a CRD leaves a field open; Python's parsers give up at a
-thousand or so. One such object, five kilobytes long, would hide all others from us. And of 1.4 MB
+The API server accepts 10,000 levels wherever a CRD leaves a field open; Python's parsers fail at
+about a thousand. One such object of 5 KB would make a whole page unreadable. And of 1.4 MB
 of nothing but brackets Python makes 700,000 lists, which takes a quarter of a second.
 """
 
@@ -20,12 +20,12 @@ from copyrator.settings.limits import OBJECT_CONTAINERS
 
 MOST: Final = 256
 """Levels that are kept: more than any spec of ours may have, so that its parser refuses the rest,
-and fewer than any code minds."""
+and fewer than cause an error anywhere."""
 
 _TOO_DEEP: Final = msgspec.json.encode(TOO_DEEP)
 
 _ROUNDS: Final = 8
-"""After so many rounds of taking pairs out, an ordinary object has no bracket left."""
+"""Rounds of removing pairs after which an ordinary object has no bracket left."""
 
 _field_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
@@ -37,7 +37,7 @@ _STEPS = bytes(1 if code in b"[{" else 255 if code in b"]}" else 0 for code in r
 def flattened(raw: bytes, most: int = MOST) -> bytes:
     """The same JSON, with a text in place of every map and list beyond `most` levels.
 
-    All loops over characters are C's: 1.4 MB of brackets take a tenth of a second.
+    All loops over characters run in C: 1.4 MB of brackets take a tenth of a second.
     """
     if raw.count(b"{") + raw.count(b"[") <= most or _is_shallow(raw, most):
         return raw
@@ -53,40 +53,40 @@ def flattened(raw: bytes, most: int = MOST) -> bytes:
 
 
 def _levels(text: bytes) -> Iterator[int]:
-    """The level of nesting behind each character of a text without strings."""
+    """The level of nesting after each character of a text without strings."""
     return accumulate(array("b", text.translate(_STEPS)))
 
 
 def _is_shallow(raw: bytes, most: int) -> bool:
-    """Tell quickly of what isn't too deep that it isn't.
+    """Fast test that holds for ordinary objects; False doesn't mean that it is too deep.
 
-    Pairs of brackets are taken out first, which leaves little of an ordinary object.
+    Pairs of brackets are removed first, which leaves few of an ordinary object.
     """
     brackets = _brackets(raw)
     removed = 0
     while removed < min(_ROUNDS, most // 2) and brackets:
         brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
         removed += 1
-    # A map in a list goes with it: up to two levels a round.
+    # A map in a list is removed with it: up to two levels a round.
     return max(_levels(brackets), default=0) + 2 * removed <= most
 
 
 def _brackets(raw: bytes) -> bytes:
-    """The brackets that aren't part of a string: these end at each quotation mark not escaped."""
+    """The brackets outside strings, which end at each quotation mark that isn't escaped."""
     unescaped = raw.replace(rb"\\", b"").replace(rb"\"", b"")
     return b"".join(unescaped.split(b'"')[::2]).translate(None, _NO_BRACKETS)
 
 
 def _containers(raw: bytes) -> int:
-    """How many maps and lists there are; of a few, how many there may be."""
+    """The number of maps and lists; where it can't exceed the limit, an upper bound."""
     most = raw.count(b"{") + raw.count(b"[")
     return most if most <= OBJECT_CONTAINERS else len(_brackets(raw)) // 2
 
 
 def read(raw: bytes) -> Any:
-    """Decode one object; of a part that is too deep or too large a text is left in its place.
+    """Decode one object; a part that is too deep or too large is replaced by a text.
 
-    Its metadata has the reason then, under NOT_WHOLE.
+    Its metadata then has the reason, under NOT_WHOLE.
 
     Raises:
         msgspec.MsgspecError: it isn't JSON, or has too many maps and lists and isn't a map.
@@ -101,7 +101,7 @@ def read(raw: bytes) -> Any:
 
 
 def _read_small_fields(raw: bytes) -> dict[str, Any]:
-    """Decode what is small of an object, and of its metadata."""
+    """Decode the small fields of an object and of its metadata."""
     fields = _fields(raw)
     metadata = fields.pop("metadata", None)
     found = _small_ones(fields)
@@ -118,7 +118,7 @@ def _fields(raw: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _small_ones(fields: dict[str, msgspec.Raw]) -> dict[str, Any]:
-    """Decode the smallest, as many as half of an object may hold together."""
+    """Decode the smallest fields, up to half of an object's limit of maps and lists together."""
     left = OBJECT_CONTAINERS // 2
     found: dict[str, Any] = {}
     for key, value in sorted(fields.items(), key=lambda field: len(bytes(field[1]))):

@@ -1,7 +1,7 @@
 """Pages of a list and events of a watch, decoded one object at a time.
 
 A page of Secrets can be many megabytes: it is held once, as the bytes that arrived, and each object
-is turned into Python only while somebody looks at it.
+is decoded only on access.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.i
 METADATA_WATCH = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 
 USUAL_BYTES = 4 * 1024 * 1024
-"""A page stays near this size."""
+"""Target size of a page."""
 
 LONE_BYTES = 2 * 1024 * 1024
-"""Of a longer page the depth isn't judged as a whole: that takes 40 ms a megabyte."""
+"""Above this size the depth isn't checked for the page as a whole: that takes 40 ms a megabyte."""
 
 BOOKMARK = "BOOKMARK"
 DELETED = "DELETED"
@@ -62,11 +62,11 @@ _event_decoder = msgspec.json.Decoder(_Event)
 _named_decoder = msgspec.json.Decoder(_Named)
 
 Reader = Callable[[bytes], Any]
-"""Turns an object's JSON into Python."""
+"""Decodes an object's JSON."""
 
 
 def read_name(raw: bytes) -> Any:
-    """Decode an object's name, namespace and resourceVersion; nothing is made of the rest.
+    """Decode only an object's name, namespace and resourceVersion.
 
     Raises:
         msgspec.MsgspecError: it isn't JSON, or has no metadata.
@@ -78,7 +78,7 @@ def read_name(raw: bytes) -> Any:
 
 
 class Items(Sequence[dict[str, Any]]):
-    """The objects of a page; each access decodes anew, so look at each once."""
+    """The objects of a page; each access decodes anew, so access each once."""
 
     __slots__ = ("_raw", "_reader")
 
@@ -87,7 +87,7 @@ class Items(Sequence[dict[str, Any]]):
         self._reader = reader
 
     def raw(self) -> Iterator[bytes]:
-        """The objects as they came."""
+        """The objects as received."""
         return map(bytes, self._raw)
 
     def __len__(self) -> int:
@@ -115,19 +115,19 @@ class Page:
     """Bytes on the wire."""
 
     def next_limit(self) -> int:
-        """How many objects the next page should have, judged by this one: 1 to 1000."""
+        """The limit for the next page, estimated from this one's size: 1 to 1000 objects."""
         each = max(self.size // max(len(self.items), 1), 1)
         return max(1, min(1000, USUAL_BYTES // each))
 
 
 def fewer(limit: int) -> int:
-    """How many objects to ask for after a page of so many was too large."""
+    """The limit to request after a page of `limit` objects was too large."""
     return max(1, limit // 8)
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK (of which only the version counts)."""
+    """`type` is ADDED, MODIFIED, DELETED or BOOKMARK (of which only the resourceVersion is set)."""
 
     type: str
     object: dict[str, Any]
@@ -135,7 +135,7 @@ class WatchEvent:
 
 @dataclass(frozen=True, slots=True)
 class BareEvent:
-    """A WatchEvent whose object isn't decoded."""
+    """A WatchEvent whose object isn't decoded yet."""
 
     type: str
     raw: bytes
@@ -144,11 +144,11 @@ class BareEvent:
 def decode_page(raw: bytes, *, reader: Reader = read, lone: bool = False) -> Page:
     """Decode a list; `reader` decodes its objects.
 
-    `lone`: it has at most one object, so that asking for fewer is no use.
+    `lone`: it has at most one object, so that it can't be split further.
 
     Raises:
-        AnswerTooLarge: an object is nested deeply; with fewer objects, the page can be decoded.
-        BrokenAnswer: it isn't one, or was cut.
+        AnswerTooLarge: an object is nested deeply; a page with fewer objects can be decoded.
+        BrokenAnswer: it isn't a list, or is cut off.
     """
     try:
         try:
@@ -174,15 +174,15 @@ def decode_event(line: bytes, reader: Reader = read) -> WatchEvent:
     """Decode a line of a watch; `reader` decodes its object.
 
     Raises:
-        ApiError: the line is an ERROR; `Gone` where the version to go on from was compacted.
-        BrokenAnswer: the line was cut or isn't JSON.
+        ApiError: the line is an ERROR; `Gone` where the resourceVersion was compacted.
+        BrokenAnswer: the line is cut off or isn't JSON.
     """
     event = bare_event(line)
     return WatchEvent(event.type, _object(event.raw, reader))
 
 
 def bare_event(line: bytes) -> BareEvent:
-    """Decode a line of a watch, but for its object; raises like `decode_event`."""
+    """Decode a line of a watch, but not its object; raises like `decode_event`."""
     try:
         try:
             event = _event_decoder.decode(line)

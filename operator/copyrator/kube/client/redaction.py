@@ -1,4 +1,4 @@
-"""Secret values never leave through an error: what a server quotes back is taken out."""
+"""Removes Secret values that a server quotes from its error messages."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 SHORTEST = 4
-"""Characters; shorter values are left: they would take ordinary words apart."""
+"""Characters; shorter values stay: replacing them would break ordinary words."""
 
 
 def redact(message: str, secret: Any) -> str:
-    """Take the values of a Secret that was sent out of a message that came back.
+    """Remove the values of a Secret that was sent from the answer's message.
 
     Webhooks and older API servers quote what they were sent, as it was sent or decoded.
 
     Args:
-        message: what the server said.
+        message: the server's message.
         secret: the body of the request: a Secret, or a patch of one.
     """
     for value in sorted(_values(secret), key=len, reverse=True):

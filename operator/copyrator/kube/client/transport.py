@@ -1,7 +1,7 @@
-"""Requests on one pooled session: credentials, limits, timeouts, and errors made typed.
+"""HTTP requests on one pooled session: credentials, limits, timeouts, and typed errors.
 
 One session, because a connection is a TLS handshake and memory on both sides. Watches and requests
-are counted apart, so that neither can take the other's connections. Bodies are never logged.
+are counted apart, so that neither can use up the other's connections. Bodies are never logged.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from copyrator.workqueue.fairness import FairLimit, tenant
 T = TypeVar("T")
 
 REQUEST_CONNECTIONS = 128
-"""More than the 64 writes and the TENANTS_READS that may be in flight: others find one too."""
+"""More than the 64 writes and the TENANTS_READS together: other requests have some left."""
 
 WATCH_CONNECTIONS = 256
-"""Each watch is a connection; more than these wait for one to be free. Watches that are bounded in
-other ways (reserved ones) aren't counted."""
+"""Each watch is a connection; further ones wait for a free one. Watches that are bounded in other
+ways (reserved ones) aren't counted."""
 
 LARGE_BODY = 512 * 1024
 
 WATCH_PATIENCE = 60.0
-"""Seconds that a watch waits for a connection before it fails, visibly."""
+"""Seconds that a watch waits for a connection before it fails, which is reported."""
 
 
 Fence = Callable[[], bool]
-"""Whether writes may be sent at this moment (kube.elector, wired in by parts.py)."""
+"""Whether writes may be sent at this moment (kube.leader.elector, set in runtime.wiring)."""
 
 
 class WriteLimit(Protocol):
-    """What bounds writes in flight (engine.limits.AdaptiveLimit, wired in by app.py)."""
+    """Bounds the writes in flight (workqueue.limits.AdaptiveLimit, set in runtime.wiring)."""
 
     def slot(self) -> AbstractAsyncContextManager[object]:
-        """Wait for a place; the time spent inside is the latency that the limit learns from."""
+        """Wait for a slot; the time spent inside is the latency that the limit adapts to."""
         ...
 
     async def pause(self) -> None:
-        """Return when no Retry-After is running."""
+        """Return when no Retry-After is pending."""
         ...
 
     def throttled(self, retry_after: float | None) -> None:
-        """The server has too much to do; seconds to wait where it named them."""
+        """Record that the server throttles; `retry_after` in seconds, where it named them."""
         ...
 
 
@@ -78,7 +78,7 @@ OnRefused = Callable[[Refusal], None]
 
 
 class NoLimit:
-    """For commands that make a few requests and end."""
+    """For commands that make a few requests and exit."""
 
     def slot(self) -> AbstractAsyncContextManager[object]:
         """Never wait."""
@@ -88,11 +88,11 @@ class NoLimit:
         """Never wait."""
 
     def throttled(self, retry_after: float | None) -> None:
-        """Learn nothing."""
+        """No-op."""
 
 
 class Transport:
-    """Sends calls. To be made inside the running loop, and closed."""
+    """Sends calls. Must be made in the running loop, and closed."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class Transport:
         self._reads = FairLimit(each=limits.TENANT_READS, together=limits.TENANTS_READS)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0,  # places are counted here
+                limit=0,  # limited by the semaphores here
                 keepalive_timeout=60.0,
                 socket_factory=keepalive_socket,
             ),
@@ -129,7 +129,7 @@ class Transport:
 
     @property
     def outage(self) -> tuple[ApiError, float] | None:
-        """What all requests fail with, and for how many seconds; None while they succeed."""
+        """The error that all requests get and its duration in seconds; None while they succeed."""
         return self.connection.requests.outage
 
     @property
@@ -144,7 +144,7 @@ class Transport:
     async def fetch(self, call: Call, decode: Callable[[bytes], T]) -> T:
         """Send, read the whole answer, and decode it.
 
-        With `on_dry_run` no write is kept by the server: each is sent with ``dryRun=All``.
+        With `on_dry_run` the server persists no write: each is sent with ``dryRun=All``.
 
         Raises:
             ApiError: anything but success.
@@ -178,7 +178,7 @@ class Transport:
     async def stream(
         self, call: Call, *, reserved: bool = False
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """Open a watch; reading from it raises ApiError like everything else.
+        """Open a watch; reading from it raises ApiError as well.
 
         A `reserved` one has a connection of its own and never waits for others.
         """
@@ -221,7 +221,7 @@ class Transport:
 
     @asynccontextmanager
     async def _answer(self, call: Call) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send; once more with renewed credentials where these were refused."""
+        """Send; retry once with renewed credentials where they were refused."""
         try:
             response = await self._send(call)
             try:
@@ -259,7 +259,7 @@ class Transport:
         query = f"?{urlencode(call.params)}" if call.params else ""
         if self._session.closed:
             raise Unreachable("the client is closed")
-        if call.writes and self._fence and not self._fence():  # at the last moment
+        if call.writes and self._fence and not self._fence():  # checked just before sending
             raise NotLeading("this replica doesn't lead, so it writes nothing")
         return await self._session.request(
             call.method,
@@ -275,7 +275,7 @@ class Transport:
 
 
 def _encoded(body: Any) -> bytes | io.BytesIO | None:
-    """JSON; from about a megabyte on as a file, which aiohttp sends piece by piece."""
+    """JSON; from LARGE_BODY on as a file, which aiohttp sends in chunks."""
     if body is None:
         return None
     encoded = msgspec.json.encode(body)
@@ -295,7 +295,7 @@ async def _error(response: aiohttp.ClientResponse, call: Call) -> ApiError:
 
 
 def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
-    """Go through all the texts of a Status object: its causes quote values too."""
+    """Redact all texts of a Status object: its causes quote values too."""
     if isinstance(status, dict):
         return {key: _redacted(value, body) for key, value in status.items()}
     if isinstance(status, list):
@@ -304,11 +304,11 @@ def _redacted(status: dict[str, Any], body: Any) -> dict[str, Any]:
 
 
 def keepalive_socket(address: tuple[Any, ...]) -> socket.socket:
-    """A socket that notices within half a minute that the other side is gone without a word."""
+    """A socket that detects within half a minute that the peer is gone without closing."""
     family, kind, proto, *_ = address
     sock = socket.socket(family=family, type=kind, proto=proto)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # Linux; elsewhere the names differ, and silence is guarded
+        if hasattr(socket, option):  # Linux; elsewhere the names differ, and timeouts detect it
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return sock

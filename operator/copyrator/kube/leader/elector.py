@@ -1,7 +1,7 @@
-"""Wins the Lease, keeps it, and stops in time: one replica's part in the election.
+"""Leader election: acquires the Lease, renews it, and stops leading in time.
 
-Not the library's (docs/adr/0007-lease.md). Its requests go by a client of their own, which neither
-a full queue of writes nor an outage that others met holds up.
+Not the library's (docs/adr/0007-lease.md). Its requests have a client of their own, so that neither
+a full queue of writes nor the circuit breaker delays them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def awake_or_not() -> float:
-    """Seconds, monotonic; on Linux they pass while the machine sleeps too."""
+    """Monotonic seconds; on Linux they include the machine's suspend."""
     return time.clock_gettime(_CLOCK)
 
 
 class Elector:
-    """One replica's candidacy; ``client`` is its own and is closed with it.
+    """One replica's candidacy; ``client`` is used by it alone and closed with it.
 
     Attributes:
-        lease: what was last seen of it.
+        lease: the Lease as last read.
         fault: why leading is suspended, None while it isn't.
     """
 
@@ -63,17 +63,17 @@ class Elector:
 
     @property
     def leads(self) -> bool:
-        """Whether we lead at this moment."""
+        """Whether this replica leads at this moment."""
         return self._clock() < self._until
 
     @property
     def pause(self) -> float:
-        """Seconds until the next look is worth while."""
+        """Seconds until the next read."""
         free_in = self.lease.free_in(self._clock())
         return min(self._terms.look, free_in) if free_in else self._terms.look
 
     async def attempt(self) -> bool:
-        """Look, and take the Lease if nobody else holds it; returns whether we lead.
+        """Read the Lease, and acquire it if no other replica holds it; return whether we lead.
 
         Raises:
             ApiError: it can't be read or written.
@@ -81,8 +81,8 @@ class Elector:
         before, looked_at = self.lease.holder, self._looked_at
         await self._look()
         if self._clock() - looked_at > self._terms.deadline:
-            # Who couldn't look can't know that it wasn't renewed; and the holder may have been cut
-            # off as we were: an outage of the API server is no reason to change places.
+            # Without reads there is no evidence that it wasn't renewed, and the holder may have
+            # been cut off too: an outage of the API server must not change the leader.
             self.lease.doubt(self._clock())
         if self.lease.free_in(self._clock()) > 0:
             if self.lease.holder != before:
@@ -93,7 +93,7 @@ class Elector:
         except (ConflictError, AlreadyExists, NotFound) as error:
             if isinstance(error, NotFound) and not self.lease.exists:
                 raise  # there is no such namespace
-            return False  # somebody was faster
+            return False  # another replica was first
         if self.leads:
             log.info("Leading as %s (Lease %s)", self.lease.identity, self.lease)
         return self.leads
@@ -102,16 +102,16 @@ class Elector:
         """Renew from now on.
 
         Args:
-            on_change: told False when the Lease couldn't be renewed in time, and True when it could
-                after all and nobody else had it meanwhile: then all that we know still holds.
-            on_lost: called once, when another holds the Lease.
+            on_change: called with False when the Lease wasn't renewed in time, and with True when
+                it was renewed later without another holder meanwhile: all caches are still valid.
+            on_lost: called once, when another replica holds the Lease.
         """
         self._keeper = asyncio.create_task(
             self._keep(on_change, on_lost), name="the renewal of the Lease"
         )
 
     async def close(self) -> None:
-        """Give the Lease back if we still lead; from now on no write goes out."""
+        """Release the Lease if we still lead; from now on no write is sent."""
         if self._keeper:
             self._keeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -131,7 +131,7 @@ class Elector:
         try:
             await self._renew_until_lost(on_change)
             reason = f"{self.lease.holder or 'nobody'} holds the Lease {self.lease} now"
-        except Exception as error:  # a mistake of ours; to lead without renewing would be worse
+        except Exception as error:  # a bug of ours; leading without renewing would be worse
             log.exception("The renewal of the Lease %s failed", self.lease)
             reason = type(error).__name__
         self._until = _NEVER
@@ -163,14 +163,14 @@ class Elector:
                 on_change(True)
 
     async def _write_ours(self, make: Callable[[datetime], Mapping[str, Any]]) -> bool:
-        """Write a Lease that we hold; False when another holds it."""
+        """Write a Lease that we hold; return False when another replica holds it."""
         try:
             await self._write(make)
         except (ConflictError, AlreadyExists, NotFound):
             await self._look()
             if not self.lease.is_ours:
                 return False
-            await self._write(make)  # it was deleted, or somebody labelled it
+            await self._write(make)  # it was deleted, or its metadata changed
         return True
 
     async def _look(self) -> None:

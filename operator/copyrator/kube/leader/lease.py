@@ -1,9 +1,9 @@
-"""What the Lease says about who leads, and what follows from it for one replica.
+"""The state of the Lease as one replica sees it.
 
-Pure: the time is given. As in client-go, the clocks of two machines are never compared: a holder
-counts as gone when its record hasn't changed for its whole duration by the onlooker's own monotonic
-clock. The holder's own reckoning ends earlier (`Terms.deadline`), counted from before the renewal
-was sent, so that there is no moment at which two rightly believe that they lead.
+Pure: the time is an argument. As in client-go, the clocks of two machines are never compared: a
+holder counts as gone when its record hasn't changed for its whole duration by the observer's own
+monotonic clock. The holder's own deadline (`Terms.deadline`) is shorter and counts from before the
+renewal was sent, so that at no moment two replicas both lead.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from copyrator.kube.resources import LEASES
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Seconds. Tests shorten them; nobody else has a reason to."""
+    """Durations in seconds; only tests use others than the defaults."""
 
     duration: int = 10
-    """Others may take over so long after the last renewal that they saw."""
+    """After the last renewal that they saw, others may take over."""
     deadline: float = 7.0
-    """The holder stops by itself so long after the last renewal that it sent."""
+    """After the last renewal that it sent, the holder stops leading."""
     renew: float = 2.0
     """Between two renewals."""
     answer: float = 3.0
-    """For one answer: a connection that hangs costs one try and not the Lease."""
+    """Timeout of a request: a connection that hangs costs one try, not the Lease."""
     retry: float = 0.5
     """Between two tries of a renewal that failed."""
     look: float = 1.0
-    """Between two looks of a standby."""
+    """Between two reads by a standby."""
 
 
 DEFAULT_TERMS = Terms()
 
 
 class Lease:
-    """The Lease as one replica has seen it."""
+    """The Lease as last read by one replica."""
 
     def __init__(self, namespace: str, name: str, identity: str, terms: Terms) -> None:
         self.namespace = namespace
         self.name = name
         self.identity = identity
         self.holder = ""
-        """Who held it when it was last there; empty: nobody."""
+        """Its holder when it last existed; empty: none."""
         self.exists = False
         self.webhook: str | None = None
-        """URL of our own webhook, for the other replicas to know while we hold the Lease."""
+        """URL of our own webhook, published to the other replicas while we hold the Lease."""
         self._terms = terms
         self._metadata: dict[str, Any] = {"namespace": namespace, "name": name}
         self._spec: dict[str, Any] = {}
@@ -65,45 +65,45 @@ class Lease:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it named us as its holder when it was last seen."""
+        """Whether we were its holder when it was last read."""
         return self.holder == self.identity
 
     @property
     def holders_webhook(self) -> str | None:
-        """URL of its holder's webhook, when it was last seen."""
+        """URL of its holder's webhook, when it was last read."""
         annotations = self._metadata.get("annotations") or {}
         return annotations.get(names.ANN_WEBHOOK) if self.holder else None
 
     def seen(self, body: Mapping[str, Any] | None, now: float) -> None:
-        """Take in what a look or a write showed, None: there is no Lease.
+        """Record the result of a read or a write; None: there is no Lease.
 
-        One that vanished says nothing about its holder, who may still lead and make it anew.
+        A deleted Lease is no evidence about its holder, who may still lead and create it again.
         """
         self.exists = body is not None
         if body is None:
             return
         metadata, spec = dict(body["metadata"]), dict(body.get("spec") or {})
         metadata.pop("managedFields", None)
-        if spec != self._spec:  # a label that somebody adds is no sign of its holder's life
+        if spec != self._spec:  # changed metadata is no renewal
             self._changed_at = now
         self._metadata, self._spec = metadata, spec
         self.holder = str(spec.get("holderIdentity") or "")
 
     def doubt(self, now: float) -> None:
-        """Count its holder's silence from now on only."""
+        """Restart the count of seconds without a renewal."""
         self._changed_at = now
 
     def free_in(self, now: float) -> float:
-        """Seconds until we may take it: 0 when nobody else holds it (any more)."""
+        """Seconds until we may acquire it: 0 when no other replica holds it (any more)."""
         if self.is_ours or not self.holder:
             return 0.0
         duration = self._spec.get("leaseDurationSeconds") or self._terms.duration
         return max(self._changed_at + duration - now, 0.0)
 
     def claim(self, now: datetime) -> dict[str, Any]:
-        """The object that makes it ours, or keeps it ours.
+        """The object that acquires or renews it.
 
-        Written with the resourceVersion that was seen: of two who want it the first one wins.
+        Written with the resourceVersion that was read: of two candidates the first one wins.
         """
         stamp = format_micro_time(now)
         spec = {**self._spec, "holderIdentity": self.identity, "renewTime": stamp}
@@ -114,7 +114,7 @@ class Lease:
         return self._object(spec, self.webhook)
 
     def surrender(self, now: datetime) -> dict[str, Any]:
-        """The object that gives it back, so that another need not wait."""
+        """The object that releases it, so that another replica need not wait."""
         return self._object(
             {**self._spec, "holderIdentity": "", "renewTime": format_micro_time(now)}, None
         )
@@ -139,10 +139,10 @@ class Lease:
 
 @functools.cache
 def default_identity() -> str:
-    """A name that no other replica has, the same for the whole life of the process.
+    """An identity that no other replica has, the same for the whole life of the process.
 
-    In a pod it is the pod's, so that a container which starts again there gets its own Lease back
-    at once; elsewhere two processes may share a host.
+    In a pod it is the pod's name, so that a container that restarts there renews its own Lease at
+    once; elsewhere two processes may share a host.
     """
     host = socket.gethostname()
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
