@@ -1,1 +1,1 @@
-"""Local pictures of objects, kept by lists and watches."""
+"""In-memory caches of objects, filled by lists and watches."""

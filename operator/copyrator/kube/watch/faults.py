@@ -1,4 +1,4 @@
-"""What goes wrong with a watch: for how long, how it is told, and when to try again."""
+"""The fault of a watch: its duration, its log lines, and the delay before the next try."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. Tests shorten them; nobody else has a reason to."""
+    """Durations in seconds; only tests use others than the defaults."""
 
     stream: float = 46.0
-    """How long the server is asked to keep a watch open, plus or minus a tenth. It sends a bookmark
-    every 60 s and 2 s before the end: a longer one could be silent for a minute and be well."""
+    """Requested timeout of a watch, plus or minus a tenth. The server sends a bookmark every 60 s
+    and 2 s before the end: a longer watch could be silent for a minute and still be healthy."""
     silence: float = 55.0
-    """Without a byte: the stream is dead."""
+    """Without a byte for so long the stream counts as dead."""
     doubt: float = 16.0
-    """Length of kopf's streams, and of ours after one broke or was silent, until one has lived."""
+    """Timeout of kopf's streams, and of ours after a broken or silent one, until one is healthy."""
     doubt_silence: float = 20.0
     settled: float = 1.0
-    """A stream that ends earlier was closed at once: a fault."""
+    """A stream that ends earlier counts as closed at once: a fault."""
     stable: float = 10.0
-    """A stream that lives so long makes the delays start small again."""
+    """A stream that was open for so long resets the delays."""
     first_delay: float = 0.3
     longest_delay: float = 10.0
     tolerance: float = 60.0
-    """After a fault of this length what is known doesn't count as known any more."""
+    """After a fault of this duration the cache doesn't count as synced any more."""
 
 
 DEFAULT_TIMING = Timing()
 
 
 class Faults:
-    """The present fault of a watch, told once and not per try; and the growing delays."""
+    """The present fault of a watch, logged once and not per try; and the back-off."""
 
     def __init__(self, what: str, timing: Timing, clock: Callable[[], float]) -> None:
         self.current: ApiError | None = None
@@ -52,7 +52,7 @@ class Faults:
 
     @property
     def seconds(self) -> float:
-        """How long the present fault has lasted; 0 when all is well."""
+        """Duration of the present fault; 0 without one."""
         return self._clock() - self.since if self.current else 0.0
 
     def note(
@@ -63,10 +63,10 @@ class Faults:
         everywhere: bool = False,
         since: float | None = None,
     ) -> None:
-        """Something went wrong, now or at the time `since`; `kept` says what is still known.
+        """Record a fault that occurred now or at the time `since`; `kept` is added to the log line.
 
-        What happens `everywhere` is told by the gate, once for all. One cut connection that is
-        mended at the first try is not logged.
+        A fault that occurs `everywhere` is logged by the circuit breaker, once for all. A single
+        broken connection that is replaced at the first try is not logged.
         """
         hiccup = self.current is None and error.concerns_all
         if self.current is None:
@@ -79,16 +79,16 @@ class Faults:
             log.warning("%s: %s%s", self._what, error, kept)
 
     def clear(self) -> None:
-        """All is well (again)."""
+        """The fault is over."""
         if self._warned:
             log.info("%s: works again after %.0f s", self._what, self.seconds)
         self.current = None
         self._warned = False
 
     def calm(self) -> None:
-        """All has been well for long: let the delays start small, and tell what comes then.
+        """Called after a long time without a fault: reset the delays, and log the next fault.
 
-        What comes and goes within seconds is told once.
+        A fault that comes and goes within seconds is logged once.
         """
         self._delay = 0.0
         if self.current is None:
@@ -97,7 +97,7 @@ class Faults:
     def next_delay(self) -> float:
         """Seconds to wait before the next try: each time three times as long, with jitter.
 
-        A dozen watches that all fail are still fewer than ten tries a second.
+        A dozen watches that all fail still make fewer than ten tries a second.
         """
         timing = self._timing
         self._delay = min(max(self._delay * 3, timing.first_delay), timing.longest_delay)

@@ -1,4 +1,4 @@
-"""What a watch has been through: whether it can go on from where it was, and whether it lives."""
+"""The history of a watch's streams: whether it can be resumed, and whether it is healthy."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from copyrator.kube.watch.faults import Timing
 from copyrator.kube.watch.store import OutOfOrderError
 
 RESUMES = 3
-"""Tries to go on with a watch before everything is listed again: after etcd was restored from a
-backup our version lies in its future, and the server answers "too large" for ever."""
+"""Tries to resume a watch before everything is listed again: after etcd was restored from a backup
+our resourceVersion may be in its future, and the server always answers "too large"."""
 
 
 class WatchHealth:
-    """One for each watch, through all its streams.
+    """One for each watch, for all its streams.
 
     Attributes:
-        doubt: a stream was silent; the next one has to prove by an event or a bookmark, or by an
-            end in order, that it lives.
-        wary: a stream broke, was refused, or is suspected: what broke it may leave the next one
-            silent, so that one is short, and its silence is noticed soon.
+        doubt: a stream was silent; the next one counts as healthy only after an event, a bookmark
+            or a regular end.
+        wary: a stream broke, was refused, or is suspected: the same cause may leave the next one
+            silent, so that one is short, and its silence is detected soon.
     """
 
     def __init__(self, timing: Timing) -> None:
@@ -32,7 +32,7 @@ class WatchHealth:
         self._bookmarks = True
 
     def lengths(self) -> tuple[float, float]:
-        """How long the next stream is asked to last, and how long it may be silent."""
+        """Timeout of the next stream and how long it may be silent, in seconds."""
         timing = self._timing
         spread = random.uniform(0.9, 1.1)  # noqa: S311 - not for secrets
         short = self.doubt or self.wary
@@ -41,31 +41,31 @@ class WatchHealth:
         return length, silence if self._bookmarks else length + 5.0
 
     def broke(self, error: ApiError, *, opened: bool) -> tuple[ApiError | None, str]:
-        """Judge the end of a stream, or the refusal of one that was never `opened`.
+        """Record the failure of a stream, or the refusal of one that was never `opened`.
 
         Returns:
-            What is to be reported, None where it is nothing; and why everything has to be listed
-            again, empty where the watch can go on.
+            The error to report, or None; and the reason why everything has to be listed again,
+            empty where the watch can be resumed.
         """
         self.wary = True
         if isinstance(error, Gone):
             again, self._expired = self._expired, True
-            return error if again else None, "expired"  # once is normal; again and again isn't
+            return error if again else None, "expired"  # once is normal, repeatedly isn't
         if isinstance(error, OutOfOrderError):
             return error, "out_of_order"
         if opened and error.reason == "Timeout":
             self.doubt = True
             silent = "the watch is silent: no event, no bookmark"
             return Unreachable(silent, reason="WatchSilent"), "silent"
-        if opened or error.status:  # a server that isn't there says nothing about our version
+        if opened or error.status:  # without an answer the version isn't in doubt
             self._resumes += 1
         return error, "lost" if self._resumes >= RESUMES else ""
 
     def ended(self, lived: float, *, bookmarks: bool) -> None:
-        """A stream ended in order after so many seconds.
+        """Record a stream's regular end after `lived` seconds.
 
         Raises:
-            BrokenAnswer: before it was of any use.
+            BrokenAnswer: it was closed at once.
         """
         if lived < self._timing.settled:
             raise BrokenAnswer("the server closes the watch at once", reason="WatchClosed")
@@ -74,11 +74,11 @@ class WatchHealth:
         self.recovered()
 
     def listed(self) -> None:
-        """Everything was listed: the next watch goes on from there."""
+        """Everything was listed: the next watch starts from there."""
         self._resumes = 0
 
     def recovered(self) -> None:
-        """All is well."""
+        """The stream is healthy."""
         self.doubt = False
         self._resumes = 0
         self._expired = False

@@ -1,4 +1,4 @@
-"""One watch for everybody who wants to see the same objects: each is a connection."""
+"""Shared watches: users of the same objects share one, because each is a connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def whole(body: dict[str, Any]) -> dict[str, Any]:
-    """Keep the object, but for managedFields, which can be larger than the rest."""
+    """Keep the object without managedFields, which can be larger than the rest."""
     body["metadata"].pop("managedFields", None)
     return body
 
@@ -31,23 +31,23 @@ def whole(body: dict[str, Any]) -> dict[str, Any]:
 class WatchSpec:
     """What is watched and what is kept of it. Equal ones share a watch.
 
-    `decode` turns an object into the record that is held; it should be a function of a module (so
-    that specs compare equal) and leave out all that nobody needs.
+    `decode` converts an object to the record that is cached; it should be a function of a module
+    (so that specs compare equal) and leave out everything unused.
     """
 
     resource: Resource
     namespace: str | None = None
     label_selector: str | None = None
     name: str | None = None
-    """Of the one object that is watched."""
+    """Name of a single object to watch."""
     metadata_only: bool = False
     decode: Callable[[dict[str, Any]], Any] = whole
     share: Share | None = None
-    """Whose watch it is, where that has limits; others never share it."""
+    """The owner of the watch, where that has limits; other owners never share it."""
     wanted: Wanted | None = None
-    """Only these objects are kept, by no more than name, namespace and resourceVersion."""
+    """Only these objects are kept, with only name, namespace and resourceVersion."""
     reserved: bool = False
-    """It never waits for a connection: the operator needs it, or its number is bounded already."""
+    """Whether it never waits for a connection: essential, or bounded in number already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class WatchStatus:
     objects: int
     failure: ApiError | None
     failing_for: float
-    """Seconds; 0 when all is well."""
+    """Seconds; 0 without a fault."""
     unheard_for: float = 0.0
-    """Seconds since the server was last heard."""
+    """Seconds since the server's last answer or event."""
 
 
 class Mirror(Protocol):
-    """What keeps a picture of some objects: a Reflector, or what stands for several."""
+    """A cache of some objects: a Reflector, or a stand-in for several."""
 
     @property
     def lists(self) -> int:
@@ -74,16 +74,16 @@ class Mirror(Protocol):
 
     @property
     def failing_for(self) -> float:
-        """Seconds that the present fault has lasted, 0 when all is well."""
+        """Duration of the present fault in seconds; 0 without one."""
         ...
 
     def relist(self) -> None:
-        """List everything again, as a second opinion."""
+        """List everything again, to confirm the cache."""
         ...
 
 
 class Registration:
-    """A listener's place at a shared watch; `release` it when it isn't needed any more."""
+    """A listener's registration with a shared watch; must be released when it isn't needed."""
 
     def __init__(
         self, watch: _SharedInformer, listener: OnChange[Any], on_synced: OnSynced | None
@@ -105,12 +105,12 @@ class Registration:
 
     @property
     def synced(self) -> bool:
-        """Whether the absence of an object can be taken for its deletion."""
+        """Whether an object that isn't cached is known not to exist."""
         return self.watch.reflector.synced
 
     @property
     def seen(self) -> bool:
-        """Whether everything was seen once, however long ago."""
+        """Whether a list completed once, however long ago."""
         return self.watch.reflector.lists > 0
 
     @property
@@ -123,7 +123,7 @@ class Registration:
         await self.watch.reflector.wait_synced()
 
     def release(self) -> None:
-        """Hear nothing more; the last one to leave ends the watch. Twice does no harm."""
+        """Stop the listener; the last one to leave ends the watch. Idempotent."""
         if self.active:
             self.active = False
             self.watch.leave(self)
@@ -133,7 +133,7 @@ OnSynced = Callable[[], None]
 
 
 class _SharedInformer:
-    """A reflector, its task, and those who listen to it."""
+    """A reflector, its task, and its listeners."""
 
     def __init__(self, pool: InformerFactory, spec: WatchSpec) -> None:
         self.spec = spec
@@ -183,7 +183,7 @@ class _SharedInformer:
                 self._call(subscription.on_synced)
 
     def _call(self, function: Callable[..., None], *args: Any) -> None:
-        """One listener's mistake is neither the watch's nor the others' trouble."""
+        """Call a listener; its exception is logged and affects no other."""
         try:
             function(*args)
         except Exception:
@@ -191,7 +191,7 @@ class _SharedInformer:
 
 
 class InformerFactory:
-    """Starts watches when somebody wants them and ends them when nobody does any more."""
+    """Starts a watch with its first listener and ends it with its last."""
 
     def __init__(
         self,
@@ -204,7 +204,7 @@ class InformerFactory:
         self.metrics = metrics
         self.timing = timing
         self.versions: dict[str, str] = {}
-        """By the resource's key, the version up to which a watch of it has got."""
+        """By the resource's key: the resourceVersion that a watch of it has reached."""
         self._watches: dict[WatchSpec, _SharedInformer] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
@@ -215,7 +215,7 @@ class InformerFactory:
         return spec in self._watches
 
     def specs(self) -> Iterable[WatchSpec]:
-        """What is watched now."""
+        """The present watches."""
         return self._watches.keys()
 
     def acquire(
@@ -223,8 +223,8 @@ class InformerFactory:
     ) -> Registration:
         """Join the watch, which starts if it is new.
 
-        What is known already is replayed before this returns: (name, None, record) for each, then
-        `on_synced` if a complete list has been seen. `on_synced` is called after every such list.
+        Cached objects are replayed before this returns: (name, None, record) for each, then
+        `on_synced` if a list has completed. `on_synced` is called after every complete list.
         """
         watch = self._watches.get(spec)
         if watch is None:
@@ -234,7 +234,7 @@ class InformerFactory:
         return watch.join(listener, on_synced)
 
     def end(self, watch: _SharedInformer) -> None:
-        """Stop a watch (Subscription.release calls this)."""
+        """Stop a watch (Registration.release calls this)."""
         del self._watches[watch.spec]
         watch.task.cancel()
         watch.reflector.close()
@@ -244,16 +244,16 @@ class InformerFactory:
         watch.task.add_done_callback(self._ending.discard)
 
     def statuses(self) -> list[WatchStatus]:
-        """Every watch as it is now."""
+        """The present state of every watch."""
         return [_status(watch) for watch in self._watches.values()]
 
     def suspect(self) -> None:
-        """A watch that isn't of this pool was found silent: these may be, too."""
+        """A watch that isn't of this factory was found silent: these may be, too."""
         for watch in self._watches.values():
             watch.reflector.suspect()
 
     def dead(self) -> list[WatchSpec]:
-        """Watches whose task has ended, which no fault of a server's can bring about."""
+        """Watches whose task has ended, which no fault of a server can cause."""
         return [spec for spec, watch in self._watches.items() if watch.task.done()]
 
     def publish(self) -> None:

@@ -1,9 +1,9 @@
-"""Some namespaces, looked at one by one: where all of them may not be listed or watched.
+"""Polls namespaces one by one, where they may not be listed or watched cluster-wide.
 
-A Role in a namespace reaches that Namespace object itself, so that it can be read; a list or a
-watch of namespaces is the whole cluster's. What changes in a namespace is therefore known some
-seconds later than by a watch. A namespace that we may not read (any more) may be gone, with the
-Role in it: it counts as neither there nor gone.
+A Role in a namespace grants get on that Namespace object itself; a list or a watch of namespaces
+is cluster-scoped. Changes of a namespace are therefore seen some seconds later than by a watch. A
+namespace that we may not read (any more) may be deleted, with the Role in it: it counts neither as
+present nor as gone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from copyrator.kube.watch.faults import DEFAULT_TIMING, Faults, Timing
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 10.0
-"""Between two looks: after so long a new label or a deletion is known."""
+"""Seconds between two polls, so the delay of a new label or a deletion."""
 
 
 class Presence(enum.Enum):
-    """What is known of a namespace."""
+    """What the last read of a namespace has shown."""
 
     UNKNOWN = "unknown"
     PRESENT = "present"
@@ -38,11 +38,11 @@ class Presence(enum.Enum):
 
 
 Told = Callable[[str, dict[str, Any] | None, bool], None]
-"""A namespace's name, its body (None: it isn't there for us), and whether it is certainly gone."""
+"""Takes a namespace's name, its body (None: we can't read it), and whether it is certainly gone."""
 
 
 class NamespacePolls:
-    """Reads the namespaces again and again, and tells what is new; the names never change.
+    """Reads the namespaces periodically and reports changes; the names are constant.
 
     Attributes:
         lists: how many times all of them were read.
@@ -74,17 +74,17 @@ class NamespacePolls:
 
     @property
     def synced(self) -> bool:
-        """Whether all that could be read was read, not too long ago."""
+        """Whether all readable namespaces were read, recently enough."""
         return self.lists > 0 and self.failing_for < self._tolerance
 
     @property
     def failure(self) -> ApiError | None:
-        """The present fault, None when all is well; a namespace that is missing is none."""
+        """The present fault or None; a missing namespace isn't one."""
         return self._faults.current
 
     @property
     def failing_for(self) -> float:
-        """Seconds that the present fault has lasted."""
+        """Duration of the present fault in seconds."""
         return self._faults.seconds
 
     @property
@@ -93,11 +93,13 @@ class NamespacePolls:
         return self._clock() - self._heard
 
     def presence(self, name: str) -> Presence:
-        """What is known of one of the namespaces."""
+        """The presence of one of the namespaces."""
         return self._presence[name]
 
     def listen(self, told: Told, on_round: Callable[[], None] = lambda: None) -> None:
-        """Hear of every change from now on, after what is known already; first come, first told.
+        """Register for all changes, after a replay of the present state.
+
+        Listeners are called in the order of their registration.
 
         `on_round` is called when all were read for the first time, after `relist`, and when a fault
         is over.
@@ -110,7 +112,7 @@ class NamespacePolls:
             on_round()
 
     def ignore(self, told: Told, on_round: Callable[[], None]) -> None:
-        """Hear nothing more."""
+        """Unregister."""
         self._listeners.remove(told)
         self._rounds.remove(on_round)
 
@@ -119,7 +121,7 @@ class NamespacePolls:
         self._asked.set()
 
     async def run(self) -> None:
-        """Look until cancelled; no fault ends it."""
+        """Poll until cancelled; no fault ends it."""
         while True:
             pause = POLL_SECONDS
             try:

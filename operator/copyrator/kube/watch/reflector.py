@@ -1,8 +1,8 @@
-"""Keeps a local picture of some objects, true or known to be incomplete, never silently stale.
+"""Caches some objects; the cache is true or known to be incomplete, never silently stale.
 
-List, then watch from where the list stood, for ever. Deletions are reported only when the server
-said so: by a DELETED event, or by a complete list that no longer shows the object. Every fault
-keeps what is known, is logged once, and is retried with growing delays.
+List, then watch from the list's resourceVersion, for ever. Deletions are reported only on evidence
+from the server: a DELETED event, or a complete list without the object. A fault keeps the cache, is
+logged once, and is retried with back-off.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ R = TypeVar("R")
 OnChange = Callable[[ObjectName, R | None, R | None], None]
 
 POLL_SECONDS = 45.0
-"""Between two lists while no watch stands."""
+"""Seconds between two lists while no watch can be opened."""
 
 SUSPECTS_SECONDS = 2.0
-"""Within which watches that may be silent are opened anew, so that not all come at once."""
+"""Seconds over which watches that may be silent are reopened, so that not all come at once."""
 
 
 class Reflector(Generic[R]):
-    """Mirrors the objects of one kind that match into `store`.
+    """Mirrors the matching objects of one kind into `store`.
 
-    `versions` are those up to which the watches of each resource have got, by its key; reflectors
-    that share it give a new one of a single object a place to begin.
+    `versions` are the resourceVersions that the watches of each resource have reached, by its key;
+    a new reflector of a single object that shares it starts from there.
 
     Attributes:
-        last_contact: `clock` when the server was last heard, or else when this began.
+        last_contact: `clock` at the server's last answer or event, or else at the start.
         lists: complete lists so far.
     """
 
@@ -115,31 +115,31 @@ class Reflector(Generic[R]):
 
     @property
     def store(self) -> dict[ObjectName, R]:
-        """What is known; to be read, not changed."""
+        """The cached records; read-only."""
         return self._store.records
 
     @property
     def synced(self) -> bool:
         """A full list completed; faults shorter than `tolerance` are ignored.
 
-        Only then may the absence of an object be taken for its deletion.
+        Only then does the absence of an object mean its deletion.
         """
         known = self._clock() - max(self._faults.since, self._listed_at)
         return self._complete and (not self.failure or known < self._timing.tolerance)
 
     @property
     def failure(self) -> ApiError | None:
-        """The present fault, None when all is well."""
+        """The present fault or None."""
         return self._faults.current
 
     @property
     def failing_for(self) -> float:
-        """Seconds that the present fault has lasted, 0 when all is well."""
+        """Duration of the present fault in seconds; 0 without one."""
         return self._faults.seconds
 
     @property
     def unheard_for(self) -> float:
-        """Seconds since the server was last heard."""
+        """Seconds since the server's last answer or event."""
         return self._clock() - self.last_contact
 
     async def wait_synced(self) -> None:
@@ -148,15 +148,15 @@ class Reflector(Generic[R]):
             await self._changed.wait()
 
     def relist(self) -> None:
-        """List everything again now, as a second opinion; `lists` grows when that is complete."""
+        """List everything again now, to confirm the cache; `lists` grows when that is complete."""
         self._asked = True
         if self._scope:
             self._scope.reschedule(0)
 
     def suspect(self) -> None:
-        """Another watch was found silent: open this one anew, unless something came just now.
+        """Another watch was found silent: reopen this one, unless it received something just now.
 
-        It goes on from where it was, and is short: if it is silent too, that is noticed soon.
+        It is resumed, with a short timeout: if it is silent too, that is detected soon.
         """
         if self._scope and self.unheard_for >= self._timing.settled:
             self._suspected = True
@@ -164,12 +164,12 @@ class Reflector(Generic[R]):
             self._scope.reschedule(asyncio.get_running_loop().time() + spread)
 
     def close(self) -> None:
-        """The store isn't needed any more; `run` is to be cancelled, too."""
+        """Release the store; `run` is to be cancelled, too."""
         self._store.close()
 
     async def run(self) -> None:
         """Mirror until cancelled; no fault ends it."""
-        with working_for(self._tenant):  # whoever it was that asked for this first
+        with working_for(self._tenant):  # not for the caller that started it
             await self._run()
 
     async def _run(self) -> None:
@@ -190,29 +190,29 @@ class Reflector(Generic[R]):
     # --- list and watch --------------------------------------------------------------------------
 
     async def _cycle(self) -> None:
-        """List where that is needed, then watch, when it makes sense to try."""
+        """List where needed, then watch; waits first while watches are held back."""
         try:
             turn = await self._client.connection.watches.turn(self, patience=POLL_SECONDS)
         except ApiError:
-            self._version = await self._list()  # no watch stands, but this shows what happens
+            self._version = await self._list()  # no watch can be opened, but a list shows changes
             return
         try:
             if self._version is None:
                 self._version = await self._get() or await self._list()
             await self._follow(self._version, turn)
         except ApiError as error:
-            if not isinstance(error, Forbidden | NotFound):  # which concern this watch alone
+            if not isinstance(error, Forbidden | NotFound):  # which affect this watch alone
                 turn.failed(error)
             raise
         finally:
             turn.given_up()
 
     async def _get(self) -> str | None:
-        """Read the one object that is watched; returns a version to watch from, or None: list.
+        """Read the one object that is watched; return a version to watch from, or None: list.
 
-        A consistent list waits 0.1 s for the server's cache, a get waits for nothing. The object's
-        own version may be compacted, so its watch begins where others of the resource are; what
-        the stream repeats is older than what was read. A list has to prove that it isn't there.
+        A consistent list waits 0.1 s for the server's cache, a get doesn't wait. The object's
+        own version may be compacted, so its watch starts where others of the resource are; events
+        that the stream repeats are older than what was read. Its absence needs a list as evidence.
         """
         since = self._versions.get(self.resource.key)
         if self._name is None or since is None or self.lists:
@@ -227,7 +227,7 @@ class Reflector(Generic[R]):
         return since
 
     async def _list(self) -> str:
-        """Read everything; returns the version to watch from."""
+        """List everything; return the resourceVersion to watch from."""
         version = ""
         slice_ = TimeSlice()
         self._store.begin_list()
@@ -243,7 +243,7 @@ class Reflector(Generic[R]):
         return version
 
     def _listed(self, version: str) -> None:
-        """Everything was seen as it was at this version."""
+        """Record that everything was read as of this resourceVersion."""
         for change in self._store.end_list(version):
             self._notify(change)
         self.lists += 1
@@ -253,13 +253,13 @@ class Reflector(Generic[R]):
         self._announce()
 
     async def _follow(self, version: str, turn: Permit) -> None:
-        """Watch until the stream ends; what ends it too early or in silence is a fault."""
+        """Watch until the stream ends; an early or silent end is a fault."""
         opened: list[float] = []
         timers: list[asyncio.TimerHandle] = []
 
         def stands() -> None:
             turn.succeeded()
-            if not self._standing.doubt:  # else an event or bookmark has to prove that it lives
+            if not self._standing.doubt:  # else only after an event or bookmark
                 self._recover()
 
         def on_open() -> None:
@@ -299,7 +299,7 @@ class Reflector(Generic[R]):
         )
 
     async def _read(self, stream: AsyncGenerator[WatchEvent, None]) -> bool:
-        """Take all events of a stream; whether there were bookmarks among them."""
+        """Process all events of a stream; return whether there were bookmarks among them."""
         bookmarks = False
         async with aclosing(stream) as events:
             async for event in events:
@@ -340,7 +340,7 @@ class Reflector(Generic[R]):
             since=self.last_contact if error.reason == "WatchSilent" else None,
         )
         if isinstance(error, Forbidden | NotFound):
-            self._complete = False  # we may not look, or there is nowhere to look
+            self._complete = False  # we may not list it, or it isn't served
             self._version = None
         self._pulse()
 

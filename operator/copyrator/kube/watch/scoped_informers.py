@@ -1,7 +1,7 @@
-"""The watch pool of an operator that serves some namespaces only: nothing is asked cluster-wide.
+"""The informers of an operator that serves some namespaces only: no request is cluster-wide.
 
-Whoever wants to see all objects of a kind gets one watch for each namespace and hears of them as if
-it were one. A namespace that isn't there, or that we may not read, holds up nobody.
+A registration for all objects of a kind gets one watch for each namespace, merged into one. A
+namespace that doesn't exist, or that we may not read, doesn't delay the others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from copyrator.metrics import Metrics
 
 
 class ScopedPool(InformerFactory):
-    """A WatchPool that never leaves its namespaces."""
+    """An InformerFactory that stays within its namespaces."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class ScopedPool(InformerFactory):
     def acquire(
         self, spec: WatchSpec, listener: OnChange[Any], *, on_synced: OnSynced | None = None
     ) -> Registration:
-        """Join the watch of one namespace, or watches of all that are ours."""
+        """Join the watch of one namespace, or the watches of all of ours."""
         if self._task is None:
             self._task = asyncio.create_task(self.polls.run(), name="look at the namespaces")
         if spec.resource == NAMESPACES:
@@ -57,7 +57,7 @@ class ScopedPool(InformerFactory):
         return super().acquire(spec, listener, on_synced=on_synced)
 
     def statuses(self) -> list[WatchStatus]:
-        """Every watch as it is now, and what stands for the one of namespaces."""
+        """The present state of every watch, and of the polls in place of the one of namespaces."""
         polls = WatchStatus(
             spec=WatchSpec(NAMESPACES),
             synced=self.polls.synced,
@@ -69,7 +69,7 @@ class ScopedPool(InformerFactory):
         return [*super().statuses(), polls]
 
     def dead(self) -> list[WatchSpec]:
-        """Watches whose task has ended, and the looks at namespaces if theirs has."""
+        """Watches whose task has ended, and the polls of namespaces if theirs has."""
         ended = self._task is not None and self._task.done()
         return [*super().dead(), *([WatchSpec(NAMESPACES)] if ended else [])]
 
@@ -82,7 +82,7 @@ class ScopedPool(InformerFactory):
 
 
 class _ByNamespace(Registration):
-    """Hears which of the namespaces are there, from the moment that it `_begin`s to listen."""
+    """Is notified of the namespaces that exist, after `_begin`."""
 
     def __init__(
         self, polls: NamespacePolls, listener: OnChange[Any], on_synced: OnSynced | None
@@ -96,7 +96,7 @@ class _ByNamespace(Registration):
         self._polls.listen(self._told, self._announce)
 
     def release(self) -> None:
-        """Hear nothing more; twice does no harm."""
+        """Unregister; idempotent."""
         if self.active:
             self.active = False
             self._polls.ignore(self._told, self._announce)
@@ -126,22 +126,22 @@ class _Polled(_ByNamespace):
 
     @property
     def reflector(self) -> Mirror:
-        """Stands for the watch: lists, failing_for, relist()."""
+        """In place of the watch: lists, failing_for, relist()."""
         return self._polls
 
     @property
     def store(self) -> Mapping[ObjectName, Any]:
-        """The namespaces that are there."""
+        """The namespaces that exist."""
         return self._store
 
     @property
     def synced(self) -> bool:
-        """Whether the absence of a namespace can be taken for its deletion."""
+        """Whether a namespace that isn't cached is known not to exist."""
         return self._polls.synced
 
     @property
     def seen(self) -> bool:
-        """Whether all were looked at once."""
+        """Whether all were read once."""
         return self._polls.lists > 0
 
     @property
@@ -159,7 +159,7 @@ class _Polled(_ByNamespace):
 
 
 class _Merged(_ByNamespace):
-    """A kind in all our namespaces, by a watch for each one that is there."""
+    """A kind in all our namespaces, by a watch in each that exists."""
 
     def __init__(
         self,
@@ -173,7 +173,7 @@ class _Merged(_ByNamespace):
         self._spec = spec
         self._parts: dict[str, Registration] = {}
         self._head_start: dict[str, int] = {}
-        """Lists that all had before a namespace joined: it is not to hold the count back."""
+        """Lists that the others had completed when a namespace joined: the count must not drop."""
         self._store = _Union(self._parts)
         self._mirror = _MergedMirror(self)
         self._begin()
@@ -190,22 +190,22 @@ class _Merged(_ByNamespace):
 
     @property
     def what(self) -> str:
-        """The kind, for people."""
+        """The kind, human-readable."""
         return self._spec.resource.key
 
     @property
     def parts(self) -> list[Registration]:
-        """The watches of the namespaces that are there."""
+        """The watches of the namespaces that exist."""
         return [part for name, part in self._parts.items() if self._counts(name)]
 
     @property
     def seen(self) -> bool:
-        """Whether everything was seen once, wherever we may look."""
+        """Whether everything that we may read was listed once."""
         return self._polls.lists > 0 and all(part.seen for part in self.parts)
 
     @property
     def synced(self) -> bool:
-        """Whether the absence of an object can be taken for its deletion."""
+        """Whether an object that isn't cached is known not to exist."""
         return self._polls.synced and all(part.synced for part in self.parts)
 
     @property
@@ -227,7 +227,7 @@ class _Merged(_ByNamespace):
         return min(counts, default=1)
 
     def release(self) -> None:
-        """Hear nothing more; twice does no harm."""
+        """Unregister; idempotent."""
         super().release()
         for part in self._parts.values():
             part.release()
@@ -239,7 +239,7 @@ class _Merged(_ByNamespace):
         if body is not None and namespace not in self._parts:
             self._head_start[namespace] = self.lists
             spec = replace(self._spec, namespace=namespace)
-            # Listeners find in the store what they are told of, so there has to be a part first.
+            # Listeners read the changed object from the store, so the part has to exist first.
             self._parts[namespace] = part = self._pool.acquire(spec, _ignore)
             part.listener, part.on_synced = self.listener, self._announce
             for name, record in list(part.store.items()):
@@ -255,7 +255,7 @@ class _Merged(_ByNamespace):
 
 
 class _MergedMirror:
-    """What is asked of a watch, answered for all of them together."""
+    """The interface of a watch, answered for all of them together."""
 
     def __init__(self, merged: _Merged) -> None:
         self._merged = merged
@@ -271,7 +271,7 @@ class _MergedMirror:
 
     @property
     def failing_for(self) -> float:
-        """Seconds that the longest fault has lasted."""
+        """Duration of the longest fault in seconds."""
         return max((part.reflector.failing_for for part in self._merged.parts), default=0.0)
 
     def relist(self) -> None:
@@ -298,4 +298,4 @@ class _Union(Mapping[ObjectName, Any]):
 
 
 def _ignore(_name: ObjectName, _old: Any, _new: Any) -> None:
-    """For the moment in which a watch is joined."""
+    """No-op listener while a watch is joined."""

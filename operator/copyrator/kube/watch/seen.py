@@ -1,4 +1,4 @@
-"""What is kept of an object of which only its changes matter: its version."""
+"""The cached record of an object of which only changes matter: its resourceVersion."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """An object as a watch of metadata saw it last."""
+    """An object as last seen by a metadata-only watch."""
 
     resource_version: str
-    """No two objects have the same one, nor has one that was deleted and made anew."""
+    """Unique: also different for an object that was deleted and created again."""
 
 
 def seen(body: Mapping[str, Any]) -> Seen:
-    """Decode for a watch; as a function of a module it lets equal watches be shared."""
+    """Decode for a watch; a function of a module, so that equal watches are shared."""
     return Seen(str(body["metadata"].get("resourceVersion", "")))

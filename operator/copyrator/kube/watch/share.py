@@ -1,4 +1,4 @@
-"""Whose a watch is, and what its owner may hold of the objects that it shows."""
+"""The owner of a watch, and its limit of cached objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Share(Protocol):
-    """What the watches of one owner share; equal to nothing but itself."""
+    """The common limits of one owner's watches; equal only to itself."""
 
     @property
     def tenant(self) -> str | None:
@@ -14,17 +14,17 @@ class Share(Protocol):
         ...
 
     def opened(self) -> None:
-        """A watch began."""
+        """A watch was opened."""
         ...
 
     def closed(self) -> None:
-        """A watch ended."""
+        """A watch was closed."""
         ...
 
     def held(self, old: Any, new: Any) -> Any:
-        """What to hold of an object in place of `old` (None: nothing): `new`, or less of it."""
+        """Return the record to cache in place of `old` (None: none): `new`, or a smaller one."""
         ...
 
     def dropped(self, record: Any) -> None:
-        """A record isn't held any more."""
+        """A record was removed from the cache."""
         ...

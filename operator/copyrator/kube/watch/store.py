@@ -1,4 +1,4 @@
-"""What a watch knows, and which of the things it hears are news. Pure: no I/O, no clock."""
+"""The cache of a watch, and which events change it. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = logging.getLogger(__name__)
 R = TypeVar("R")
 
 Change = tuple[ObjectName, R | None, R | None]
-"""Name, what was known before (None: nothing), what is known now (None: it is gone)."""
+"""Name, the record before (None: none), the record now (None: deleted)."""
 
 
 class OutOfOrderError(BrokenAnswer):
-    """An event came late and can't be judged from what is known: list again."""
+    """A late event that can't be ordered against the cache: list again."""
 
     default_reason = "OutOfOrder"
 
@@ -32,13 +32,13 @@ class OutOfOrderError(BrokenAnswer):
 class Store(Generic[R]):
     """Records by name. A list replaces them only when it is complete; an event changes one.
 
-    Events of one stream come in the order of their resourceVersions (KEP-5504 says that these may
-    be compared as integers). One that is behind is a duplicate or was re-ordered on the way; it is
-    dropped where the record shows that it is old, and otherwise asks for a new list. To show that,
-    records have an attribute ``resource_version``, or are the object's own dict.
+    Events of one stream come in the order of their resourceVersions (KEP-5504: these may be
+    compared as integers). A late one is a duplicate or was re-ordered on the way; it is dropped
+    where the record shows that it is old, and otherwise requires a new list. For that, records
+    have an attribute ``resource_version``, or are the object's own dict.
 
-    `share` bounds what is held: it is told of each record that comes and goes, and may have less
-    held in its place (a record whose attribute ``whole`` is False: the next list shows it again).
+    `share` bounds the cache: it is called for each record that is added or removed, and may
+    replace it by a smaller one (with ``whole`` False: the next list reports it again).
     """
 
     def __init__(self, decode: Callable[[dict[str, Any]], R], share: Share | None = None) -> None:
@@ -53,7 +53,7 @@ class Store(Generic[R]):
         self._seen = set()
 
     def listed(self, body: dict[str, Any]) -> Change[R] | None:
-        """Take an object of a list; None where it is as it was known."""
+        """Add an object of a list; return None where it is unchanged."""
         name = name_of(body)
         self._seen.add(name)
         old = self.records.get(name)
@@ -63,17 +63,17 @@ class Store(Generic[R]):
         return self._keep(name, old, body)
 
     def end_list(self, resource_version: str) -> list[Change[R]]:
-        """The list was complete: what it didn't show is gone."""
+        """The list is complete: records that weren't in it are deleted."""
         gone = [name for name in self.records if name not in self._seen]
         self._seen = set()
         self._latest = _number(resource_version) or 0
         return [(name, self._drop(name), None) for name in gone]
 
     def event(self, kind: str, body: dict[str, Any]) -> Change[R] | None:
-        """Take an event of a watch; None where it is no news.
+        """Apply an event of a watch; return None where nothing changed.
 
         Raises:
-            OutOfOrderError: it is late, and what is known doesn't tell whether it still matters.
+            OutOfOrderError: it is late, and the record doesn't show whether it is old.
         """
         name = name_of(body)
         old = self.records.get(name)
@@ -89,18 +89,18 @@ class Store(Generic[R]):
         return self._keep(name, old, body)
 
     def close(self) -> None:
-        """Nobody wants the records any more; what comes late isn't counted."""
+        """Release the records; later events aren't counted."""
         share, self._share = self._share, None
         if share is not None:
             for record in self.records.values():
                 share.dropped(record)
 
     def bookmark(self, resource_version: str) -> None:
-        """The stream has shown everything up to this version."""
+        """The stream has delivered everything up to this resourceVersion."""
         self._latest = max(self._latest, _number(resource_version) or 0)
 
     def _keep(self, name: ObjectName, old: R | None, body: dict[str, Any]) -> Change[R] | None:
-        """One object that can't be decoded is not the others' trouble, nor a deleted one."""
+        """Cache an object; one that can't be decoded is logged and keeps its old record."""
         try:
             new = self._decode(body)
         except Exception as error:
@@ -118,11 +118,11 @@ class Store(Generic[R]):
         return record
 
     def _is_old(self, old: R | None, version: int, kind: str) -> bool:
-        """Judge an event that is behind the stream: True to drop it, False to apply it."""
+        """Whether to drop a late event (True) or apply it (False)."""
         if old is None:
             if kind == DELETED:
                 return True
-            raise OutOfOrderError  # the news of an object, or the ghost of a deleted one
+            raise OutOfOrderError  # of a new object, or of a deleted one
         known = _number(_version(old))
         if known is None:
             raise OutOfOrderError
@@ -133,7 +133,7 @@ def name_of(body: Mapping[str, Any]) -> ObjectName:
     """The object's name. Parts are interned: a copy's name is the same in 10,000 namespaces.
 
     Raises:
-        BrokenAnswer: the object has none, so the answer can't be trusted at all.
+        BrokenAnswer: the object has none, so the whole answer is invalid.
     """
     try:
         meta = body["metadata"]

@@ -1,7 +1,7 @@
-"""A watch of many objects that keeps the few that somebody wants: memory follows what is wanted.
+"""A watch of many objects that caches only requested ones, so that memory follows their number.
 
-All others are dropped as they come, before anything is made of them but their name. So who fills a
-cluster with objects makes the operator read their metadata, and hold none of it.
+All others are dropped on arrival, with nothing but their name decoded. A tenant that fills a
+cluster with objects makes the operator read their metadata, but not hold it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ R = TypeVar("R")
 
 
 class Wanted:
-    """Names of objects of one kind. Equal to nothing but itself, so that specs tell watches apart.
+    """Names of objects of one kind. Equal only to itself, so that specs don't share watches.
 
-    A name may be added while a watch stands. What is known of it then comes with its next event or
-    the next list, so that whoever adds one reads the object itself, after having added it.
+    A name may be added while a watch is open. Its record then comes with the next event or list, so
+    the caller has to read the object itself, after adding the name.
     """
 
     def __init__(self) -> None:
@@ -35,15 +35,15 @@ class Wanted:
 
     @property
     def by_namespace(self) -> Mapping[str, Collection[str]]:
-        """The names in each namespace that has some; to be read, not changed."""
+        """The names in each namespace that has some; read-only."""
         return self._names
 
     def add(self, name: ObjectName) -> None:
-        """Keep an object from now on."""
+        """Cache an object from now on."""
         self._names.setdefault(name.namespace, set()).add(name.name)
 
     def discard(self, name: ObjectName) -> None:
-        """Drop an object; watches say nothing of it any more."""
+        """Drop an object; watches don't report it any more."""
         names = self._names.get(name.namespace, set())
         names.discard(name.name)
         if not names:
@@ -52,7 +52,7 @@ class Wanted:
             store.records.pop(name, None)
 
     def store(self, decode: Callable[[dict[str, Any]], R]) -> WantedStore[R]:
-        """What one watch keeps."""
+        """Create the store of one watch."""
         store = WantedStore(self, decode)
         self._stores.append(store)
         return store
@@ -64,10 +64,10 @@ class Wanted:
 
 
 class WantedStore(Store[R]):
-    """A Store of what is wanted.
+    """A Store of requested objects.
 
-    It tells of deletions of what it never saw, too: of a name that was added late somebody may
-    know by other means that the object was there.
+    It also reports deletions of objects without a record: the caller that added a name late may
+    have read the object itself.
     """
 
     def __init__(self, wanted: Wanted, decode: Callable[[dict[str, Any]], R]) -> None:
@@ -75,14 +75,14 @@ class WantedStore(Store[R]):
         self._wanted = wanted
 
     def listed(self, body: dict[str, Any]) -> Change[R] | None:
-        """Take an object of a list; None where nobody wants it, too."""
+        """Add an object of a list; None also where it isn't requested."""
         return super().listed(body) if name_of(body) in self._wanted else None
 
     def event(self, kind: str, body: dict[str, Any]) -> Change[R] | None:
-        """Take an event of a watch; None where nobody wants the object, too.
+        """Apply an event of a watch; None also where the object isn't requested.
 
         Raises:
-            OutOfOrderError: it is late, and what is known doesn't tell whether it still matters.
+            OutOfOrderError: it is late, and the record doesn't show whether it is old.
         """
         name = name_of(body)
         if name not in self._wanted:
