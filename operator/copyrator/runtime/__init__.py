@@ -1,1 +1,1 @@
-"""Composes the process and keeps it alive."""
+"""Composition, start-up and supervision of the process."""

@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows every part, and the order in which they start.
+"""The composition root: connects all parts and defines the order in which they start.
 
 kopf calls an App's start before it watches, and its stop after it has stopped (supervisor.py).
 """
@@ -40,13 +40,13 @@ from copyrator.workqueue.workers import Workers
 log = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 10.0
-"""What is in work gets so long to finish at the end; what isn't is safe to give up."""
+"""Time for the reconciles in progress to finish at the end; queued keys can be dropped safely."""
 
 
 class App:
-    """The operator's life: start, events, stop. Satisfies handlers.lifecycle.Lifecycle.
+    """The operator's start, events and stop. Implements handlers.lifecycle.Lifecycle.
 
-    ``step_down`` is called when another leads now, and has to bring `stop` about.
+    ``step_down`` is called when another replica leads, and has to cause `stop`.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class App:
         self.kopf_guard.on_listed = self._listed
 
     def register(self, registry: registration.Registry) -> None:
-        """Tell kopf what to call."""
+        """Register the handlers with kopf."""
         registration.register(registry, self, self.kopf_guard, self._rules, self._bundles)
 
     async def start(self) -> None:
-        """Health first, so that whoever waits is live; then what work needs, and the lead.
+        """Start the health checks, so that a waiting process is live, then caches, lead, workers.
 
-        A standby has done all that can be done without a write when it begins to wait.
+        A standby has done everything that needs no write before it waits for the lead.
 
         Raises:
-            StartError: a port can't be had, or the webhook has no secret.
+            StartError: a port can't be opened, or the webhook has no secret.
         """
         self._started = True
         log.info(
@@ -97,11 +97,11 @@ class App:
         except (ListenError, WebhookError) as error:
             raise lifecycle.StartError(str(error)) from None
         except asyncio.CancelledError:
-            await self.stop()  # kopf calls no cleanup for a start that didn't come to its end
+            await self.stop()  # kopf calls no cleanup for an incomplete start
             raise
 
     async def _prepare(self) -> tuple[Parts, watchdog.Background]:
-        """Begin to watch what there is; nothing is written yet."""
+        """Start the watches; nothing is written yet."""
         memory.settle()
         parts = self._parts = compose(self.settings, self.connection, self.metrics)
         meter = StallMeter(self.metrics.event_loop_stall_seconds.observe, in_work=logs.in_work)
@@ -133,7 +133,7 @@ class App:
         return parts, background
 
     async def _win(self, parts: Parts) -> None:
-        """Return when this replica leads. Meanwhile it is ready: it could take over at once."""
+        """Return when this replica leads. A standby is ready: it could take over at once."""
         elector, queue = parts.elector, parts.queue
         if elector is None:
             self.metrics.leader.set(1)
@@ -144,7 +144,7 @@ class App:
         elector.keep(lambda leads: queue.serve() if leads else queue.hold(), self._step_down)
 
     async def _list(self, parts: Parts) -> None:
-        """See all rules and Bundles as they are now."""
+        """List all rules and Bundles."""
         for intake in (self._rules, self._bundles):
             await prerequisites.patiently(
                 lambda intake=intake: intake.resync(parts.client),  # type: ignore[misc]
@@ -153,7 +153,7 @@ class App:
             )
 
     async def _work(self, parts: Parts, background: watchdog.Background) -> None:
-        """Look at everything again, and then do what there is to be done."""
+        """List everything again, then start the workers."""
         waiting = self.waiting
         await prerequisites.patiently(parts.copying.start, waiting, "copying can't start")
         await self._list(parts)
@@ -174,12 +174,12 @@ class App:
         log.info("Started: %d rules, %d Bundles", len(self._rules), len(self._bundles))
 
     async def _drain(self, parts: Parts, workers: Workers[Key]) -> None:
-        """Finish the work in hand; who doesn't lead any more gives it up: it may not be written."""
+        """Finish the reconciles in progress; a former leader aborts them, as it may not write."""
         leads = parts.elector is None or parts.elector.leads
         await workers.drain(DRAIN_SECONDS if leads else 0.0)
 
     async def _start_webhook(self, parts: Parts) -> None:
-        """Listen, on a standby too: a Service can't tell who leads."""
+        """Start the webhook, on a standby too: a Service doesn't select the leader."""
         settings, elector = self.settings, parts.elector
         if settings.webhook_port is None or settings.webhook_secret_file is None:
             return
@@ -197,7 +197,7 @@ class App:
             elector.lease.webhook = relay.url_of(host, webhook.port, PATH)
 
     async def stop(self) -> None:
-        """Finish or give up what is in work, then let go of everything; twice does no harm."""
+        """Finish or abort the work in hand, then close everything; idempotent."""
         self.waiting("stopping", quiet=True)
         running = self._started
         self._started = False
@@ -210,7 +210,7 @@ class App:
             log.info("Stopped")
 
     def _listed(self, spec: WatchSpec, names: set[ObjectName]) -> None:
-        """Take what a list of kopf's showed: what was deleted before it has no event."""
+        """Handle a list of kopf's: objects deleted before it have no event."""
         intake = self._rules if spec.resource == RULES else self._bundles
         if intake.listed(spec.namespace, names):
             self._missed.set()
@@ -240,7 +240,7 @@ class App:
                     return await parts.copying.reconcile(key)
 
     def _retry_refused(self) -> None:
-        """A right has been granted: nobody knows who waits for it."""
+        """A permission was granted: retry everything that may have been refused."""
         if self._parts is not None:
             self._parts.copying.retry_forbidden()
             look_at_all(self._rules, self._bundles, self._parts.queue)
@@ -249,7 +249,7 @@ class App:
         return [*self.kopf_guard.statuses(), *parts.pool.statuses()]
 
     def _observe_watches(self, parts: Parts, background: watchdog.Background) -> None:
-        """Show in the health checks and the metrics what a standby has too."""
+        """Add the health checks and metrics that a standby has too."""
         live, ready, metrics = self.health.live, self.health.ready, self.metrics
         live.add("background", background.dead)
         live.add("watches", lambda: watchdog.dead_watches(parts.pool.dead()))
@@ -261,7 +261,7 @@ class App:
         self.health.before_scrape = parts.pool.publish
 
     def _observe_work(self, parts: Parts, workers: Workers[Key]) -> None:
-        """Show what only the leader has, and let nobody wait for an API server that is back."""
+        """Add those that only the leader has, and end back-offs when the API server is back."""
         live, metrics = self.health.live, self.metrics
         queue, limit, requests = parts.queue, parts.limit, self.connection.requests
         requests.on_open = queue.hurry

@@ -1,7 +1,7 @@
-"""Log lines: for a person on a console, or one JSON object a line, and never the body of an object.
+"""Log lines: human-readable on a console, or one JSON object a line; never an object's body.
 
-A reconcile names what it works on through `bound`, and every line logged inside carries it, also
-lines of libraries. kopf is held at INFO: its DEBUG lines print whole bodies, a Secret's included.
+A reconcile binds its key with `bound`, and every line logged inside has it, also lines of
+libraries. kopf is held at INFO: its DEBUG lines print whole bodies, a Secret's included.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _context: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
 _left: contextvars.ContextVar[Mapping[str, str]] = contextvars.ContextVar(
     "left", default=types.MappingProxyType({})
 )
-"""What this task had bound last."""
+"""The fields that this task has bound last."""
 
 _NEVER_BELOW_INFO = ("kopf", "aiohttp", "kubernetes", "urllib3", "asyncio")
-"""Libraries that print bodies, tokens or noise at DEBUG."""
+"""Libraries that print bodies, tokens or too many lines at DEBUG."""
 
 _ERRORS_ONLY = (
     "kopf.activities",
@@ -37,11 +37,11 @@ _ERRORS_ONLY = (
     "kopf._core.reactor.running",
     "aiohttp.access",
 )
-"""Loggers whose lesser lines tell a user nothing that our own lines don't say in his words."""
+"""Loggers whose lines below ERROR repeat our own ones."""
 
 
 _CUT_OFF = re.compile(r"Request attempt #[\d/]+ failed; TCP closed")
-"""kopf 1.45's line about a request of a session that it closed, at its end or to log in anew."""
+"""kopf 1.45's line about a request of a session that it closed itself, at its end or to log in."""
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def bound(**fields: str) -> Iterator[None]:
 
 
 def in_work() -> Mapping[str, str]:
-    """What is bound now, or else what this task had bound last: a step may end both at once."""
+    """The fields bound now, or else those bound last: one step may reset both."""
     return _context.get() or _left.get()
 
 
@@ -81,12 +81,12 @@ def configure(log_format: LogFormat, level: LogLevel, stream: TextIO | None = No
     for name in _ERRORS_ONLY:
         logging.getLogger(name).setLevel(logging.ERROR)
     asyncio_logger = logging.getLogger("asyncio")
-    asyncio_logger.propagate = True  # kopf's own set-up turns this off and would hide failed tasks
+    asyncio_logger.propagate = True  # kopf turns this off, which would hide failed tasks
     asyncio_logger.handlers.clear()
 
 
 class ContextFilter(logging.Filter):
-    """Put the bound fields on the record at the moment it is made, in the task that made it."""
+    """Adds the bound fields to the record when it is made, in the task that made it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Never drops a record."""
@@ -95,15 +95,15 @@ class ContextFilter(logging.Filter):
 
 
 class CutOffFilter(logging.Filter):
-    """Drop kopf's line, an ERROR, about a request that it cut off itself."""
+    """Drops kopf's ERROR about a request that it cut off itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Pass everything else."""
+        """Passes everything else."""
         return not (record.name.startswith("kopf") and _CUT_OFF.match(record.getMessage()))
 
 
 class ApiErrorFilter(logging.Filter):
-    """Take the traceback off kopf's lines about an answer of the API server: it tells nothing."""
+    """Removes the traceback from kopf's lines about an answer of the API server: it is no help."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Never drops a record."""
@@ -114,10 +114,10 @@ class ApiErrorFilter(logging.Filter):
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`12:00:00 INFO  message  rule=default/main`: what a person at a terminal needs."""
+    """`12:00:00 INFO  message  rule=default/main`: for a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line, and a traceback below it where the record carries one."""
+        """Return one line, followed by the record's traceback if there is one."""
         time = datetime.datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S")
         pairs = "".join(f" {key}={value}" for key, value in _fields(record).items())
         line = f"{time} {record.levelname:<7} {record.getMessage()}{' ' if pairs else ''}{pairs}"

@@ -1,8 +1,8 @@
-"""What the operator needs before it can work: an API server, both CRDs, and the lead.
+"""Prerequisites of the operator's work: an API server, both CRDs, and the lead.
 
-While something is missing the process lives, waits and says what it waits for: in /readyz, and in
-the log once per change. A CRD that is there under refused names would be waited for in vain for
-ever, so its conditions are read and the way out is named.
+While one is missing the process is live, waits, and reports what it waits for: in /readyz, and in
+the log once per change. A CRD whose names aren't accepted would never be established, so its
+conditions are read and the remedy is reported.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ T = TypeVar("T")
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 10.0
-"""Seconds between two looks."""
+"""Seconds between two tries."""
 
 
 class Reader(Protocol):
-    """The part of KubeClient that the checks need."""
+    """The part of KubeClient that the checks use."""
 
     async def get(self, res: Resource, namespace: str | None, name: str) -> dict[str, Any]:
-        """One object."""
+        """Read one object."""
         ...
 
     async def request(self, method: str, path: str) -> Any:
-        """Anything else."""
+        """Send any other request."""
         ...
 
 
 class Candidate(Protocol):
-    """The part of Elector that waiting for the lead needs."""
+    """The part of Elector that waiting for the lead uses."""
 
     @property
     def lease(self) -> Lease:
-        """What was last seen of the Lease."""
+        """The Lease as last read."""
         ...
 
     @property
     def pause(self) -> float:
-        """Seconds until the next attempt is worth while."""
+        """Seconds until the next attempt."""
         ...
 
     async def attempt(self) -> bool:
-        """Take it if it is free."""
+        """Acquire the Lease if it is free."""
         ...
 
 
 class Waiting:
-    """What is waited for now, None when nothing is; tells the log once per change."""
+    """The prerequisite that is missing, or None; logs it once per change."""
 
     def __init__(self, initially: str) -> None:
         self.reason: str | None = initially
 
     def __call__(self, reason: str | None, *, quiet: bool = False) -> None:
-        """Set the reason; `quiet` for what goes by in a moment and is no news."""
+        """Set the reason; a `quiet` one isn't logged, because it is short-lived."""
         if reason is not None and reason != self.reason and not quiet:
             log.warning("Waiting: %s", reason)
         self.reason = reason
@@ -75,7 +75,7 @@ async def patiently(
     what: str,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> T:
-    """Try until it works; `what` begins the sentence that says why it doesn't."""
+    """Try until it succeeds; `what` begins the message with the cause of the failure."""
     delay = FIRST_DELAY
     while True:
         try:
@@ -93,9 +93,9 @@ async def win(
     warm_up: Callable[[], Awaitable[object]],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
-    """Return when this replica leads; `warm_up` is done once, where it has to wait for another.
+    """Return when this replica leads; `warm_up` is called once, where another one leads.
 
-    Then it is ready: it could take over at once.
+    After `warm_up` a standby is ready: it could take over at once.
     """
     what = f"the Lease {elector.lease} can't be had"
     warm = False
@@ -114,9 +114,9 @@ async def wait_for_crds(
     *,
     readable: bool = True,
 ) -> None:
-    """Return when both CRDs are established; `waiting` tells meanwhile what is missing.
+    """Return when both CRDs are established; `waiting` reports what is missing.
 
-    Where they aren't `readable`, as no Role gives that right, only discovery is asked.
+    Where they aren't `readable`, because no Role grants that, only discovery is used.
     """
     delay = FIRST_DELAY
     while True:
@@ -134,10 +134,10 @@ async def wait_for_crds(
 
 
 async def missing_crds(reader: Reader, *, readable: bool = True) -> list[str]:
-    """Return a sentence for each CRD that can't be used, with what to do about it.
+    """Return a message with the remedy for each CRD that can't be used.
 
     Raises:
-        ApiError: the API server can't tell.
+        ApiError: a request failed.
     """
     look = _missing if readable else _unserved
     groups = await reader.request("GET", "/apis")
@@ -168,7 +168,7 @@ async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str 
 
 
 async def _unserved(reader: Reader, resource: Resource, listed: set[str]) -> str | None:
-    """The same for whom the CRDs' own words are out of reach."""
+    """The same where the CRD itself can't be read."""
     if await _served(reader, resource, listed):
         return None
     return (
@@ -194,10 +194,10 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
 
 
 async def _served(reader: Reader, resource: Resource, listed: set[str]) -> bool:
-    """Whether discovery shows the kind, among the groups that are `listed` and in the group's own.
+    """Whether discovery has the kind, among the groups that are `listed` and in the group's own.
 
-    It lags some seconds behind an established CRD, and kopf looks once: what it doesn't find, it
-    never watches. Everybody may read discovery.
+    It lags some seconds behind an established CRD, and kopf reads it once: a kind that it doesn't
+    find is never watched. Every user may read discovery.
     """
     if resource.group not in listed:
         return False

@@ -1,18 +1,17 @@
-"""How long single callbacks hold the event loop, measured as processor time of its thread.
+"""Measures how long single callbacks block the event loop, in processor time of its thread.
 
-asyncio runs every callback, timer and step of a task through `asyncio.Handle._run`. The meter puts
-a function around it, for as long as it is installed. Both ways of starting the operator use it,
-`kopf run` too, whose loop isn't made by us.
+asyncio runs every callback, timer and step of a task through `asyncio.Handle._run`. The meter wraps
+it while it is installed, so that it also works under `kopf run`, whose loop isn't ours.
 
-`time.thread_time` is a system call, so it isn't asked for each callback: elapsed time is never less
-than processor time, so a callback that took less than `NOTED_SECONDS` on the clock is passed over.
+`time.thread_time` is a system call, so it isn't read for each callback: elapsed time is never less
+than processor time, so a callback that took less than `NOTED_SECONDS` on the clock is ignored.
 The processor time at a callback's start is read at most once in `MARK_SECONDS`; the error of a
 result is less than that. Measured (2 cores under load, Python 3.11, 200,000 empty callbacks): less
 than 0.9 µs a callback, within the spread of the runs; reading `thread_time` twice costs 1.6 to 2.9.
 One copy takes 11 callbacks, so less than 10 µs of 1,000 to 2,000 of processor time.
 
 `Handle._run`, `_callback` and `_context` are private names of asyncio (3.11 to 3.14). The meter
-tries them when it is installed; where Python has changed them, it says so once and stays off.
+checks them when it is installed; where Python has changed them, it logs that once and stays off.
 """
 
 from __future__ import annotations
@@ -27,29 +26,30 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 NOTED_SECONDS = 0.01
-"""What takes less is passed over: it delays nothing noticeably."""
+"""Shorter callbacks are ignored."""
 
 TOLD_SECONDS = 0.25
-"""What takes longer is a fault, and logged with its name."""
+"""Longer callbacks are a fault, and logged with their name."""
 
 MARK_SECONDS = 0.002
 """Processor time is read at most this often between callbacks."""
 
 LINES = 6
-"""Lines in the log in `WINDOW_SECONDS`; what exceeds them is counted."""
+"""Log lines per `WINDOW_SECONDS`; further ones are counted."""
 
 WINDOW_SECONDS = 60.0
 
 _DEPTH = 50
-"""Of coroutines that wait for each other at most so many are followed."""
+"""Limit of nested coroutines that are followed."""
 
 
 class StallMeter:
     """Measures the callbacks of the loop that runs at `install`.
 
     Args:
-        observe: takes the processor time, in seconds, of each callback that took long.
-        in_work: names what the current context works on, or worked on last (logs.in_work).
+        observe: called with the processor time, in seconds, of each long callback.
+        in_work: returns the key that the current context works on, or worked on last
+            (logs.in_work).
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class StallMeter:
         return self._measured is not None
 
     def install(self) -> None:
-        """Measure from the next callback on. To be called inside the running loop."""
+        """Measure from the next callback on. To be called in the running loop."""
         original = getattr(asyncio.Handle, "_run", None)
         slots = getattr(asyncio.Handle, "__slots__", ())
         if original is None or not {"_callback", "_context"} <= set(slots):
@@ -86,7 +86,7 @@ class StallMeter:
         asyncio.get_running_loop().call_soon(self._check)
 
     def uninstall(self) -> None:
-        """Measure no longer; twice does no harm."""
+        """Stop measuring; idempotent."""
         if self._measured is not None and asyncio.Handle._run is self._measured:
             asyncio.Handle._run = self._original  # type: ignore[method-assign,assignment]
         self._measured = None
@@ -115,13 +115,13 @@ class StallMeter:
         return measured
 
     def _took(self, handle: Any, seconds: float) -> None:
-        """Count one callback that took long on the clock; must raise nothing into the loop."""
+        """Record one callback that took long on the clock; raises nothing into the loop."""
         if seconds < NOTED_SECONDS or not self.on:
             return
         try:
             self._observe(seconds)
             if seconds > TOLD_SECONDS and self._may_tell():
-                # A copy: the callback's own context may have been entered by somebody else.
+                # A copy: the callback's own context may be entered elsewhere.
                 handle._context.copy().run(self._tell, handle, seconds)
         except Exception:
             log.exception("The event loop's stalls aren't measured any more")
@@ -148,7 +148,7 @@ class StallMeter:
         )
 
     def _check(self) -> None:
-        """Whether this very callback came through the meter."""
+        """Turn the meter off if this very callback didn't run through it."""
         if self.on and not self._seen:
             self.uninstall()
             self._say_off()
@@ -161,7 +161,7 @@ class StallMeter:
 
 
 def name_of(handle: Any) -> str:
-    """A callback's name, or its task's: names of code only, never an argument."""
+    """A callback's name, or its task's: names from the code only, never an argument."""
     callback = handle._callback
     if callback is None:
         return "a callback that was cancelled meanwhile"
@@ -175,13 +175,13 @@ def name_of(handle: Any) -> str:
 
 
 def _position(coroutine: Any) -> str:
-    """A task's coroutine, and where it waits now: what held the loop stands before that place."""
+    """A task's coroutine and its present await; the code that blocked the loop is before that."""
     first = getattr(coroutine, "__qualname__", "?")
     last = ""
     for _ in range(_DEPTH):
         frame = getattr(coroutine, "cr_frame", None)
         if frame is None:
-            break  # it has ended, or is something that a coroutine waits for
+            break  # it has ended, or isn't a coroutine
         module = str(frame.f_globals.get("__name__"))
         if not module.startswith("asyncio."):
             last = f", which waits now in {coroutine.__qualname__} ({module}:{frame.f_lineno})"

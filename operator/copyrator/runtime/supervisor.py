@@ -1,7 +1,7 @@
-"""Runs the operator: again and again under `copyrator run`, once under `kopf run`.
+"""Runs the operator: with restarts under `copyrator run`, once under `kopf run`.
 
-Both register an App with kopf. What kopf can't stand (a CRD that is deleted), and a lead that is
-lost, are answered by starting everything again, as the kubelet would.
+Both register an App with kopf. A failure of kopf (when a CRD is deleted) or a lost lead restarts
+everything, as the kubelet would.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from copyrator.settings.config import Settings
 log = logging.getLogger(__name__)
 
 RESTART_CAP_SECONDS = 30.0
-"""Starts that fail one after the other are this far apart at most."""
+"""Longest delay between consecutive failed starts."""
 
 CALM_SECONDS = 60.0
-"""What has run for so long starts again at once."""
+"""After a run of this length the delay is reset."""
 
 
 def run(settings: Settings) -> int:
-    """Run the operator until it is told to stop; return the exit code.
+    """Run the operator until a signal stops it; return the exit code.
 
-    0: stopped by a signal. 2: there is no way to the cluster. Always with one message.
+    0: stopped by a signal. 2: the cluster can't be configured. Always with one message.
     """
     logs.configure(settings.log_format, settings.log_level)
     try:
@@ -63,10 +63,10 @@ async def _run(settings: Settings) -> None:
 
 
 def install() -> None:
-    """Register the operator with the registry that `kopf run` uses, settings from variables.
+    """Register with the registry that `kopf run` uses; settings are read from variables.
 
     Raises:
-        click.UsageError: a setting is wrong; kopf's command line shows it and ends with code 2.
+        click.UsageError: a setting is invalid; kopf's command line prints it and exits with 2.
     """
     settings = options.from_environment()
     logs.configure(settings.log_format, settings.log_level)
@@ -78,5 +78,5 @@ def install() -> None:
 
 
 def _end() -> None:
-    """End `kopf run` in order; whoever runs it starts it again, as a standby."""
+    """End `kopf run` in order; its supervisor restarts it, as a standby."""
     signal.raise_signal(signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""When is something wrong, for /healthz and /readyz: a sentence, or None while all is well.
+"""Faults for /healthz and /readyz: a message, or None without a fault.
 
-Not ready says "look here", and nobody is restarted for it. Not live makes the kubelet restart the
-process, so it is said only of what a restart can mend.
+"Not ready" only reports a fault; the process isn't restarted. "Not live" makes the kubelet restart
+the process, so it is reported only for faults that a restart can repair.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 log = logging.getLogger(__name__)
 
 STALE_SECONDS = 50.0
-"""A key that waits, or is worked on, for longer is somebody's trouble; said before the minute is
-over in which supervision is promised."""
+"""A key that is queued or in progress for longer is a fault; reported within a minute, as
+documented."""
 
 STUCK_SECONDS = 900.0
-"""A reconcile waits for nothing but requests, which have timeouts; this one hangs."""
+"""A reconcile only waits for requests, which have timeouts; one that takes longer hangs."""
 
 FAULT_SECONDS = 10.0
-"""What has failed for less is a hiccup."""
+"""Shorter failures aren't reported."""
 
 UNHEARD_SECONDS = 57.0
-"""A watch that is well is heard of more often: its streams last 50 s and end with a bookmark."""
+"""Longer silence means a fault: streams of a healthy watch last 50 s and end with a bookmark."""
 
 IDLE_SECONDS = 20.0
-"""An API server that wasn't asked for so long is asked something."""
+"""Seconds without a request to the API server after which it is probed."""
 
 PULSE_SECONDS = 2.0
-"""Between such questions while they fail."""
+"""Seconds between probes that fail."""
 
 PULSE_TIMEOUT = 5.0
-"""For the answer to one."""
+"""Timeout of a probe in seconds."""
 
 
 class Queue(Protocol):
-    """What is asked of the queue."""
+    """The part of the work queue that the checks use."""
 
     def oldest_age(self) -> float:
         """Seconds that the key which is due longest has waited."""
         ...
 
     def longest_working(self) -> tuple[object, float] | None:
-        """The key that has been in work longest, and for how long."""
+        """The key that has been in progress longest, and its seconds."""
         ...
 
 
 def stale_queue(queue: Queue, *, failing: bool = False) -> str | None:
-    """Not ready: work piles up or hangs; `failing` where no request succeeds, whatever is asked."""
+    """Not ready: keys wait or hang too long; `failing`: all requests fail at present."""
     age = queue.oldest_age()
     if age > STALE_SECONDS:
         why = "all requests fail" if failing else "more changes than can be worked off"
@@ -73,9 +73,9 @@ def stuck_worker(queue: Queue) -> str | None:
 
 
 def failing_watches(statuses: list[WatchStatus]) -> str | None:
-    """Not ready: something isn't seen as it is now, whatever the watch itself knows of that.
+    """Not ready: a cache isn't current, whether or not the watch itself reports a fault.
 
-    A kind that isn't served (404) is its rule's condition and no fault of the operator.
+    A kind that isn't served (404) is in its rule's condition and no fault of the operator.
     """
     failing = []
     for status in statuses:
@@ -92,12 +92,12 @@ def failing_watches(statuses: list[WatchStatus]) -> str | None:
 
 
 def dead_watches(specs: list[WatchSpec]) -> str | None:
-    """Not live: a watch has ended that should be endless."""
+    """Not live: an endless watch has ended."""
     return f"ended by itself: the watch of {specs[0].resource.key}" if specs else None
 
 
 def outage(client: Client) -> str | None:
-    """Not ready: the API server refuses everything, or isn't there."""
+    """Not ready: all requests to the API server fail."""
     found = client.outage
     if found is None or found[1] <= FAULT_SECONDS:
         return None
@@ -107,16 +107,16 @@ def outage(client: Client) -> str | None:
 async def probe_api_server(
     client: Client, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 ) -> None:
-    """Ask the API server for its version whenever nobody else has asked it anything for a while.
+    """Request the API server's version after IDLE_SECONDS without another request.
 
-    Else an operator with nothing to do wouldn't notice that its credentials are refused: watches
-    that are open stay open.
+    Otherwise an idle operator wouldn't detect that its credentials are refused: open watches stay
+    open.
     """
     while True:
         wait = IDLE_SECONDS - client.unheard_for
         if wait <= 0:
             wait = PULSE_SECONDS
-            with contextlib.suppress(ApiError):  # the client keeps account of that: `outage`
+            with contextlib.suppress(ApiError):  # the client records it: `outage`
                 await client.request("GET", "/version", timeout=PULSE_TIMEOUT)
         await sleep(wait)
 
@@ -127,11 +127,11 @@ def _name(status: WatchStatus) -> str:
 
 
 class Client(Protocol):
-    """The part of KubeClient that is asked how requests fare."""
+    """The part of KubeClient that the checks and the probe use."""
 
     @property
     def outage(self) -> tuple[ApiError, float] | None:
-        """What all requests fail with, and for how many seconds."""
+        """The error that all requests get and its duration in seconds; None while they succeed."""
         ...
 
     @property
@@ -140,24 +140,24 @@ class Client(Protocol):
         ...
 
     async def request(self, method: str, path: str, *, timeout: float) -> Any:  # noqa: ASYNC109
-        """Ask for anything; raises ApiError."""
+        """Send a request; raises ApiError."""
         ...
 
 
 class Background:
-    """Endless tasks of the process; one that ends by itself is a fault that a restart mends."""
+    """Endless tasks of the process; the end of one is a fault that a restart repairs."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        """Start an endless task inside the running loop."""
+        """Start an endless task in the running loop."""
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(_report)
         self._tasks.append(task)
 
     def dead(self) -> str | None:
-        """Not live: a task that should be endless has ended."""
+        """Not live: an endless task has ended."""
         dead = [task.get_name() for task in self._tasks if task.done()]
         return f"ended by itself: {', '.join(dead)}" if dead else None
 

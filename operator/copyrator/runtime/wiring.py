@@ -1,4 +1,4 @@
-"""Builds the parts of the running operator and ties them together."""
+"""Builds the parts of the running operator and connects them."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """Everything that lives from start to stop. To be built inside the running loop."""
+    """All parts that exist from start to stop. To be built in the running loop."""
 
     client: KubeClient
     rights: MissingPermissions
     elector: Elector | None
-    """None where this process works in any case."""
+    """None without leader election."""
     pool: InformerFactory
     recorder: EventRecorder
     oci: RegistryClient
@@ -54,7 +54,7 @@ class Parts:
     deploying: BundleController
 
     def publish(self) -> None:
-        """Bring the gauges up to date that are worked out when somebody asks."""
+        """Update the gauges that are computed at a scrape."""
         self.pool.publish()
         self.deploying.publish()
         specs = (entry.spec for entry in self.bundles)
@@ -63,14 +63,14 @@ class Parts:
         )
 
     async def close(self) -> None:
-        """Close what holds connections, watches first."""
+        """Close all connections, watches first."""
         await self.pool.close()
         await self.oci.close()
         await self.client.close()
 
 
 def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Parts:
-    """Build all parts; nothing is started and nobody is asked yet."""
+    """Build all parts; nothing is started and no request is sent yet."""
     limit = AdaptiveLimit()
     rights = MissingPermissions()
     elector = _elector(settings, connection, metrics, rights)
@@ -136,7 +136,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
 
 
 class _Tenants:
-    """Tells the queue whose a key is."""
+    """Returns a key's tenant to the queue."""
 
     copying: CopyController
 
@@ -147,7 +147,7 @@ class _Tenants:
 
 
 def _proxies() -> dict[str, str]:
-    """What the operator's environment says of proxies, as far as Jobs may know it."""
+    """The proxy settings of the operator's environment that Jobs get: those without a password."""
     found = urllib.request.getproxies_environment()
     for name in with_password(found):
         log.warning(
@@ -172,5 +172,5 @@ def _elector(
 
 
 def _now() -> datetime:
-    """The wall clock, for what people read."""
+    """The wall clock, for timestamps in statuses."""
     return datetime.now(UTC)
