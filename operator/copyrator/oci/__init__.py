@@ -1,1 +1,1 @@
-"""Asking OCI registries which manifest a tag names, politely and without blocking."""
+"""A client of OCI registries: resolves tags to digests, rate-limited and without blocking."""

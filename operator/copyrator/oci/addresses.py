@@ -1,9 +1,9 @@
-"""Which addresses requests to registries may go to.
+"""Addresses that requests to registries may go to.
 
 A Bundle names its registry, and that names token servers and redirects. The operator's own machine,
-its neighbours on the link and a cloud's metadata services answer the operator what they would not
-answer a tenant. So every address behind a name is checked, and the connection goes to the checked
-ones. Private ranges are allowed: registries live there.
+its neighbours on the link and a cloud's metadata services answer the operator where they would not
+answer a tenant. So every address that a name resolves to is checked, and the connection uses only
+the checked ones. Private ranges are allowed, because many registries are there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 ANYWHERE: Final[tuple[Network, ...]] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
-"""For the command line: its user may send requests wherever the machine does."""
+"""For the command line: its user may send requests to any address."""
 
 _METADATA: Final = frozenset(
     ip_address(address)
@@ -56,10 +56,10 @@ class AddressRules:
         self._allowed = tuple(allowed)
 
     def check(self, host: str, address: Address) -> None:
-        """Let an address pass that `host` stands for.
+        """Check an address that `host` resolves to.
 
         Raises:
-            AddressRefused: it is none that a registry may have.
+            AddressRefused: a registry must not have it.
         """
         meant = _unwrapped(address)
         what = _objection(address) or _objection(meant)
@@ -74,10 +74,10 @@ class AddressRules:
     def check_literal(self, host: str, *, names: bool) -> None:
         """Check a host that is an address in any spelling, or with `names` a name of this machine.
 
-        All that can be done where a proxy resolves the name.
+        This is the only check possible where a proxy resolves the name.
 
         Raises:
-            AddressRefused: it is none that a registry may have.
+            AddressRefused: a registry must not have it.
         """
         host = host.rstrip(".")
         if (address := _literal(host)) is not None:
@@ -90,10 +90,10 @@ class AddressRules:
 
 
 class CheckedResolver(AbstractResolver):
-    """Resolves names in threads of its own, and gives their addresses only if all may be asked.
+    """Resolves names in threads of its own, and returns addresses only if all are allowed.
 
-    Its own, because a name server that doesn't answer would hold up everything else that runs in
-    the loop's threads.
+    Its own threads, because a name server that doesn't answer would block everything else that
+    uses the loop's threads.
     """
 
     def __init__(self, rules: AddressRules) -> None:
@@ -107,7 +107,7 @@ class CheckedResolver(AbstractResolver):
 
         Raises:
             OSError: the name can't be resolved.
-            AddressRefused: one of them is none that a registry may have.
+            AddressRefused: a registry must not have one of them.
         """
         look = partial(
             socket.getaddrinfo,
@@ -140,21 +140,21 @@ class CheckedResolver(AbstractResolver):
         return results
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel pending lookups."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def check_url(rules: AddressRules, url: URL, *, proxied: bool) -> None:
-    """Check what can be told from a URL alone.
+    """Check the host of a URL without resolving it.
 
     Raises:
-        AddressRefused: it leads where no registry may be.
+        AddressRefused: a registry must not have its address.
     """
     rules.check_literal(url.raw_host or "", names=proxied)
 
 
 def _literal(host: str) -> Address | None:
-    """The address that a host is, as getaddrinfo reads it: also 127.1, 0x7f.1 and 2130706433."""
+    """The address that a host is, parsed like getaddrinfo: also 127.1, 0x7f.1 and 2130706433."""
     try:
         return ip_address(host)
     except ValueError:
@@ -166,7 +166,7 @@ def _literal(host: str) -> Address | None:
 
 
 def _unwrapped(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one leads to, if it does."""
+    """The IPv4 address that an IPv6 one embeds, if it does."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:
@@ -175,7 +175,7 @@ def _unwrapped(address: Address) -> Address:
 
 
 def _objection(address: Address) -> str | None:
-    """Why an address may be no registry's."""
+    """Why a registry must not have an address; None where it may."""
     kinds = (
         (address.is_loopback, "loopback addresses are the operator's own machine"),
         (address.is_link_local, "link-local addresses are the node's and the cloud's services"),

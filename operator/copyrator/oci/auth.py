@@ -1,4 +1,4 @@
-"""Credentials: how Secrets hold them and how registries ask for them.
+"""Credentials in Secrets, and the challenges of registries.
 
 Sources: the kubernetes.io/dockerconfigjson format, RFC 9110 section 11.6.1 (WWW-Authenticate) and
 the distribution project's token authentication. Nothing here writes a file or logs a value.
@@ -25,19 +25,19 @@ _PARAMETER = re.compile(r'(?<![\w-])([a-zA-Z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)
 
 
 class UnusableSecretError(Exception):
-    """The auth Secret can't serve this registry; the text says what it lacks, never what it has."""
+    """The auth Secret has no usable credential; the message names what it lacks, never a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """How one user proves who they are to one registry. Fields that aren't used are empty."""
+    """One user's credential for one registry. Unused fields are empty."""
 
     username: str = ""
     password: str = field(default="", repr=False)
     identity_token: str = field(default="", repr=False)
     """An OAuth2 refresh token, exchanged at the token server."""
     registry_token: str = field(default="", repr=False)
-    """A bearer token to be sent as it is."""
+    """A bearer token that is sent unchanged."""
 
     @property
     def basic(self) -> str:
@@ -47,14 +47,14 @@ class Credential:
 
     @property
     def fingerprint(self) -> str:
-        """Tells credentials apart in memory; never to be shown or stored."""
+        """Distinguishes credentials in memory; must not be shown or stored."""
         parts = (self.username, self.password, self.identity_token, self.registry_token)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """One way that a 401 offers: ``scheme`` is ``basic`` or ``bearer``."""
+    """One challenge of a 401: ``scheme`` is ``basic`` or ``bearer``."""
 
     scheme: str
     realm: str = ""
@@ -63,7 +63,7 @@ class Challenge:
 
 
 def is_docker_config(secret: Mapping[str, Any]) -> bool:
-    """Tell whether a Secret is of the dockerconfigjson form (by its key: types may be Opaque)."""
+    """Whether a Secret has the dockerconfigjson form (by its key: the type may be Opaque)."""
     return DOCKER_CONFIG_KEY in (secret.get("data") or {})
 
 
@@ -71,7 +71,7 @@ def credential_from_secret(secret: Mapping[str, Any], registry: str) -> Credenti
     """Read the credential for ``registry`` from a Secret as the API returns it.
 
     Raises:
-        UnusableSecretError: keys are missing, empty, broken or too long.
+        UnusableSecretError: keys are missing, empty, invalid or too long.
     """
     data: Mapping[str, Any] = secret.get("data") or {}
     if is_docker_config(secret):
@@ -88,7 +88,7 @@ def credential_from_secret(secret: Mapping[str, Any], registry: str) -> Credenti
 
 
 def decoded_size(text: str) -> int:
-    """Bytes that base64 text decodes to at least, told without decoding it."""
+    """A lower bound of the decoded size of base64 text in bytes, without decoding it."""
     return len(text) // 4 * 3 - 2
 
 
@@ -140,7 +140,7 @@ def _from_docker_config(text: str, registry: str) -> Credential:
 
 
 def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | None:
-    """Docker writes hosts with or without scheme and path: ``https://index.docker.io/v1/``."""
+    """Find a host with or without scheme and path, as in ``https://index.docker.io/v1/``."""
     wanted = DOCKER_HUB_NAMES if registry in DOCKER_HUB_NAMES else {registry}
     exact = next((auths[name] for name in wanted if name in auths), None)
     if exact is not None:
@@ -153,7 +153,7 @@ def _entry_for(auths: Mapping[str, Any], registry: str) -> Mapping[str, Any] | N
 
 
 def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
-    """Read WWW-Authenticate headers; schemes that we don't speak are left out."""
+    """Parse WWW-Authenticate headers; unsupported schemes are left out."""
     found: list[Challenge] = []
     room = REGISTRY_HEADER_BYTES
     for header in headers:
@@ -162,14 +162,14 @@ def parse_challenges(headers: Iterable[str]) -> list[Challenge]:
             break
         starts = list(_SCHEME.finditer(header))
         ends = [start.start() for start in starts[1:]] + [len(header)]
-        for start, end in zip(starts, ends, strict=False):  # no start of ours: one end too many
+        for start, end in zip(starts, ends, strict=False):  # without a start, one end too many
             values = {
                 name.lower(): re.sub(r"\\(.)", r"\1", quoted) or bare
                 for name, quoted, bare in _PARAMETER.findall(header[start.end() : end])
             }
             found.append(
                 Challenge(
-                    scheme=sys.intern(start[1].lower()),  # for all repositories of a registry
+                    scheme=sys.intern(start[1].lower()),  # shared by all repositories of a registry
                     realm=sys.intern(values.get("realm", "")),
                     service=sys.intern(values.get("service", "")),
                     scope=values.get("scope", ""),

@@ -1,6 +1,6 @@
-"""The certificates of caSecret, made ready without holding up the event loop.
+"""SSL contexts with the certificates of caSecret, built without blocking the event loop.
 
-A bundle such as browsers have takes 60 ms to read, in one piece of C code.
+A browser's bundle takes 60 ms to parse, in one call of C code.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from copyrator.workqueue.timeslice import TimeSlice
 
 _END: Final = "-----END CERTIFICATE-----"
 _AT_ONCE: Final = 10
-"""Certificates that are read in one step."""
+"""Certificates that are parsed in one step."""
 
 
 class Contexts:
-    """What aiohttp's ``ssl=`` takes for each Trust; those that were used longest ago go."""
+    """aiohttp's ``ssl=`` argument for each Trust; the least recently used ones are dropped."""
 
     def __init__(self) -> None:
         self._ready: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
     async def of(self, trust: Trust) -> ssl.SSLContext | bool:
-        """Equal trust gives the same object: connections pool by it.
+        """Equal trust returns the same object: connections are pooled by it.
 
         Raises:
             TLSFailed: the CA isn't a PEM certificate, or is too long.
@@ -61,7 +61,7 @@ async def _make(ca: bytes) -> ssl.SSLContext:
 
 
 def _groups(text: str) -> list[str]:
-    """Certificates, a few at a time. What stands behind the last one is no part of any."""
+    """Groups of a few certificates. Text after the last one is dropped."""
     *certificates, rest = text.split(_END)
     if not certificates:
         return [rest]

@@ -1,7 +1,7 @@
-"""The few questions that we ask of OCI registries, asynchronously (docs/adr/0004 says why own).
+"""An asynchronous client of OCI registries (docs/adr/0004: why our own).
 
-Source: the OCI distribution specification 1.1. An exact tag is one HEAD; a range is the tag list
-and one HEAD.
+Source: the OCI distribution specification 1.1. An exact tag takes one HEAD; a range takes the tag
+list and one HEAD.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MANIFEST_TYPES: Final = (
 
 
 class _Manifest(msgspec.Struct):
-    """What is read of a manifest: of 4 MB of anything else nothing is built."""
+    """The fields of a manifest that are decoded: the rest, up to 4 MB, is skipped."""
 
     version: msgspec.Raw = msgspec.field(name="schemaVersion")
     config: msgspec.Raw = msgspec.Raw(b"null")
@@ -49,10 +49,10 @@ _manifests = msgspec.json.Decoder(_Manifest)
 
 
 class RegistryClient:
-    """One pooled session for all registries; tokens and per-host limits live here.
+    """One pooled session for all registries, with tokens and per-host limits.
 
-    Every method raises RegistryError's subclasses and nothing else. ``allowed``: networks that may
-    be asked although no registry of others should be there, such as loopback (addresses.py).
+    Every method raises subclasses of RegistryError and nothing else. ``allowed``: networks to
+    which requests may go although they are refused by default, such as loopback (addresses.py).
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RegistryClient:
         self._transport.keep_hosts({_authority(origin) for origin in origins})
 
     async def digest(self, repository: Repository, tag: str, credential: Credential | None) -> str:
-        """The manifest digest that a tag (or a digest) names now, ``sha256:<64 hex>``.
+        """Return the manifest digest that a tag (or a digest) resolves to, ``sha256:<64 hex>``.
 
         Raises:
             NotFound: no such tag, or no such repository.
@@ -89,7 +89,7 @@ class RegistryClient:
     async def manifest(
         self, repository: Repository, reference: str, credential: Credential | None
     ) -> tuple[str, dict[str, Any]]:
-        """The digest of a tag or digest, and of its manifest the field ``config``, if it has one.
+        """Return the digest of a tag or digest, and its manifest's field ``config``, if it has one.
 
         Docker Hub counts this as a pull.
 
@@ -111,10 +111,10 @@ class RegistryClient:
         return _digest(repository, reference, digest), manifest
 
     async def tags(self, repository: Repository, credential: Credential | None, take: Take) -> None:
-        """Give all tags of the repository to ``take``, so that nobody needs to hold them all.
+        """Pass all tags of the repository to ``take``, in parts, so that memory is bounded.
 
-        A caller acts on the tags only when this has returned: a broken page raises, and half a list
-        isn't a list.
+        A caller must not act on the tags before this has returned: a broken page raises, and an
+        incomplete list is invalid.
         """
 
         async def page(url: str, sink: Sink) -> Answer:
@@ -144,7 +144,7 @@ class RegistryClient:
         max_body: int = 0,
         sink: Sink | None = None,
     ) -> Answer:
-        """Ask, and once more with a new token if the old one isn't good (any more)."""
+        """Send the request, and once more with a new token if the old one is refused."""
         trust = Trust(repository.verify, repository.ca)
         request = Request(method, url, trust, max_body=max_body, sink=sink, named=True)
         header = await self._tokens.header(repository, credential)
@@ -187,7 +187,7 @@ def _digest(repository: Repository, reference: str, value: str) -> str:
 
 
 def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[str, Any]:
-    """What was read, if it is a manifest: a login page that says 200 is none, and has no digest."""
+    """Decode a manifest; rejects a login page with status 200, which has no digest."""
     try:
         found = _manifests.decode(answer.body)
         short = len(found.config) <= _MAX_CONFIG

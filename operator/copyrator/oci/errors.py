@@ -1,10 +1,10 @@
-"""What can go wrong between us and a registry, typed where the answer is seen.
+"""Typed errors of requests to registries.
 
-Messages name the host and what to do. They never carry credentials, tokens, query strings (a
+Messages name the host and the remedy. They never include credentials, tokens, query strings (a
 token server's may be sensitive) or more of an answer than the registry's own error code.
 """
 
-# ruff: noqa: N818 - the classes carry the conditions' own reasons, which don't end in Error
+# ruff: noqa: N818 - the classes have the conditions' reasons as names, which don't end in Error
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import ClassVar
 
 
 class RegistryError(Exception):
-    """An answer that is of no use, or the lack of one."""
+    """An unusable answer, or a missing one."""
 
     reason: ClassVar[str] = "RegistryUnreachable"
     """The Bundle condition's reason for it (docs/bundles.md)."""
@@ -21,17 +21,17 @@ class RegistryError(Exception):
         super().__init__(message)
         self.message = message
         self.retry_after = retry_after
-        """Seconds for which the whole host is left alone, where it asked for that."""
+        """Seconds for which no request is sent to the host, where it requires that."""
 
 
 class AuthenticationFailed(RegistryError):
-    """The registry or its token server refuses these credentials, or wants some."""
+    """The registry or its token server refuses these credentials, or requires some."""
 
     reason = "AuthenticationFailed"
 
 
 class NotFound(RegistryError):
-    """The registry answers, and has no such tag (or repository: many registries don't tell)."""
+    """The registry has no such tag (or repository: many registries don't distinguish)."""
 
     reason = "TagNotFound"
 
@@ -43,16 +43,16 @@ class RateLimited(RegistryError):
 
 
 class Unreachable(RegistryError):
-    """No answer (name, refusal, timeout, reset) or a 5xx one."""
+    """No answer (name, connection refused, timeout, reset) or a 5xx one."""
 
 
 class TLSFailed(RegistryError):
-    """The connection came about, but its certificate or protocol isn't acceptable."""
+    """The connection was opened, but its certificate or protocol isn't acceptable."""
 
 
 class InvalidResponse(RegistryError):
-    """An answer that breaks the distribution specification, or our limits."""
+    """An answer that violates the distribution specification, or our limits."""
 
 
 class AddressRefused(RegistryError):
-    """A registry, its token server or a redirect is at an address that is never asked."""
+    """A registry, its token server or a redirect is at an address that isn't allowed."""

@@ -1,4 +1,4 @@
-"""A request to a registry and its answer, as the transport takes and gives them."""
+"""A request to a registry and its answer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from multidict import MultiMapping
 
 Sink = Callable[[bytes], Awaitable[None]]
-"""Takes an answer's body piece by piece; the next one is read when it has returned."""
+"""Takes an answer's body in chunks; the next one is read when it has returned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """How a server's certificate is judged."""
+    """The verification of a server's certificate."""
 
     verify: bool = True
     ca: bytes | None = None
@@ -21,10 +21,10 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question. ``max_body`` in bytes; a longer answer is an InvalidResponse.
+    """One request. ``max_body`` in bytes; a longer answer is an InvalidResponse.
 
-    With a ``sink`` the body of a 200 goes there and isn't part of the Answer; the time that the
-    sink takes doesn't count as the registry's. ``named``: it goes to a host that a Bundle names.
+    With a ``sink`` the body of a 200 goes there and isn't part of the Answer; the sink's time
+    doesn't count towards the timeout. ``named``: the host is named by a Bundle.
     """
 
     method: str
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back; ``headers`` are case-insensitive."""
+    """The answer; ``headers`` are case-insensitive."""
 
     status: int
     headers: MultiMapping[str]

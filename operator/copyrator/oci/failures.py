@@ -1,4 +1,4 @@
-"""What an answer or the lack of one means: typed errors, and how long a host is left alone."""
+"""Converts failed requests to typed errors, and computes how long a host gets no requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RETRY_AFTER_CAP: Final = 3600.0
 
 
 def left_alone(host: str, status: int, seconds: float) -> RegistryError:
-    """The same words for all whom it concerns, however long it still lasts."""
+    """The error of a blocked host; its text is constant, whatever the remaining time."""
     kind, what = (
         (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
     )
@@ -27,7 +27,7 @@ def left_alone(host: str, status: int, seconds: float) -> RegistryError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that a 429 or 503 asks for, between one second and an hour."""
+    """Seconds that a 429 or 503 requires, between one second and an hour."""
     value = headers.get("Retry-After", "")
     try:
         seconds = float(value)
@@ -43,7 +43,7 @@ def retry_after(headers: Mapping[str, str]) -> float:
 
 
 def failure(error: Exception, where: str) -> RegistryError:
-    """What a request below HTTP failed of, in words that hold no address of a proxy."""
+    """Convert a failure below HTTP; the message never includes a proxy's address."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             return TLSFailed(_untrusted(where, error.certificate_error))

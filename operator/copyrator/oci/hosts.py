@@ -1,6 +1,6 @@
-"""What is remembered of registry hosts, and no longer than it matters.
+"""The state of registry hosts, kept only as long as it is needed.
 
-Bundles and registries choose the names: whatever is kept for each is bounded here.
+Bundles and registries choose the names: everything that is kept for each is bounded here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
 PER_SECOND: Final = 50.0
-"""Requests that one host gets a second in the long run; ``BURST`` of them may come at once."""
+"""Long-term limit of requests a second to one host; ``BURST`` of them may be sent at once."""
 BURST: Final = 100
 KEEP_ALIVE: Final = 75.0
 """Seconds that an idle connection is kept; longer than a common poll interval of a minute."""
@@ -35,7 +35,7 @@ OTHER: Final = "other"
 
 
 class Host:
-    """What we owe one host: few requests at a time, and none while it says it has enough."""
+    """The limits of one host: requests at a time, a rate, and a pause after a 429 or 503."""
 
     __slots__ = ("_due", "blocked_by", "blocked_until", "slots", "users")
 
@@ -43,9 +43,9 @@ class Host:
         self.slots = asyncio.Semaphore(REGISTRY_REQUESTS_PER_HOST)
         self.blocked_until = 0.0
         self.blocked_by = 0
-        """The status that asked to be left alone until then: 429 or 503."""
+        """The status that caused the pause: 429 or 503."""
         self.users = 0
-        """Requests that wait or are under way."""
+        """Requests that wait or are in flight."""
         self._due = 0.0
 
     async def turn(self) -> None:
@@ -56,13 +56,13 @@ class Host:
             await asyncio.sleep(self._due - now)
 
     def is_as_new(self, now: float) -> bool:
-        """Tell whether forgetting it changes nothing."""
+        """Whether it has no state, so that it can be dropped."""
         idle = self._due <= now - BURST / PER_SECOND + 1 / PER_SECOND
         return not self.users and idle and self.blocked_until <= now
 
 
 class Hosts:
-    """The hosts that were asked lately, or want to be left alone."""
+    """The hosts with recent requests, or with a pause."""
 
     def __init__(self) -> None:
         self._hosts: OrderedDict[str, Host] = OrderedDict()
@@ -72,7 +72,7 @@ class Hosts:
 
     @contextmanager
     def use(self, name: str) -> Iterator[Host]:
-        """The host, while a request to it waits or is under way."""
+        """The host, while a request to it waits or is in flight."""
         host = self._hosts.setdefault(name, Host())
         host.users += 1
         try:
@@ -83,7 +83,7 @@ class Hosts:
             self._forget(time.monotonic())
 
     def _forget(self, now: float) -> None:
-        """Look at the two that were asked longest ago: more go than come."""
+        """Check the two least recently used ones: more are dropped than added."""
         for _ in range(2):
             name, oldest = next(iter(self._hosts.items()))
             over = len(self._hosts) > REGISTRY_HOSTS and not oldest.users
@@ -96,14 +96,14 @@ class Hosts:
 
 
 class Labels:
-    """Which hosts have metrics of their own: those that Bundles name, up to a number."""
+    """The hosts that have metrics of their own: those that Bundles name, up to a limit."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._named: set[str] = set()
 
     def of(self, host: str, *, named: bool) -> str:
-        """The value of the label for a request to `host`, which a Bundle may have `named`."""
+        """The label's value for a request to `host`; `named`: a Bundle names it."""
         if named and len(self._named) < REGISTRY_HOST_LABELS:
             self._named.add(host)
         return host if host in self._named else OTHER
@@ -117,14 +117,14 @@ class Labels:
 
 
 class KeptAlive:
-    """Which hosts' connections are kept open after a request: `most` at a time."""
+    """The hosts whose connections are kept open after a request: at most `most` at a time."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._used: OrderedDict[str, float] = OrderedDict()
 
     def use(self, host: str) -> bool:
-        """Tell whether the connection of this request to `host` may be kept."""
+        """Whether the connection of this request to `host` may be kept."""
         now = time.monotonic()
         if host not in self._used and len(self._used) >= self._most:
             oldest, last = next(iter(self._used.items()))

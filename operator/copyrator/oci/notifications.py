@@ -1,8 +1,8 @@
-"""What registries say when something was pushed, read from the webhooks they send. No I/O.
+"""Parses the push notifications of registries' webhooks. No I/O.
 
-A notification is a hint and never a source: what it names is only looked up sooner, in the
-registry that the Bundle names, with the Bundle's own credential. So reading is tolerant: what
-isn't a push, or names no repository, is left out.
+A notification is a hint and never a source: it only causes an earlier poll of the registry that
+the Bundle names, with the Bundle's own credential. So parsing is tolerant: an event that isn't a
+push, or has no repository, is left out.
 
 Sources: the distribution project's "Work with notifications" (envelope of events), Harbor's
 "Configure Webhook Notifications" (default and CloudEvents payload), GitHub's webhook events
@@ -23,7 +23,7 @@ from copyrator.settings.limits import WEBHOOK_PUSHES
 
 
 class Sender(StrEnum):
-    """Who speaks; the value of a metric's label."""
+    """The sender's software; the value of a metric's label."""
 
     DISTRIBUTION = "distribution"
     HARBOR = "harbor"
@@ -32,7 +32,7 @@ class Sender(StrEnum):
 
 
 class UnreadableNotificationError(ValueError):
-    """The payload is none that we know; the text says what is expected and quotes nothing."""
+    """The payload has no known form; the message names the expected ones and quotes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,30 +42,30 @@ class Push:
     repository: str
     """Path in the registry."""
     registry: str | None = None
-    """``host[:port]``; None where the sender knows its own name, not the one that people use."""
+    """``host[:port]``; None where the sender's own name may differ from the one in Bundles."""
     tag: str | None = None
     """None: any tag may be new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One payload. Without pushes it was understood and says nothing that matters here."""
+    """One payload. Without pushes it was parsed and has nothing relevant."""
 
     sender: Sender
     pushes: tuple[Push, ...] = ()
 
 
 def canonical(registry: str) -> str:
-    """One name for a registry that has several, in small letters."""
+    """One name for a registry that has several, in lower case."""
     name = registry.strip().lower()
     return DOCKER_HUB_HOST if name in DOCKER_HUB_NAMES else name
 
 
 def parse_notification(body: bytes) -> Notification:
-    """Read the body of a webhook.
+    """Parse the body of a webhook.
 
     Raises:
-        UnreadableNotificationError: it isn't JSON, or of no form that we know.
+        UnreadableNotificationError: it isn't JSON, or has no known form.
     """
     try:
         found = read_json(body)
@@ -87,16 +87,16 @@ def parse_notification(body: bytes) -> Notification:
 
 
 def _push(repository: Any, registry: Any = None, tag: Any = None) -> Iterator[Push]:
-    """A Push, unless there is no repository."""
+    """Yield a Push, unless there is no repository."""
     path = _text(repository).strip("/").lower()
     if path:
         yield Push(path, canonical(_text(registry)) or None, _text(tag) or None)
 
 
 def _distribution(found: Mapping[str, Any]) -> Iterator[Push]:
-    """The repository alone decides.
+    """Match by the repository alone.
 
-    ``target.url`` names the host by which a client or a proxy inside reached the registry, which
+    ``target.url`` has the host by which a client or an internal proxy reached the registry, which
     need not be the one in any Bundle.
     """
     for event in _maps(found["events"]):
@@ -117,7 +117,7 @@ def _harbor(found: Mapping[str, Any]) -> Iterator[Push]:
 
 
 def _github(found: Mapping[str, Any]) -> Iterator[Push]:
-    """Packages of containers live on ghcr.io, whatever else a payload says."""
+    """Container packages are on ghcr.io, whatever the rest of the payload."""
     package = _map(found.get("package") or found.get("registry_package"))
     if _text(package.get("package_type")).lower() not in ("container", "docker"):
         return
@@ -182,4 +182,4 @@ _SENDERS: Final[
     ),
     (Sender.GENERIC, lambda found: isinstance(found.get("repository"), str), _generic),
 )
-"""The first that recognizes a payload reads it."""
+"""The first one that recognizes a payload parses it."""

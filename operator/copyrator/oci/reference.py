@@ -1,4 +1,4 @@
-"""Where a repository is: the names people write, and the addresses behind them."""
+"""The name of a repository, and its URLs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ DOCKER_HUB_HOST: Final = "registry-1.docker.io"
 DOCKER_HUB_NAMES: Final = frozenset(
     {"docker.io", "index.docker.io", "registry.hub.docker.com", DOCKER_HUB_HOST}
 )
-"""Docker Hub's API doesn't live where its name says: ``docker.io`` is a web site."""
+"""Names of Docker Hub, whose API has another host: ``docker.io`` is a web site."""
 
 DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
-"""The only form that werf takes to pin a pull (docs/facts/werf.md)."""
+"""The only form that werf accepts to pin a pull (docs/facts/werf.md)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """One repository of one registry, and how that registry is spoken to."""
+    """One repository of one registry, and how to connect to that registry."""
 
     registry: str
     """``host[:port]`` as the user wrote it."""
@@ -26,18 +26,18 @@ class Repository:
     """Path in the registry, without tag."""
     plain_http: bool = False
     verify: bool = True
-    """False: any TLS certificate is taken."""
+    """False: any TLS certificate is accepted."""
     ca: bytes | None = field(default=None, repr=False)
     """PEM certificates to trust instead of the system's."""
 
     @property
     def host(self) -> str:
-        """``host[:port]`` that is really asked."""
+        """``host[:port]`` that requests go to."""
         return DOCKER_HUB_HOST if self.registry in DOCKER_HUB_NAMES else self.registry
 
     @property
     def path(self) -> str:
-        """The repository as the API names it (Docker Hub's official images: ``library/…``)."""
+        """The repository's name in the API (Docker Hub's official images: ``library/…``)."""
         short = self.host == DOCKER_HUB_HOST and "/" not in self.name
         return f"library/{self.name}" if short else self.name
 
@@ -47,11 +47,11 @@ class Repository:
         return f"{'http' if self.plain_http else 'https'}://{self.host}"
 
     def manifest_url(self, reference: str) -> str:
-        """The manifest of a tag or digest."""
+        """URL of the manifest of a tag or digest."""
         return f"{self.origin}/v2/{self.path}/manifests/{reference}"
 
     def tags_url(self, page: int) -> str:
-        """The first page of the tag list, ``page`` tags a page."""
+        """URL of the first page of the tag list, ``page`` tags a page."""
         return f"{self.origin}/v2/{self.path}/tags/list?n={page}"
 
     def __str__(self) -> str:

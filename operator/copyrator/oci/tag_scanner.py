@@ -1,9 +1,9 @@
-"""Finds the tags in a page of a tag list that arrives in pieces, without holding the page.
+"""An incremental parser for a page of a tag list, which never holds the whole page.
 
 A decoder of whole pages makes a string of each tag at once: 1.7 million of them, 100 MB, from 8 MB
-of two-letter tags. Here only the tags of one batch exist, and the end of the text that isn't
-complete yet. What has anything but strings under "tags", or whose brackets don't match, is no tag
-list: half a list looks as if newer versions were gone.
+of two-letter tags. Here only the tags of one batch exist, and the incomplete end of the text.
+Anything but strings under "tags", or brackets that don't match, make it invalid: an incomplete
+list looks as if newer versions were gone.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from copyrator.settings.limits import TAG_CHARACTERS
 BATCH: Final = 1000
 """Tags that are decoded at a time."""
 PIECE: Final = 16 * 1024
-"""Bytes that are looked at in one step, and ..."""
+"""Bytes that are parsed in one step, and ..."""
 STEP: Final = 1000
-"""... values and signs: some milliseconds. A run of well-formed tags counts as one."""
+"""... values and punctuation: some milliseconds. A run of well-formed tags counts as one."""
 MAX_DEPTH: Final = 64
 MAX_TOKEN: Final = 64 * 1024
 """Bytes of a string or number, which is held until it is complete."""
@@ -36,13 +36,13 @@ _TOKEN = re.compile(
 )
 _PLAIN = rb'"[A-Za-z0-9_.-]{1,%d}"' % TAG_CHARACTERS
 _RUN = re.compile(rb"(?:" + _SPACE + _PLAIN + _SPACE + rb",){1,%d}" % BATCH)
-"""Tags as the specification wants them, each with its comma: nearly every page is one such run."""
+"""Tags as the specification requires, each with its comma: nearly every page is one such run."""
 
 _strings = msgspec.json.Decoder(list[str])
 
 
 _SKIPPED = re.compile(rb'(?:[^"\[\]{}]+|"[^"\\]*(?:\\.[^"\\]*)*")*', re.DOTALL)
-"""What stands between two brackets of a value that isn't wanted."""
+"""The text between two brackets of a value that is skipped."""
 
 
 class NotATagListError(ValueError):
@@ -59,36 +59,36 @@ class _Expect(Enum):
 
 
 class TagScanner:
-    """Reads one page of at most `room` values and signs: `feed` its pieces, then `close` it.
+    """Parses one page of at most `room` values and punctuation: `feed` it, then `close` it.
 
     Attributes:
-        room: what is left of them.
+        room: the number that is left.
     """
 
     def __init__(self, room: int) -> None:
         self.room = room
         self._rest = b""
         self._stack = b""
-        """The brackets that are open."""
+        """The open brackets."""
         self._expect = _Expect.VALUE
         self._key = ""
-        """Of the value of the outermost object that is being read."""
+        """The outermost object's key whose value is being parsed."""
         self._found = False
         """Whether there was a key "tags"."""
 
     def feed(self, piece: bytes) -> Iterator[list[str]]:
-        """The tags that are complete now, at most BATCH at a time.
+        """Yield the tags that are complete now, at most BATCH at a time.
 
-        Gives an empty list where it has found none for a while: a step takes some milliseconds.
+        Yields an empty list after STEP values without tags: a step takes some milliseconds.
 
         Raises:
-            NotATagListError: this can't become a tag list any more.
+            NotATagListError: the text isn't the beginning of a tag list.
         """
         for start in range(0, len(piece), PIECE):
             yield from self._step(self._rest + piece[start : start + PIECE])
 
     def close(self) -> None:
-        """The page has ended.
+        """End of the page.
 
         Raises:
             NotATagListError: it isn't complete, or has no tags.
@@ -143,11 +143,11 @@ class TagScanner:
 
     @property
     def _skips(self) -> bool:
-        """Within a value that isn't the tags."""
+        """Whether the position is in a value other than the tags."""
         return len(self._stack) > 1 and self._key != "tags"
 
     def _skip(self, text: bytes, at: int) -> int:
-        """Go to behind the next bracket, or as far as strings are complete."""
+        """Advance past the next bracket, or as far as strings are complete."""
         run = _SKIPPED.match(text, at)
         at = run.end() if run else at
         sign = text[at : at + 1]
@@ -160,7 +160,7 @@ class TagScanner:
         return at + 1
 
     def _take(self, token: re.Match[bytes]) -> str | None:
-        """Go on by one token; returns it if it is a tag."""
+        """Process one token; return it if it is a tag."""
         if token["sign"] is not None:
             self._sign(token["sign"])
         elif token["text"] is not None:
@@ -225,7 +225,7 @@ class TagScanner:
             self._found = True
 
     def _value(self, first: bytes) -> None:
-        """A value other than a tag begins here: is it one that may?"""
+        """Check that a value other than a tag is allowed here."""
         self._need(_Expect.VALUE, _Expect.VALUE_OR_END)
         if not self._stack and first != b"{":
             raise NotATagListError("it is no object")

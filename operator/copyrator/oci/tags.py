@@ -1,8 +1,8 @@
-"""Tag lists: whole or not at all, page by page, and never more than a bounded amount.
+"""Reads tag lists page by page, completely or not at all, up to a limit.
 
-Whoever decides on a list must have seen all of it: half a list looks as if newer versions were
-gone. So everything that makes a list doubtful is an error, and nothing of it is a result. Sources:
-the OCI distribution specification ("Listing Tags") and RFC 8288 for Link.
+A decision needs the complete list: an incomplete one looks as if newer versions were gone. So
+every doubt about a list raises, and the tags read so far must not be used. Sources: the OCI
+distribution specification ("Listing Tags") and RFC 8288 for Link.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _REL = re.compile(r"""\brel\s*=\s*(?:"([^"]*)"|([^\s",;]+))""", re.IGNORECASE)
 _NEXT = re.compile(r"\bnext\b", re.IGNORECASE)
 
 Take = Callable[[list[str]], Awaitable[None]]
-"""Is given the tags, at most a thousand at a time."""
+"""Called with the tags, at most a thousand at a time."""
 
 _clock = time.monotonic
 
@@ -48,12 +48,12 @@ async def read_tags(
     take: Take,
     turns: FairLimit,
 ) -> None:
-    """Give all tags to `take`; `ask` lets a page go into a sink, and raises if it can't.
+    """Pass all tags to `take`; `ask` sends a page to a sink, and raises if it can't.
 
-    Tags are decoded, and taken, while having one of `turns`.
+    Tags are decoded, and taken, while holding a slot of `turns`.
 
     Raises:
-        InvalidResponse: a page that is none, that leads to another host, or one too many.
+        InvalidResponse: a page is invalid, leads to another host, or exceeds a limit.
         Unreachable: the list takes too long.
     """
     url: str | None = repository.tags_url(TAGS_A_PAGE)
@@ -86,7 +86,7 @@ async def read_tags(
 
 
 class _Page:
-    """One page, as its pieces come in."""
+    """One page, parsed as it is received."""
 
     def __init__(
         self, repository: Repository, take: Take, turns: FairLimit, *, room: int, values: int
@@ -102,11 +102,11 @@ class _Page:
 
     @property
     def digest(self) -> bytes:
-        """Tells whether the same page comes again."""
+        """The page's hash, to detect a repeated page."""
         return self._hash.digest()
 
     async def feed(self, piece: bytes) -> None:
-        """Decode a piece and give away its tags, with pauses."""
+        """Parse a chunk and pass its tags on, with pauses."""
         self.size += len(piece)
         self._hash.update(piece)
         async with self._turns.place(self._repository.host):
@@ -126,7 +126,7 @@ class _Page:
                 raise _no_list(self._repository) from None
 
     def close(self) -> None:
-        """The answer has ended: was it a whole page?"""
+        """End of the answer; raises InvalidResponse for an incomplete page."""
         try:
             self.scanner.close()
         except NotATagListError:
@@ -138,7 +138,7 @@ def _no_list(repository: Repository) -> InvalidResponse:
 
 
 def _next_page(answer: Answer, repository: Repository) -> str | None:
-    """The next page. Another host would get our credentials: refused."""
+    """The next page's URL. Another host is refused: it would get our credentials."""
     target = _next_target(answer.headers.getall("Link", ()))
     if target is None:
         return None
@@ -155,7 +155,7 @@ def _next_page(answer: Answer, repository: Repository) -> str | None:
 
 
 def _next_target(headers: Iterable[str]) -> str | None:
-    """What a Link header names as the next page; "" where it names one that can't be found."""
+    """The next page in the Link headers; "" where one is announced but can't be parsed."""
     room = REGISTRY_HEADER_BYTES
     for header in headers:
         room -= len(header)
@@ -164,7 +164,7 @@ def _next_target(headers: Iterable[str]) -> str | None:
         for target, parameters in _LINK.findall(header):
             if _is_next(parameters):
                 return str(target)
-        if _is_next(header):  # a next page that we can't find must not end the list
+        if _is_next(header):  # a next page that can't be parsed must not end the list
             return ""
     return None
 

@@ -1,7 +1,7 @@
-"""The Authorization header for a repository: made from a 401, kept until it runs out.
+"""The Authorization header for a repository: made from a 401, cached until it expires.
 
 Source: distribution's token authentication (GET with scope and service) and its OAuth2 form
-(POST, for identity tokens). A steady poll then costs one HEAD with the token that is already here.
+(POST, for identity tokens). A regular poll then takes one HEAD with the cached token.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from copyrator.settings.limits import (
 )
 
 DEFAULT_LIFETIME: Final = 60.0
-"""Seconds a token lives where its server doesn't say (distribution's specification)."""
+"""Lifetime of a token in seconds where its server sets none (distribution's specification)."""
 LONGEST_LIFETIME: Final = 24 * 3600.0
 MARGIN: Final = 5.0
-"""Seconds before its end from which on a token isn't used: clocks and requests take time."""
+"""Seconds before its expiry from which on a token isn't used: clocks and requests take time."""
 KEEP: Final = 3600.0
 """Seconds that an unused grant is kept."""
 _CLIENT_ID = "copyrator"
 
 
 class TokenKey(NamedTuple):
-    """What a token is good for: one repository, one credential."""
+    """The scope of a token: one repository, one credential."""
 
     origin: str
     path: str
@@ -49,7 +49,7 @@ class TokenKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Grant:
-    """What we know for one key: how the registry asks, and what we answered last."""
+    """The state of one key: the registry's challenge, and the last header."""
 
     challenge: Challenge | None = None
     header: str | None = field(default=None, repr=False)
@@ -72,14 +72,14 @@ class Tokens:
         self._transport = transport
         self._clock = clock
         self._grants: OrderedDict[TokenKey, _Grant] = OrderedDict()
-        """The one that was used longest ago comes first."""
+        """The least recently used one comes first."""
         self._sweep_at = 0.0
 
     def __len__(self) -> int:
         return len(self._grants)
 
     async def header(self, repository: Repository, credential: Credential | None) -> str | None:
-        """The header to begin with: None where the registry hasn't asked for one yet."""
+        """The header for a first request: None where the registry hasn't required one yet."""
         key = _key(repository, credential)
         grant = self._grants.get(key)
         if grant is None or grant.challenge is None:
@@ -99,11 +99,11 @@ class Tokens:
         answer: Answer,
         used: str | None,
     ) -> str:
-        """The header to try again with, after a 401 to a request that carried ``used``.
+        """The header for the second request, after a 401 to one with the header ``used``.
 
         Raises:
-            AuthenticationFailed: there is nothing else to try.
-            InvalidResponse: the registry asks for something we don't speak.
+            AuthenticationFailed: there is no other credential.
+            InvalidResponse: the registry requires an unsupported scheme.
         """
         key = _key(repository, credential)
         grant = self._grants.setdefault(key, _Grant())
@@ -120,10 +120,10 @@ class Tokens:
     async def _fill(
         self, grant: _Grant, repository: Repository, credential: Credential | None
     ) -> None:
-        """Answer the challenge, and forget one that leads to nothing.
+        """Answer the challenge, and drop one that fails.
 
-        Else the registry itself would never be asked again, and nobody would see that it is open
-        by now, or has another token server.
+        Otherwise the registry itself would get no further request, and it would stay undetected
+        that it needs no login now, or has another token server.
         """
         grant.header, grant.until = None, 0.0
         assert grant.challenge is not None
@@ -137,7 +137,7 @@ class Tokens:
     async def _answer(
         self, challenge: Challenge, repository: Repository, credential: Credential | None
     ) -> tuple[str, float]:
-        """The header that a challenge asks for, and the seconds that it is good for."""
+        """The header that a challenge requires, and its lifetime in seconds."""
         if challenge.scheme == "basic":
             if credential is None:
                 raise _refused(repository, credential)
@@ -155,7 +155,7 @@ class Tokens:
             "service": challenge.service,
             "scope": challenge.scope or f"repository:{repository.path}:pull",
         }
-        trust = Trust(repository.verify, repository.ca)  # a private CA signs both, as a rule
+        trust = Trust(repository.verify, repository.ca)  # a private CA usually signs both
         headers = {"Accept": "application/json"}
         if credential is not None and credential.identity_token:
             form = asked | {
@@ -181,9 +181,9 @@ class Tokens:
         self._grants.move_to_end(key)
 
     def _sweep(self) -> None:
-        """Drop what nobody has used for long (a rotated credential's), and what is too much.
+        """Drop grants that are long unused (of a rotated credential), or exceed the limit.
 
-        At most once a second: it looks at all of them.
+        At most once a second, because it visits all of them.
         """
         if self._clock() < self._sweep_at:
             return
@@ -259,7 +259,7 @@ def _read_token(body: bytes, host: str) -> tuple[str, float]:
 
 
 def _lifetime(seconds: Any) -> float:
-    """Seconds that a token is used: what its server says, as far as that makes sense."""
+    """Lifetime of a token in seconds: as its server sets it, between 0 and LONGEST_LIFETIME."""
     try:
         lifetime = float(seconds or DEFAULT_LIFETIME)
     except OverflowError:

@@ -1,6 +1,6 @@
-"""Requests to registries: one pooled session, limits per host, typed errors, bounded bodies.
+"""HTTP requests to registries: one pooled session, limits per host, typed errors, bounded bodies.
 
-Knows HTTP and nothing of registries' authentication (tokens.py) or API (client.py).
+Independent of registries' authentication (tokens.py) and API (client.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class Transport:
-    """Sends requests and turns every failure below HTTP into a RegistryError."""
+    """Sends requests and converts every failure below HTTP to a RegistryError."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Transport:
             total=timeout, sock_connect=connect, sock_read=timeout / 2
         )
         self._paced = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=timeout / 2)
-        """For requests with a sink: `_exchange` and `_pour` know what takes how long."""
+        """For requests with a sink: `_exchange` and `_pour` apply the total timeout."""
         self._sessions: dict[bool, aiohttp.ClientSession] = {}
         self._hosts = Hosts()
         self._labels = Labels(metrics)
@@ -90,14 +90,14 @@ class Transport:
         self._labels.keep(hosts)
 
     async def send(self, request: Request) -> Answer:
-        """Send a request and follow redirects, without credentials once they leave the host.
+        """Send a request and follow redirects, without credentials to another host.
 
         Raises:
-            AddressRefused: it would go to an address that is never asked.
+            AddressRefused: it would go to an address that isn't allowed.
             RateLimited: 429, now or shortly before, from this host.
             TLSFailed: the certificate or the TLS protocol isn't acceptable.
-            Unreachable: no answer, or 5xx; or shortly before a 503 that said until when.
-            InvalidResponse: the answer is no HTTP, too long, or leads astray.
+            Unreachable: no answer, or 5xx; or a 503 shortly before, within its Retry-After.
+            InvalidResponse: the answer isn't HTTP, is too long, or redirects where it must not.
         """
         origin = _parsed(request.url).origin()
         for _ in range(MAX_REDIRECTS + 1):
@@ -180,7 +180,8 @@ class Transport:
     def _open(self, *, proxied: bool) -> aiohttp.ClientSession:
         """The session; made on first use, because it belongs to the running loop.
 
-        Proxies, which the operator's owner names, may be anywhere, and resolve the rest themselves.
+        Proxies are set by the operator's owner, so they may have any address; they resolve names
+        themselves.
         """
         if proxied not in self._sessions:
             self._sessions[proxied] = aiohttp.ClientSession(
@@ -192,7 +193,7 @@ class Transport:
                 ),
                 timeout=self._timeout,
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # Decompressing could take any time and memory; nothing that is asked for is large.
+                # Decompressing could take any time and memory; no requested answer is large.
                 headers={"User-Agent": f"copyrator/{__version__}", "Accept-Encoding": "identity"},
                 auto_decompress=False,
                 max_field_size=REGISTRY_HEADER_BYTES,
@@ -203,7 +204,7 @@ class Transport:
     async def _pour(
         self, response: aiohttp.ClientResponse, request: Request, sink: Sink, where: str
     ) -> None:
-        """Give a body to the sink; only waiting for the network counts for the time-out."""
+        """Pass a body to the sink; only waiting for the network counts towards the timeout."""
         _refuse_encoding(response, where)
         left, size = self._seconds, 0
         while True:
@@ -254,7 +255,7 @@ def _parsed(url: str) -> URL:
 
 
 def _redirected(request: Request, origin: URL, location: str) -> Request:
-    """The next request: the same question elsewhere, and nothing secret for strangers."""
+    """The request to the redirect's target, without credentials and CA for another host."""
     try:
         target = URL(request.url).join(URL(location))
         target_origin = target.origin() if target.scheme in ("http", "https") else None
