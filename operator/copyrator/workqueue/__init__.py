@@ -1,1 +1,1 @@
-"""What runs keys: queue, workers, scheduler and limits; knows neither Kubernetes nor kopf."""
+"""Queue, workers, scheduler and limits of reconciles; independent of Kubernetes and kopf."""

@@ -1,4 +1,4 @@
-"""A bounded queue in which namespaces take turns, so that one's flood is its own loss."""
+"""A bounded queue in which namespaces take turns, so that a flood affects only its namespace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class FairQueue(Generic[T]):
-    """Holds at most `size` items of all namespaces. For one event loop and one taker."""
+    """Holds at most `size` items of all namespaces. For one event loop and one consumer."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -26,10 +26,10 @@ class FairQueue(Generic[T]):
         return self._total
 
     def put(self, namespace: str, item: T) -> T | None:
-        """Add an item; returns what is given up for it where all places are taken.
+        """Add an item; return the one that is dropped for it when the queue is full.
 
-        That is the last of whoever holds most, which is the new one itself unless its namespace
-        would hold fewer afterwards than another does.
+        That is the last one of the namespace with the most, which is the new one itself unless its
+        namespace would have fewer afterwards than another has.
         """
         given_up = None
         if self._total >= self._size:
@@ -45,7 +45,7 @@ class FairQueue(Generic[T]):
         return given_up
 
     async def get(self) -> T:
-        """Wait for an item, and take the first of the namespace whose turn it is; then `done`."""
+        """Wait for an item, and take the first of the next namespace; `done` must follow."""
         while not self._lines:
             self._filled.clear()
             await self._filled.wait()
@@ -53,18 +53,18 @@ class FairQueue(Generic[T]):
         line = self._lines.pop(namespace)
         item = line.popleft()
         if line:
-            self._lines[namespace] = line  # behind all others
+            self._lines[namespace] = line  # after all others
         self._total -= 1
         self._taken = True
         return item
 
     def done(self) -> None:
-        """What was taken is dealt with."""
+        """The item that was taken is processed."""
         self._taken = False
         if not self._lines:
             self._done.set()
 
     async def join(self) -> None:
-        """Return when all there was is dealt with."""
+        """Return when all items are processed."""
         while self._lines or self._taken:
             await self._done.wait()

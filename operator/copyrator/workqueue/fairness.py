@@ -1,7 +1,7 @@
-"""Whose work is under way, and places that namespaces take in turn.
+"""The tenant of the running task, and limits that tenants share fairly.
 
-Work is done for a tenant, which is a namespace, or for nobody in particular: the operator itself
-and the rules of its own namespace, which are trusted. Those never wait for tenants.
+Work is done for a tenant, which is a namespace, or for none: the operator itself and the rules of
+its own namespace, which are trusted. Those never wait for tenants.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def tenant() -> str | None:
 
 @contextmanager
 def working_for(namespace: str | None) -> Iterator[None]:
-    """Work for a tenant inside; tasks that are created inside inherit it."""
+    """Set the tenant inside; tasks that are created inside inherit it."""
     token = _tenant.set(namespace)
     try:
         yield
@@ -33,9 +33,9 @@ def working_for(namespace: str | None) -> Iterator[None]:
 class FairLimit:
     """Bounds what tenants, or hosts or peers, have in flight: each of them, and all together.
 
-    Those that wait are served in turn, so one with a thousand waiting delays another by one place.
-    Who is no tenant (None) has no limit and isn't counted. Nothing is remembered of those that
-    neither have nor await a place. For one event loop.
+    Waiting ones are served in turn, so one with a thousand waiting delays another by one slot.
+    Work without a tenant (None) has no limit and isn't counted. No state is kept for those that
+    neither have nor await a slot. For one event loop.
     """
 
     def __init__(self, *, each: int, together: int) -> None:
@@ -52,11 +52,11 @@ class FairLimit:
 
     @property
     def in_flight(self) -> int:
-        """Places that are held."""
+        """Slots that are held."""
         return self._total
 
     def try_acquire(self, namespace: str | None) -> bool:
-        """Take a place if one is free and nobody waits for it; `release` has to follow."""
+        """Take a slot if one is free and none waits for it; `release` must follow."""
         if namespace is None:
             return True
         if self._total >= self._together or not self._may_have(namespace):
@@ -65,7 +65,7 @@ class FairLimit:
         return True
 
     async def acquire(self, namespace: str | None) -> None:
-        """Wait for a place; `release` has to follow."""
+        """Wait for a slot; `release` must follow."""
         if namespace is None or self.try_acquire(namespace):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -80,7 +80,7 @@ class FairLimit:
             raise
 
     def release(self, namespace: str | None) -> None:
-        """Give a place back."""
+        """Release a slot."""
         if namespace is None:
             return
         self._held[namespace] -= 1
@@ -93,7 +93,7 @@ class FairLimit:
 
     @asynccontextmanager
     async def place(self, namespace: str | None) -> AsyncIterator[None]:
-        """A place in flight."""
+        """Hold a slot inside."""
         await self.acquire(namespace)
         try:
             yield

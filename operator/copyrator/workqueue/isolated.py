@@ -1,8 +1,8 @@
-"""Work that can't be done in slices, in a child process with limits of its own.
+"""Runs work that can't be done in slices in a child process with limits of its own.
 
-A thread wouldn't do: C code (the compiler, a YAML parser) keeps the interpreter's lock, and what
-it allocates counts against the operator. The child is started when it is needed and ended when it
-isn't any more; what it can't do within its limits is an IsolatedError of that piece of work alone.
+A thread isn't enough: C code (the compiler, a YAML parser) holds the GIL, and its allocations
+count against the operator. The child is started on demand and ended when idle; work that exceeds
+its limits is an IsolatedError of that work alone.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 IDLE_SECONDS: Final = 30.0
 """Seconds without work after which the child is ended: it holds some 25 MB."""
 WALL_SECONDS: Final = 120.0
-"""Seconds that an answer may take in all, on a machine where the child gets little time."""
+"""Timeout of an answer in seconds, on a machine where the child gets little CPU time."""
 
 _HEADER: Final = struct.Struct("!Q")
 _PATHS: Final = os.pathsep.join(path for path in sys.path if path)
@@ -35,14 +35,14 @@ _SERVE: Final = "from copyrator.workqueue.isolated import serve; serve()"
 
 
 class IsolatedError(Exception):
-    """The work couldn't be done within the limits; the message quotes nothing of its input."""
+    """The work exceeded the limits or failed; the message quotes nothing of its input."""
 
 
 class Isolated:
-    """One child process; work is done one piece after the other, in turns between groups.
+    """One child process; calls run one after the other, in turns between groups.
 
     Args:
-        cpu_seconds: processor time of one piece of work.
+        cpu_seconds: processor time of one call.
         memory: bytes of address space of the child.
     """
 
@@ -59,11 +59,11 @@ class Isolated:
     async def call(
         self, function: Callable[P, T], group: str, *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run a function of a module of ours in the child.
+        """Run a function of one of our modules in the child.
 
         Args:
             function: a module's own function; arguments and result are pickled.
-            group: whose work it is (a namespace). Each group has one piece of work in line.
+            group: the owner of the call (a namespace). Each group has one call in the queue.
             args: positional arguments.
             kwargs: keyword arguments.
 
@@ -87,7 +87,7 @@ class Isolated:
                 await self.close()
                 raise IsolatedError(f"it isn't done after {WALL_SECONDS:.0f} s") from None
             except BaseException:
-                await self.close()  # the answer to this question must not be the next one's
+                await self.close()  # a late answer must not be taken for the next call's
                 raise
             loop = asyncio.get_running_loop()
             self._idle = loop.call_later(IDLE_SECONDS, self._kill)
@@ -127,9 +127,9 @@ class Isolated:
                 str(self._memory),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                # Nothing of the operator's environment: proxies' passwords, for example.
+                # Not the operator's environment, which has proxies' passwords, for example.
                 env={"PYTHONPATH": _PATHS, "PYTHONIOENCODING": "utf-8"},
-                start_new_session=True,  # a Ctrl-C in the terminal is the operator's
+                start_new_session=True,  # a Ctrl-C in the terminal is for the operator only
             )
         return self._child
 
@@ -141,15 +141,15 @@ class Isolated:
 
 
 def serve() -> None:
-    """The child: work until the parent is gone."""
+    """Main loop of the child: serve calls until the parent is gone."""
     cpu_seconds, memory = (int(argument) for argument in sys.argv[1:3])
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
-        # Where the container runs out of memory, this process goes and not the operator.
+        # Where the container runs out of memory, this process is killed and not the operator.
         Path("/proc/self/oom_score_adj").write_text("1000")
     questions, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that is printed gets between the answers
+    os.dup2(2, 1)  # printed text must not get between the answers
     while header := questions.read(_HEADER.size):
         answer = _answer(_read(questions, header), cpu_seconds)
         answers.write(_HEADER.pack(len(answer)) + answer)
@@ -162,7 +162,7 @@ def _read(questions: BinaryIO, header: bytes) -> bytes:
 
 
 def _answer(question: bytes, cpu_seconds: int) -> bytes:
-    """Do one piece of work. The kernel ends the process when its processor time is used up."""
+    """Run one call. The kernel ends the process when its processor time is used up."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     until = int(used.ru_utime + used.ru_stime) + cpu_seconds + 1
     resource.setrlimit(resource.RLIMIT_CPU, (until, resource.RLIM_INFINITY))

@@ -1,4 +1,4 @@
-"""Ready keys, in lanes by how soon they are wanted, and in each lane in turn between groups."""
+"""Ready keys, in lanes by priority, and in each lane in turn between groups."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from copyrator.workqueue.outcome import Priority
 K = TypeVar("K", bound=Hashable)
 
 Group = str | None
-"""Whose a key is: a tenant's namespace; None for the operator and trusted rules."""
+"""The owner of a key: a tenant's namespace; None for the operator and trusted rules."""
 
 Ready = tuple[float, Priority, K, Group]
-"""Since when, in which lane, which key, whose."""
+"""Ready since, lane, key, group."""
 
 SHARES = {Priority.URGENT: 16, Priority.NORMAL: 4, Priority.RESYNC: 1}
-"""Of 21 keys while all lanes are full; so no lane waits for ever."""
+"""Of 21 keys while all lanes are full, so that no lane starves."""
 
 
 class Lanes(Generic[K]):
     """Each operation is O(1), amortized: a void entry is dropped once.
 
-    `is_current` tells whether an entry counts: a key that moved to a more urgent lane leaves a
-    void one behind.
+    `is_current` returns whether an entry counts: a key that moved to a more urgent lane leaves a
+    void one in the old lane.
     """
 
     def __init__(self, is_current: Callable[[Ready[K]], bool]) -> None:
@@ -32,7 +32,7 @@ class Lanes(Generic[K]):
         self._credit = dict(SHARES)
 
     def put(self, entry: Ready[K]) -> None:
-        """Add a ready key to the end of its group's."""
+        """Append a ready key to its group."""
         self._lanes[entry[1]].put(entry)
 
     def heads(self) -> list[Ready[K]]:
@@ -43,7 +43,7 @@ class Lanes(Generic[K]):
     def take(self) -> Ready[K] | None:
         """The next key: of the first lane with keys and credit, from the group whose turn it is.
 
-        When the credit of all lanes with keys is spent, it is given anew.
+        When the credit of all lanes with keys is used up, it is renewed.
         """
         waiting = [lane for lane, turns in self._lanes.items() if turns.head() is not None]
         if not waiting:
@@ -55,12 +55,12 @@ class Lanes(Generic[K]):
         return self._lanes[lane].take()
 
     def block(self, group: Group) -> None:
-        """Hand out none of a group's keys until `unblock`."""
+        """Return none of a group's keys until `unblock`."""
         for turns in self._lanes.values():
             turns.block(group)
 
     def unblock(self, group: Group) -> None:
-        """Hand out the group's keys again, after the groups that wait now."""
+        """Return the group's keys again, after the groups that wait now."""
         for turns in self._lanes.values():
             turns.unblock(group)
 

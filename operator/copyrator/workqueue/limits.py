@@ -1,8 +1,8 @@
-"""How many writes may be in flight: found out while writing, as TCP finds its window.
+"""The number of writes in flight, adapted like TCP's congestion window.
 
-Too few waste time; too many are answered with 429, or make the API server slow for everybody. So
-the limit grows by one a second while it is what holds us back, and is halved when the server says
-429 or takes twice as long as it did.
+Too few waste time; too many are answered with 429, or slow the API server down for all clients. So
+the limit grows by one a second while it is reached, and is halved when the server answers 429 or
+takes twice as long as before.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from types import TracebackType
 from copyrator.workqueue.fairness import tenant
 
 START = 32
-"""The knee of an API server on two cores (docs/adr/0011); where it lies lower, that is found within
-the first second of answers."""
+"""The knee of an API server on two cores (docs/adr/0011); where it is lower, the limit is cut
+within the first second of answers."""
 
 LEAST = 2
 MOST = 64
 
 WINDOW_SECONDS = 1.0
-"""Latencies are judged together for so long; the limit grows once a window and is halved at most
-once, because all the answers that are on their way tell of the same crowd. The first window is as
-long as ENOUGH answers take."""
+"""Latencies are evaluated in windows of this length; the limit grows once a window and is halved at
+most once, because all answers in flight are from the same load. The first window is as long as
+ENOUGH answers take."""
 
 ENOUGH = 8
-"""Answers without which a median says nothing; a window lasts until there are so many."""
+"""Answers that a median needs; a window lasts until there are so many."""
 
 STALE_SECONDS = 10.0
-"""A window that gets no such number within this time is thrown away."""
+"""A window without ENOUGH answers within this time is dropped."""
 
 NOISE_SECONDS = 0.1
-"""A median below this is never too slow, whatever it was before: alone a write takes milliseconds,
-and in a crowd of a few dozen many times that, on both sides, without anybody being in trouble."""
+"""A median below this is never too slow, whatever it was before: a single write takes milliseconds,
+and one of a few dozen in parallel many times that, on both sides, without any overload."""
 
 FORGIVENESS = 1.2
-"""What counts as normal grows by this in each window that was too slow: a server that has become
-slower for good is accepted in the end (ten times slower: after nine windows). Where the least is in
-flight, it isn't we who make it slow, and how it is now counts as normal at once."""
+"""The normal latency is multiplied by this in each window that was too slow: a server that has
+become slower permanently is accepted in the end (ten times slower: after nine windows). At the
+least limit we don't cause the latency, and the present one becomes the normal one at once."""
 
 LONGEST_PAUSE = 60.0
 
 
 TRUSTED_SHARE = 4
-"""Places for who works for no tenant, for each one of a tenant, while both wait."""
+"""Slots for work without a tenant, for each one of a tenant, while both wait."""
 
 
 class AdaptiveLimit:
     """Bounds what is in flight. For one event loop; first come, first served.
 
-    Who works for no tenant (workqueue.fairness) needn't wait until those who do have had theirs.
+    Work without a tenant (workqueue.fairness) doesn't wait for all tenants' work before it.
 
     Attributes:
         limit: how many may be in flight now.
@@ -79,7 +79,7 @@ class AdaptiveLimit:
         self._trusted: deque[asyncio.Future[None]] = deque()
         self._tenants: deque[asyncio.Future[None]] = deque()
         self._trusted_run = 0
-        """Places given to no tenant since the last one for a tenant."""
+        """Slots given to work without a tenant since the last one for a tenant."""
         self._latencies: list[float] = []
         self._window_start = clock()
         self._was_full = False
@@ -89,28 +89,28 @@ class AdaptiveLimit:
 
     @property
     def waiting(self) -> int:
-        """How many wait for a place."""
+        """How many wait for a slot."""
         return len(self._trusted) + len(self._tenants)
 
     def slot(self) -> Slot:
-        """A place in flight, as an async context manager. What raises in it isn't measured."""
+        """A slot as an async context manager; not measured if an exception is raised inside."""
         return Slot(self)
 
     async def pause(self) -> None:
-        """Return when no Retry-After is running."""
+        """Return when no Retry-After is pending."""
         while (wait := self._paused_until - self._clock()) > 0:
-            # Not all at the same moment, when it is over.
+            # With jitter, so that not all continue at the same moment.
             await self._sleep(wait + random.uniform(0.0, 0.1))  # noqa: S311 - not for secrets
 
     def throttled(self, retry_after: float | None = None) -> None:
-        """The server has too much to do. Everybody waits for `retry_after` seconds, if it says."""
+        """Record that the server throttles; all wait for `retry_after` seconds, if it is given."""
         now = self._clock()
         if retry_after:
             self._paused_until = max(self._paused_until, now + min(retry_after, LONGEST_PAUSE))
         self._cut(now)
 
     async def acquire(self) -> float:
-        """Wait for a place; returns when it was given, for `release`."""
+        """Wait for a slot; return the time at which it was acquired, for `release`."""
         if self.in_flight < self.limit and not self.waiting:
             self.in_flight += 1
         else:
@@ -124,12 +124,12 @@ class AdaptiveLimit:
         return self._clock()
 
     def release(self, since: float, *, measured: bool = True) -> None:
-        """Give the place back; `measured` says whether its time tells how busy the server is."""
+        """Release the slot; `measured`: its duration shows the server's load."""
         now = self._clock()
         if measured:
             self._latencies.append(now - since)
         age = now - self._window_start
-        # The first answers come before there is a line on the other side: the best idea of normal.
+        # The first answers come before the server has a queue: the best estimate of normal.
         over = age >= WINDOW_SECONDS or self._normal is None
         if age >= STALE_SECONDS or (over and len(self._latencies) >= ENOUGH):
             self._judge(now)
@@ -164,12 +164,12 @@ class AdaptiveLimit:
         return self._trusted.popleft()
 
     def _judge(self, now: float) -> None:
-        """Close a window: slower than normal halves the limit, else it may grow."""
+        """End a window: if slower than normal, halve the limit; else it may grow."""
         latencies, self._latencies = self._latencies, []
         was_full, self._was_full = self._was_full, False
         self._window_start = now
         if not was_full or len(latencies) < ENOUGH:
-            return  # the limit held nobody back, so nothing is to be learnt about it
+            return  # the limit wasn't reached, so this is no evidence about it
         typical = median(latencies)
         if self._normal is not None and typical >= max(2 * self._normal, NOISE_SECONDS):
             if self.limit > self._least:
@@ -177,7 +177,7 @@ class AdaptiveLimit:
                 self._cut(now)
                 return
             self._normal = typical
-        # Halfway only: one lucky window in a busy time says little.
+        # Halfway only: one fast window during high load is weak evidence.
         elif self._normal is None or typical < self._normal:
             self._normal = (typical + (self._normal or typical)) / 2
         if now - self._cut_at >= WINDOW_SECONDS:

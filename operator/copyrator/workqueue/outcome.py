@@ -1,4 +1,4 @@
-"""What came of looking at a key: what the handler returns and the queue acts on."""
+"""The outcome of a reconcile: returned by the handler, applied by the queue."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import ClassVar
 
 
 class Priority(enum.IntEnum):
-    """How soon a key is wanted; within a lane first come, first served."""
+    """A key's priority; within a lane first come, first served."""
 
     URGENT = 0
     """A new namespace, a user's request."""
     NORMAL = 1
     RESYNC = 2
-    """Nothing is known to have changed."""
+    """Without a known change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """For what this key is concerned, all is as it should be."""
+    """The reconcile succeeded; nothing is left to do."""
 
     label: ClassVar[str] = "done"
     """The label `outcome` of copyrator_reconciles_total."""
@@ -27,7 +27,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class RequeueAfter:
-    """Nothing is wrong, but look again in `after` seconds (a poll, a Job that runs)."""
+    """Not a failure; reconcile again in `after` seconds (a poll, a running Job)."""
 
     label: ClassVar[str] = "again"
     after: float
@@ -36,7 +36,7 @@ class RequeueAfter:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It didn't work; look again after the key's back-off. `error` is logged when it changes."""
+    """Failed; reconcile again after the key's back-off. `error` is logged when it changes."""
 
     label: ClassVar[str] = "failed"
     error: Exception | str

@@ -1,8 +1,7 @@
-"""The queue of keys to reconcile: each once, the urgent first, the failing later.
+"""The queue of keys to reconcile: de-duplicated, urgent ones first, failing ones with back-off.
 
-A key stands for "look at this again", so adding it twice means looking once, and adding it while it
-is looked at means looking once more afterwards. Nothing is ever lost: a key is ready, delayed, or
-in work, until its worker is done with it.
+A key added twice is reconciled once, and one added while it is in progress is reconciled once more
+afterwards. No key is lost: it is ready, delayed, or in progress until its worker calls `done`.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ K = TypeVar("K", bound=Hashable)
 
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 300.0
-"""Seconds: a key that fails is tried again after 1 s, 2 s, 4 s … 5 min."""
+"""Seconds: a key that fails is retried after 1 s, 2 s, 4 s … 5 min."""
 
 TRUSTED_SHARE = 4
-"""Keys of no tenant for each one of a tenant, while both wait."""
+"""Keys without a tenant for each one of a tenant, while both wait."""
 
 UNLIMITED = 1_000_000_000
 
 
 class QueueShutDownError(Exception):
-    """The queue hands out no more keys."""
+    """The queue is shut down and returns no more keys."""
 
 
 class WorkQueue(Generic[K]):
     """De-duplicating, with lanes and a back-off for each key. For one event loop.
 
-    `group` tells whose a key is. Keys of tenants are handed out in turn, one of each tenant, and
-    no more than `each` of one tenant and `together` of all tenants are in work at a time. Keys of
-    no tenant (None) have no limit, and come first while no tenant has waited for four of them.
+    `group` returns a key's tenant. Keys of tenants are returned in turn, one of each tenant, and no
+    more than `each` of one tenant and `together` of all tenants are in progress at a time. Keys
+    without a tenant (None) have no limit, and come first while no tenant has waited for four.
     """
 
     def __init__(
@@ -70,13 +69,13 @@ class WorkQueue(Generic[K]):
         self._trusted: Lanes[K] = Lanes(self._is_current)
         self._tenants: Lanes[K] = Lanes(self._is_current)
         self._trusted_run = 0
-        """Keys of no tenant that were handed out since the last one of a tenant."""
+        """Keys without a tenant that were returned since the last one of a tenant."""
         self._delayed: list[tuple[float, int, K]] = []  # heap; an entry not in _due is void
         self._due: dict[K, tuple[float, Priority]] = {}
         self._failures: dict[K, int] = {}
         self._working: dict[K, tuple[float, Group]] = {}
         self._busy: Counter[str] = Counter()
-        """Keys in work of each tenant."""
+        """Keys in progress of each tenant."""
         self._tenants_busy = 0
         self._again: dict[K, Priority] = {}
         self._serial = 0
@@ -91,7 +90,7 @@ class WorkQueue(Generic[K]):
 
     @property
     def working(self) -> int:
-        """Keys that workers hold."""
+        """Keys in progress."""
         return len(self._working)
 
     @property
@@ -107,22 +106,22 @@ class WorkQueue(Generic[K]):
         return max((now - max(head[0], self._served_since) for head in heads), default=0.0)
 
     def longest_working(self, now: float | None = None) -> tuple[K, float] | None:
-        """The key that has been in work longest, and for how many seconds."""
+        """The key that has been in progress longest, and its seconds."""
         if not self._working:
             return None
-        key = next(iter(self._working))  # dicts keep the order in which keys were handed out
+        key = next(iter(self._working))  # dicts keep the order of insertion
         return key, (self._clock() if now is None else now) - self._working[key][0]
 
     def tenant_of(self, key: K) -> Group:
-        """Whose a key in work is."""
+        """The tenant of a key in progress."""
         return self._working[key][1]
 
     def hold(self) -> None:
-        """Hand out nothing until `serve`; what comes is kept."""
+        """Return no keys until `serve`; added keys are kept."""
         self._held = True
 
     def serve(self) -> None:
-        """Somebody works (again): hand out what there is, and count waiting from now on."""
+        """Return keys (again), and count waiting times from now on."""
         self._held = False
         self._served_since = self._clock()
         self._wake()
@@ -132,10 +131,10 @@ class WorkQueue(Generic[K]):
     def add(
         self, key: K, lane: Priority = Priority.NORMAL, *, respect_backoff: bool = False
     ) -> None:
-        """Make a key due now, also one that is delayed: something relevant has changed.
+        """Make a key due now, also a delayed one: something relevant has changed.
 
-        With `respect_backoff` a key that waits after a failure goes on waiting: what has changed
-        is no reason to believe that it would succeed now.
+        With `respect_backoff` a key in back-off stays there: the change doesn't make a success more
+        likely.
         """
         if key in self._working:
             self._again[key] = min(lane, self._again.get(key, lane))
@@ -151,27 +150,27 @@ class WorkQueue(Generic[K]):
             self._delay(key, self._clock() + delay, lane)
 
     def retry(self, key: K, lane: Priority = Priority.NORMAL) -> float:
-        """Note a failure and make the key due after its back-off, which is returned (seconds)."""
+        """Record a failure and make the key due after its back-off, which is returned (seconds)."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(FIRST_DELAY * 2.0 ** min(failures - 1, 30), LONGEST_DELAY) * self._jitter()
         if key not in self._ready and key not in self._again:
-            self._due.pop(key, None)  # an earlier date was set before the failure was known
+            self._due.pop(key, None)  # an earlier date is from before the failure
             self._delay(key, self._clock() + delay, lane)
         return delay
 
     def hurry(self) -> None:
-        """Make everything due that waits after a failure: what failed everybody is over."""
+        """Make all keys in back-off due: an outage that affected all of them is over."""
         for key in self._failures.keys() & self._due.keys():
             self.add(key, self._due[key][1])
 
     def forget(self, key: K) -> None:
-        """Forget the key's failures: it has succeeded, or is no concern any more."""
+        """Reset the key's failures: it has succeeded, or doesn't exist any more."""
         self._failures.pop(key, None)
 
     # --- out -------------------------------------------------------------------------------------
 
     def poll(self) -> K | None:
-        """Hand out the next key that is due, if there is one; `done` has to follow."""
+        """Return the next key that is due, or None; `done` must follow."""
         if self._closed or self._held:
             return None
         self._release_due()
@@ -189,10 +188,10 @@ class WorkQueue(Generic[K]):
         return key
 
     async def get(self) -> K:
-        """Hand out the next key, when there is one; `done` has to follow.
+        """Wait for the next key; `done` must follow.
 
         Raises:
-            QueueShutDownError: there will be none.
+            QueueShutDownError: the queue is shut down.
         """
         while not self._closed:
             key = self.poll()
@@ -207,14 +206,14 @@ class WorkQueue(Generic[K]):
                 await getter
             except asyncio.CancelledError:
                 if getter.done() and not getter.cancelled():
-                    self._wake()  # the call was for somebody; let another take it
+                    self._wake()  # it was woken for a key; wake another
                 else:
                     self._getters.remove(getter)
                 raise
         raise QueueShutDownError
 
     def done(self, key: K) -> None:
-        """The worker is done with the key; if it was added meanwhile, it is due again."""
+        """End a key's reconcile; if it was added meanwhile, it is due again."""
         _, group = self._working.pop(key)
         if group is not None:
             self._left(group)
@@ -224,7 +223,7 @@ class WorkQueue(Generic[K]):
             self._make_ready(key, lane, self._clock())
 
     def shutdown(self) -> None:
-        """Hand out nothing more; keys in work are finished by their workers."""
+        """Return no more keys; keys in progress are finished by their workers."""
         self._closed = True
         if self._timer:
             self._timer.cancel()
@@ -254,7 +253,7 @@ class WorkQueue(Generic[K]):
         self._arm()
 
     def _release_due(self) -> None:
-        """Move what is due to its lane, and drop void entries from the heap's top."""
+        """Move due keys to their lanes, and drop void entries from the heap's top."""
         now = self._clock()
         while self._delayed:
             due, _, key = self._delayed[0]
@@ -273,7 +272,7 @@ class WorkQueue(Generic[K]):
         return self._ready.get(entry[2]) is entry
 
     def _next(self) -> Ready[K] | None:
-        """The next key: of no tenant, unless a tenant's has let enough of those pass."""
+        """The next key: one without a tenant, unless it is a tenant's turn."""
         full = self._tenants_busy >= self._together
         tenants_turn = self._trusted_run >= TRUSTED_SHARE
         entry = self._tenants.take() if tenants_turn and not full else None
@@ -286,7 +285,7 @@ class WorkQueue(Generic[K]):
         return entry
 
     def _left(self, group: str) -> None:
-        """A key of a tenant isn't in work any more: another may be."""
+        """A tenant's key isn't in progress any more: another may be."""
         self._busy[group] -= 1
         self._tenants_busy -= 1
         if self._busy[group] == self._each - 1:
@@ -304,7 +303,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _arm(self) -> None:
-        """Set the timer to the next due time, where somebody waits for it."""
+        """Set the timer to the next due time, where a `get` waits for it."""
         if self._timer:
             self._timer.cancel()
             self._timer = None

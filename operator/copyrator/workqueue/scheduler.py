@@ -1,7 +1,7 @@
 """Calls back when a key is due: polls of registries, TTLs, time limits.
 
-A date lies in the future for minutes; the queue's own delays are for seconds and failures. One
-timer serves all keys, and moving a key's date costs O(log n).
+A date is minutes ahead; the queue's own delays are for seconds and failures. One timer serves all
+keys, and moving a key's date costs O(log n).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 GRAIN = 0.25
-"""Seconds: dates are met at multiples of it, those of a second in four lots. To be woken for each
-one costs as much processor time as the poll that is due."""
+"""Seconds: dates are rounded up to multiples of it, so those of a second fire in four groups. A
+wake-up for each one costs as much processor time as the poll that is due."""
 
 
 class DueScheduler(Generic[K]):
@@ -40,11 +40,11 @@ class DueScheduler(Generic[K]):
         return len(self._due)
 
     def due(self, key: K) -> float | None:
-        """The key's date, None where it has none."""
+        """The key's date, or None."""
         return self._due.get(key)
 
     def set(self, key: K, due: float) -> None:
-        """Give the key a date, in place of one that it has; a date that is past is due now."""
+        """Set or replace the key's date; a date in the past is due now."""
         if self._due.get(key) == due:
             return
         self._due[key] = due
@@ -56,7 +56,7 @@ class DueScheduler(Generic[K]):
             self._changed.set()
 
     def remove(self, key: K) -> None:
-        """Take the key's date away, if it has one."""
+        """Remove the key's date, if it has one."""
         self._due.pop(key, None)
 
     def next_due(self) -> float | None:
@@ -66,7 +66,7 @@ class DueScheduler(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def fire_due(self) -> int:
-        """Call back for every key that is due; each loses its date. Returns how many there were."""
+        """Call back for every key that is due and remove its date. Return their number."""
         fired = 0
         now = self._clock()
         while (due := self.next_due()) is not None and due <= now:
@@ -80,7 +80,7 @@ class DueScheduler(Generic[K]):
         return fired
 
     async def run(self) -> None:
-        """Fire for ever, until cancelled."""
+        """Fire until cancelled."""
         while True:
             self.fire_due()
             self._changed.clear()
@@ -93,7 +93,7 @@ class DueScheduler(Generic[K]):
                 continue
 
     def _rebuild(self) -> None:
-        """Drop void entries: a key that is moved again and again must not fill the heap."""
+        """Drop void entries: a key that is moved repeatedly must not fill the heap."""
         self._heap = [(due, number, key) for number, (key, due) in enumerate(self._due.items())]
         self._serial = len(self._heap)
         heapq.heapify(self._heap)

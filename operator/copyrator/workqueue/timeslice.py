@@ -1,6 +1,6 @@
-"""Long work on the event loop, done in slices so that nobody waits for it.
+"""Long work on the event loop, done in slices so that other tasks don't wait for it.
 
-Measured in processor time of this thread: on a busy machine a slice isn't cut short by others.
+Measured in processor time of this thread: on a busy machine other processes don't shorten a slice.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from copyrator.settings.limits import SLICE_SECONDS
 
 
 class TimeSlice:
-    """Lets others run whenever the work since the last pause has taken `seconds` of processor time.
+    """Yields to other tasks after `seconds` of processor time since the last pause.
 
-    One for each task. Between two calls of `pause` a task must not wait for anything else long.
+    One for each task. Between two calls of `pause` a task must not wait long for anything else.
     """
 
     __slots__ = ("_clock", "_seconds", "_until")
@@ -29,7 +29,7 @@ class TimeSlice:
 
     @property
     def spent(self) -> bool:
-        """Whether the slice is used up, so that `pause` would let others run."""
+        """Whether the slice is used up, so that `pause` would yield."""
         return self._clock() >= self._until
 
     async def pause(self) -> None:

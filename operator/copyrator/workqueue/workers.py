@@ -1,4 +1,4 @@
-"""Workers take keys from the queue and hand them to the handler; a key's failure is its own."""
+"""Workers take keys from the queue and call the handler; a failure affects only its key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ K = TypeVar("K", bound=Hashable)
 Handler = Callable[[K], Awaitable[Outcome]]
 
 RESTART_SECONDS = 1.0
-"""A worker that died is replaced after this pause."""
+"""Seconds until a worker that died is replaced."""
 
 LOGGED_ERRORS = 10_000
 """Failing keys whose last error is remembered; beyond these an error may be logged again."""
@@ -36,17 +36,17 @@ _TELLING: tuple[type[Exception], ...] = (
     RuntimeError,
     TypeError,
 )
-"""Errors of ours whose messages name types, keys and files, and never quote a value."""
+"""Exceptions of ours whose messages name types, keys and files, and never quote a value."""
 
 
 class Workers(Generic[K]):
     """`count` workers on one queue.
 
-    The handler's exceptions are failures like `Failed`: noted in the log when the key's error
-    changes, and retried after the key's back-off. A worker that dies by itself is replaced.
+    The handler's exceptions are failures like `Failed`: logged when the key's error changes, and
+    retried after the key's back-off. A worker that dies is replaced.
 
     Attributes:
-        restarts: workers that had to be replaced: 0 unless there is a mistake in here.
+        restarts: workers that were replaced: 0 unless there is a bug in this module.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class Workers(Generic[K]):
 
     @property
     def alive(self) -> int:
-        """Workers that run."""
+        """Number of running workers."""
         return sum(not task.done() for task in self._tasks)
 
     def start(self) -> None:
-        """Start the workers, inside the running loop."""
+        """Start the workers; must be called in the running loop."""
         self._queue.serve()
         for number in range(self._count):
             task = asyncio.create_task(self._supervise(), name=f"worker {number}")
             self._tasks.add(task)
 
     async def drain(self, deadline: float) -> bool:
-        """Finish what is in work and take nothing new; after `deadline` seconds give it up.
+        """Finish the reconciles in progress and start no new ones; abort after `deadline` seconds.
 
         Returns:
-            True if everything in work was finished.
+            True if all of them were finished.
         """
         self._queue.shutdown()
         if not self._tasks:
@@ -118,7 +118,7 @@ class Workers(Generic[K]):
             except Exception as error:
                 outcome = Failed(error)
             finally:
-                # Also when cancelled: the key must never be held by nobody.
+                # Also when cancelled: a key must not stay in progress without a worker.
                 self._settle(key, outcome)
                 self._count_outcome(key, outcome, self._clock() - started)
 
@@ -133,7 +133,7 @@ class Workers(Generic[K]):
                     self._queue.add_after(key, after, lane)
                 case Done():
                     self._succeeded(key)
-                case _:  # the handler broke its contract
+                case _:  # the handler violated its contract
                     self._queue.retry(key)
                     raise TypeError(f"the handler returned {outcome!r} for {key}")
         finally:
@@ -146,7 +146,7 @@ class Workers(Generic[K]):
 
     def _report(self, key: K, error: Exception | str, delay: float) -> None:
         if getattr(error, "concerns_all", False):
-            # The server fails everybody: whoever talks to it says so once, not for each key.
+            # An outage: the circuit breaker logs it once, not for each key.
             log.debug("%s: %s", key, describe(error))
             return
         text = describe(error)
@@ -173,7 +173,7 @@ class Workers(Generic[K]):
 
 
 def describe(error: Exception | str) -> str:
-    """An error for the log. The message of one that might quote a Secret's value is left out."""
+    """The log text of an error. A message that might quote a Secret's value is left out."""
     if isinstance(error, str):
         return error
     name = type(error).__name__
