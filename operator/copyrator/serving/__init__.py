@@ -1,1 +1,1 @@
-"""What the process answers: probes, metrics, the webhook."""
+"""The process's HTTP servers: probes, metrics, the webhook."""

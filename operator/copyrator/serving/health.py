@@ -1,7 +1,7 @@
-"""/healthz, /readyz and /metrics on one port, up before anything else so that a standby is live.
+"""/healthz, /readyz and /metrics on one port, started first so that a standby is live.
 
-A check returns None while all is well, or a sentence for the person who is asked why it isn't. The
-body lists every failing sentence, one a line, so that `kubectl describe` and curl show the reason.
+A check returns None, or a message with the cause of the fault. The body lists every message, one a
+line, so that `kubectl describe` and curl show the cause.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Checks:
         self._checks[name] = check
 
     def failures(self) -> list[str]:
-        """Return `name: sentence` of each failing check; a check that raises has failed."""
+        """Return `name: message` of each failing check; a check that raises has failed."""
         failures = []
         for name, check in list(self._checks.items()):
             try:
@@ -45,7 +45,7 @@ class Checks:
 
 
 class HealthServer:
-    """Serves the checks and the metrics; asking for a page also proves that the loop turns."""
+    """Serves the checks and the metrics; an answer also proves that the event loop runs."""
 
     def __init__(self, registry: CollectorRegistry, *, address: str, port: int) -> None:
         self.live = Checks()
@@ -61,14 +61,14 @@ class HealthServer:
 
     @property
     def port(self) -> int:
-        """The real one once it has started."""
+        """The actual port after the start."""
         return self._listener.port
 
     async def start(self) -> None:
         """Listen.
 
         Raises:
-            ListenError: the port can't be had.
+            ListenError: the port can't be opened.
         """
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -78,7 +78,7 @@ class HealthServer:
         log.info("Health and metrics on %s", self._listener.url)
 
     async def stop(self) -> None:
-        """Stop listening; safe to call twice."""
+        """Stop listening; idempotent."""
         await self._listener.stop()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
@@ -90,7 +90,7 @@ class HealthServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         self.before_scrape()
-        # In the loop, not in a thread: gauges read the queue's and the watches' live structures.
+        # In the loop, not in a thread: gauges read live structures of the queue and the watches.
         body = encode(self._registry)
         return web.Response(body=body, headers={"Content-Type": content_type})
 

@@ -1,4 +1,4 @@
-"""A port of ours: what the health checks and the webhook have in common."""
+"""A listening port with limits, used by the health checks and the webhook."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from copyrator.settings.limits import CONNECTIONS, CONNECTIONS_PER_PEER, HEADER_
 log = logging.getLogger(__name__)
 
 LINGER: float = 1.0
-"""Seconds in which the rest of a refused body is dropped: a caller that still sends when its
+"""Seconds in which the rest of a refused body is discarded: a caller that is still sending when its
 connection is closed doesn't see the answer."""
 
 CALLERS_FAULTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
-"""What broken or broken off requests raise."""
+"""Exceptions of malformed or aborted requests."""
 
 
 class ListenError(Exception):
-    """The port can't be had; the message says which and what to do."""
+    """The port can't be opened; the message names it and the remedy."""
 
 
 class Listener:
-    """Serves one application; ``what`` and ``option`` are for the message of a taken port.
+    """Serves one application; ``what`` and ``option`` are for the message of a port in use.
 
     An empty address means all of this machine's. Port 0 means any that is free. Connections are
-    bounded in number, also those of one peer, and in the time without a whole request.
+    bounded in number, also those of one peer, and in the time without a complete request.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it listens, for people."""
+        """The URL that it listens on, human-readable."""
         return f"http://{self._address or '*'}:{self.port}"
 
     async def start(self, app: web.Application) -> None:
-        """Listen; afterwards `port` is the real one, also where 0 was asked for.
+        """Listen; afterwards `port` is the actual one, also where it was 0.
 
         Raises:
-            ListenError: the port is taken, or the address isn't one of this machine's.
+            ListenError: the port is in use, or the address isn't one of this machine's.
         """
         runner = web.AppRunner(
             app,
@@ -85,7 +85,7 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening; safe to call twice."""
+        """Stop listening; idempotent."""
         server, self._server = self._server, None
         if server is not None:
             server.close()
@@ -95,14 +95,14 @@ class Listener:
 
 
 class _Door(asyncio.Protocol):
-    """Hands a new connection to the server, unless there are too many."""
+    """Passes a new connection to the server, or aborts it if there are too many."""
 
     def __init__(self, handlers: web.Server, peers: Peers) -> None:
         self._handlers = handlers
         self._peers = peers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin; called by the loop."""
+        """Called by the loop for a new connection."""
         stream = cast("asyncio.Transport", transport)
         if self._has_too_many(_remote(stream)):
             stream.abort()
@@ -129,7 +129,7 @@ def _remote(transport: asyncio.BaseTransport) -> str | None:
 
 
 def _quiet_logger() -> logging.Logger:
-    """A logger for aiohttp's server: anybody can break off a request, and it isn't worth a line."""
+    """A logger for aiohttp's server that drops aborted requests, which any client can cause."""
     quiet = log.getChild("http")
     if not quiet.filters:
         quiet.addFilter(_is_ours)

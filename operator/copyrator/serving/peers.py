@@ -1,4 +1,4 @@
-"""Who calls one of the operator's own ports: the unit by which calls are shared out."""
+"""Identifies the callers of the operator's own ports, for limits per caller."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ipaddress import (
 
 _Address = IPv4Address | IPv6Address
 _ONE_SITE = 64
-"""Bits of an IPv6 address that one caller can't choose freely."""
+"""Prefix length of an IPv6 address that one caller can't choose freely."""
 
 
 class Peers:
-    """Tells callers apart, also behind `trusted` proxies, whose X-Forwarded-For says who calls."""
+    """Distinguishes callers, also behind `trusted` proxies, by their X-Forwarded-For."""
 
     def __init__(self, trusted: Sequence[IPv4Network | IPv6Network] = ()) -> None:
         self._trusted = tuple(trusted)
 
     def is_proxy(self, remote: str | None) -> bool:
-        """Tell whether a connection comes from a trusted proxy."""
+        """Whether a connection is from a trusted proxy."""
         address = _read(remote or "")
         return address is not None and self._trusts(address)
 
     def caller(self, remote: str | None, forwarded: Iterable[str] = ()) -> str:
         """The caller behind a connection from `remote` with these X-Forwarded-For headers.
 
-        Read from the right, where each trusted proxy has put down whom it heard; what stands
-        further left may be anything.
+        Parsed from the right, where each trusted proxy has appended its peer; anything further left
+        is unverified.
         """
         address = _read(remote or "")
         if address is None:
@@ -55,7 +55,7 @@ def _site(address: _Address) -> str:
 
 
 def _read(text: str) -> _Address | None:
-    """An address, which may have a port behind it; one of IPv4 also where it is written as IPv6."""
+    """Parse an address with or without a port; an IPv4-mapped IPv6 address returns the IPv4 one."""
     text = text.strip()
     if text.startswith("["):
         text = text[1:].partition("]")[0]

@@ -1,8 +1,8 @@
-"""What reaches the webhook of a replica that doesn't lead is passed on to the one that does.
+"""Relays the webhook's calls from a standby to the leader.
 
-A Service knows all ready replicas, and a standby is ready; the leader's address is an annotation of
-the Lease. The body goes there signed anew: the secret itself is never sent to an address that was
-read somewhere.
+A Service selects all ready replicas, and a standby is ready; the leader's URL is an annotation of
+the Lease. The body is signed again: the secret itself is never sent to an address from an
+annotation.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from typing import Final
 import aiohttp
 
 HOPPED: Final = "X-Copyrator-Relayed"
-"""Marks what was passed on once: it is never passed on again."""
+"""Marks a relayed call, which is never relayed again."""
 SECONDS: Final = 5.0
-"""For the leader's answer: registries wait about so long for theirs."""
+"""Timeout of the leader's answer: registries wait about as long for theirs."""
 MAX_ANSWER: Final = 4096
-"""Bytes of the leader's answer that are passed back."""
+"""Bytes of the leader's answer that are returned."""
 
 _AGAIN: Final = "try again, or wait for the next poll\n"
 
 
 def url_of(host: str, port: int, path: str) -> str:
-    """How other replicas reach this one; an IPv6 address is put in brackets."""
+    """This replica's URL for the other replicas; an IPv6 address is put in brackets."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}{path}"
 
 
 def sign(body: bytes, secret: bytes) -> str:
-    """A signature of the body, as GitHub sends it in X-Hub-Signature-256."""
+    """The signature of the body, as in GitHub's X-Hub-Signature-256."""
     return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
 
 
 async def pass_on(leader: str | None, body: bytes, secret: bytes) -> tuple[int, str]:
-    """Send it to the leader; returns the status and text that its caller shall read."""
+    """Send the body to the leader; return the status and text for the caller."""
     if leader is None:
         return 503, f"no replica leads that could be reached: {_AGAIN}"
     headers = {"X-Hub-Signature-256": sign(body, secret), HOPPED: "1"}

@@ -1,9 +1,9 @@
-"""POST /hooks/registry: registries say that something was pushed, so that nobody waits for a poll.
+"""POST /hooks/registry: push notifications of registries, which start a poll at once.
 
-Off unless it has a port of its own and a secret. A call only brings polls forward: what is
-deployed is still what the registry answers to the operator's own question, so whoever forges a
-call, or has stolen the secret, can make it ask sooner and nothing else. Every replica listens, and
-one that doesn't lead passes what it hears on (relay.py).
+Off unless a port and a secret are configured. A call only brings polls forward: the version to
+deploy is still read from the registry by the operator itself, so a forged call, or a stolen secret,
+can only cause an earlier poll. Every replica listens, and a standby relays its calls to the leader
+(relay.py).
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _UNKNOWN: Final = "unknown"
 
 Pushed = Callable[[Sequence[Push]], int]
-"""Takes what was pushed and returns how many Bundles care."""
+"""Called with the pushes; returns the number of Bundles that are affected."""
 
 
 class WebhookError(Exception):
-    """The secret can't be read; the message says why and what to do."""
+    """The secret can't be read; the message gives the cause and the remedy."""
 
 
 class _Refusal(Exception):  # noqa: N818 - an answer, not an error
-    """A call that isn't taken, and what its sender reads."""
+    """A refused call, and the answer to its sender."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ class _Refusal(Exception):  # noqa: N818 - an answer, not an error
 
 
 class WebhookServer:
-    """Takes notifications, or passes them on to the ``leader``, whose URL may be known."""
+    """Accepts notifications, or relays them to the ``leader``, a function that returns its URL."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class WebhookServer:
         leader: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.pushed: Pushed | None = None
-        """Is told what a call names; None while this replica doesn't work."""
+        """Called with a call's pushes; None while this replica doesn't lead."""
         self._peers = Peers(trusted_proxies)
         self._listener = Listener(
             address=address, port=port, what=PATH, option="--webhook-port", peers=self._peers
@@ -86,7 +86,7 @@ class WebhookServer:
 
     @property
     def port(self) -> int:
-        """The real one once it has started."""
+        """The actual port after the start."""
         return self._listener.port
 
     async def start(self) -> None:
@@ -94,7 +94,7 @@ class WebhookServer:
 
         Raises:
             WebhookError: there is no secret.
-            ListenError: the port can't be had.
+            ListenError: the port can't be opened.
         """
         self._secret()
         app = web.Application(client_max_size=WEBHOOK_BODY_BYTES)
@@ -103,7 +103,7 @@ class WebhookServer:
         log.info("Webhook on %s%s", self._listener.url, PATH)
 
     async def stop(self) -> None:
-        """Stop listening; safe to call twice."""
+        """Stop listening; idempotent."""
         await self._listener.stop()
 
     async def _call(self, request: web.Request) -> web.Response:
@@ -112,7 +112,7 @@ class WebhookServer:
             secret = self._known_secret()
             body = await self._authentic_body(request, secret)
             if self.pushed is None and relay.HOPPED not in request.headers:
-                # What becomes of it is counted where it is taken.
+                # The leader counts it.
                 status, text = await relay.pass_on(self._leader(), body, secret)
                 return web.Response(status=status, text=text)
             sender, count = self._take(body)
@@ -133,10 +133,10 @@ class WebhookServer:
             raise _Refusal(503, "the operator has no secret to check this with") from None
 
     async def _authentic_body(self, request: web.Request, secret: bytes) -> bytes:
-        """The body of a caller that knows the secret.
+        """Return the body of an authenticated caller.
 
-        Who sends the secret itself is known before the body. A signature is over the body, so that
-        anybody can have one read: few at a time, few for each peer, and quickly.
+        A bearer is authenticated before the body is read. A signature is over the body, so that the
+        body of any caller is read: few at a time, few for each peer, and with a short timeout.
         """
         signature = request.headers.get("X-Hub-Signature-256")
         if signature is None:
@@ -168,7 +168,7 @@ class WebhookServer:
             self._bearers -= 1
 
     def _take(self, body: bytes) -> tuple[str, int]:
-        """Pass on what an honest caller says; returns who speaks, and how many Bundles care."""
+        """Process an authenticated body; return the sender and the number of affected Bundles."""
         if self.pushed is None:
             raise _Refusal(503, "this replica doesn't lead (any more); try again")
         try:
@@ -180,7 +180,7 @@ class WebhookServer:
         return notification.sender, count
 
     def _secret(self) -> bytes:
-        """The secret as it stands there now: a rotated one counts from the next call on."""
+        """Read the secret from its file: a rotated one is valid from the next call on."""
         try:
             secret = self._secret_file.read_bytes().strip()
         except OSError as error:
@@ -194,7 +194,7 @@ class WebhookServer:
 
 
 async def _body(request: web.Request) -> bytes:
-    """The body, bounded in size."""
+    """Read the body, bounded in size."""
     too_long = _Refusal(413, f"at most {WEBHOOK_BODY_BYTES} bytes")
     if (request.content_length or 0) > WEBHOOK_BODY_BYTES:
         raise too_long
@@ -215,7 +215,7 @@ def _too_slow(seconds: float) -> _Refusal:
 
 
 def knows_secret(headers: Mapping[str, str], secret: bytes) -> bool:
-    """Tell whether the caller sends the secret; a near miss takes as long as any other."""
+    """Whether the caller sent the secret; compared in constant time."""
     scheme, _, token = headers.get("Authorization", "").partition(" ")
     presented = token.strip().encode(errors="surrogateescape")  # also where it is no text
     return scheme.lower() == "bearer" and hmac.compare_digest(presented, secret)
