@@ -1,4 +1,4 @@
-"""The operator's settings, validated; options.py says which flag and variable sets each."""
+"""The operator's settings, validated; options.py has the flag and variable of each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ OFFICIAL_WERF_IMAGE = "registry.werf.io/werf/werf"
 
 
 class LogFormat(enum.StrEnum):
-    """How a log line looks: for a person, or one JSON object a line."""
+    """Format of a log line: human-readable, or one JSON object a line."""
 
     CONSOLE = "console"
     JSON = "json"
 
 
 class LogLevel(enum.StrEnum):
-    """The least severe line that is written. kopf's own loggers never go below INFO."""
+    """Minimum severity of the log. kopf's own loggers never go below INFO."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -38,7 +38,7 @@ class LogLevel(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What can be configured, validated. Durations are seconds."""
+    """All settings, validated. Durations are seconds."""
 
     namespace: str = "default"
     """The namespace whose rules are trusted."""
@@ -47,31 +47,31 @@ class Settings:
     """The only namespaces that are served; empty: all of them."""
 
     rule_name: str | None = None
-    """Run only the rule of this name; None runs every rule."""
+    """Serve only the rule of this name; None serves every rule."""
 
     tenant_rules: bool = False
     """Whether rules outside `namespace` are served, within the limits for tenants."""
 
     kinds: tuple[str, ...] = DEFAULT_KINDS
-    """Kinds that rules may copy or render; the chart grants the rights for exactly these."""
+    """Kinds that rules may copy or render; the chart grants permissions for exactly these."""
 
     kubeconfig: Path | None = None
-    """None means: the service account's when in a cluster, else ~/.kube/config."""
+    """None: the service account's in a cluster, else ~/.kube/config."""
 
     context: str | None = None
-    """None means the kubeconfig's current context."""
+    """None: the kubeconfig's current context."""
 
     jobs_ttl: int = 120
-    """How long a Job is kept after its outcome has been recorded."""
+    """Seconds that a Job is kept after its outcome has been recorded."""
 
     werf_tag: str = "latest"
-    """Tag of the official werf image, where a Bundle names none."""
+    """Tag of the official werf image, where a Bundle sets none."""
 
     timer_interval: float = 600.0
-    """How often a registry is polled, where a Bundle says nothing."""
+    """Seconds between two polls of a registry, where a Bundle sets none."""
 
     timer_idle: float = 10.0
-    """How long a Bundle must have been left alone before it is polled by the timer."""
+    """Seconds without a change of a Bundle before the timer polls it."""
 
     allowed_service_accounts: tuple[str, ...] = ("werf",)
     """Service accounts that a Bundle's Jobs may run as."""
@@ -83,44 +83,44 @@ class Settings:
     """Secrets that a Bundle may name; "*" means any."""
 
     allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Where registries may be though such addresses are refused (oci/addresses.py)."""
+    """Addresses that registries may have although refused by default (oci/addresses.py)."""
 
     leader_election: bool = True
-    """Whether one of several replicas works while the others stand by."""
+    """Whether only one of several replicas works while the others stand by."""
 
     identity: str | None = None
-    """This replica's name in the Lease; None means the pod's, or one that no other process has."""
+    """This replica's identity in the Lease; None: the pod's name, or a unique one."""
 
     lease_name: str = "copyrator"
     lease_namespace: str | None = None
-    """Where the Lease is; None means `namespace`."""
+    """Namespace of the Lease; None: `namespace`."""
 
     log_format: LogFormat = LogFormat.CONSOLE
     log_level: LogLevel = LogLevel.INFO
 
     health_address: str = "127.0.0.1"
-    """Where /healthz, /readyz and /metrics listen; empty means every address of the machine."""
+    """Listening address of /healthz, /readyz and /metrics; empty: every address of the machine."""
 
     health_port: int = 8080
-    """0 picks a free port, which the log names."""
+    """0 picks a free port, which is logged."""
 
     webhook_port: int | None = None
-    """Where registries may say that something was pushed; None means nowhere, 0 a free port."""
+    """Port of the webhook for push notifications; None: no webhook, 0: a free port."""
 
     webhook_host: str | None = None
-    """How the other replicas reach it; None means by the address that it listens on."""
+    """Host of the webhook's URL for the other replicas; None: its listening address."""
 
     webhook_secret_file: Path | None = None
-    """Holds the secret that they must know; read at each call."""
+    """File with the secret that callers must present; read at each call."""
 
     webhook_trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    """Proxies whose X-Forwarded-For says who calls."""
+    """Proxies whose X-Forwarded-For is trusted."""
 
     @property
     def scopes(self) -> tuple[str | None, ...]:
-        """Where rules and Bundles are listed; None is the whole cluster."""
+        """Namespaces in which rules and Bundles are listed; None is the whole cluster."""
         return self.watch_namespaces or (None,)
 
     def serves(self, namespace: str) -> bool:
-        """Whether the operator has any business in a namespace."""
+        """Whether the operator serves a namespace."""
         return not self.watch_namespaces or namespace in self.watch_namespaces

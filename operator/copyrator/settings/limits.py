@@ -1,7 +1,7 @@
 """Every limit on what a tenant, a registry or a caller of the webhook may send, in one place.
 
-What is over a limit is refused before it is worked on, and its object's status says so. The limits
-are the operator's own: where a CRD allows more, the spec is InvalidSpec and the object stays
+Anything over a limit is refused before it is processed, and its object's status reports that. The
+limits are the operator's own: where a CRD allows more, the spec is InvalidSpec and the object stays
 editable. docs/reference/limits.md is generated from this module.
 """
 
@@ -13,14 +13,14 @@ from typing import Final
 
 STEP_SECONDS: Final = 0.05
 """Seconds of processor time that one step of the event loop may take: leader election, probes and
-all other objects wait that long."""
+all other objects are delayed that long."""
 
 SLICE_SECONDS: Final = 0.01
-"""Seconds of processor time after which a long task lets others run."""
+"""Seconds of processor time after which a long task yields to others."""
 
 ISOLATED_CPU_SECONDS: Final = 10
-"""Seconds of processor time of one piece of work in the child process: ten times what the largest
-accepted rule or Bundle needs."""
+"""Seconds of processor time of one call in the child process: ten times what the largest accepted
+rule or Bundle needs."""
 
 ISOLATED_MEMORY: Final = 512 * 1024 * 1024
 """Bytes of address space of the child process."""
@@ -28,11 +28,11 @@ ISOLATED_MEMORY: Final = 512 * 1024 * 1024
 # --- objects as the API server has them ----------------------------------------------------------
 
 OBJECT_CONTAINERS: Final = 100_000
-"""Maps and lists of one object that are read, which takes some 30 ms. Of an object that has more,
+"""Maps and lists of one object that are decoded, which takes some 30 ms. Of an object with more,
 the largest fields are left out: it isn't copied, and a rule or Bundle is InvalidSpec."""
 
 PAGE_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of one page of a list: a larger one is asked for again, with fewer objects."""
+"""Bytes of one page of a list: a larger one is requested again, with fewer objects."""
 
 KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024
 """The same for the pages of rules and Bundles: kopf decodes each as a whole."""
@@ -40,7 +40,7 @@ KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024
 # --- rules --------------------------------------------------------------------------------------
 
 RULE_VALUES: Final = 20_000
-"""Maps, lists, texts and other values in a rule's spec: reading each takes a microsecond or two. A
+"""Maps, lists, texts and other values in a rule's spec: parsing each takes a microsecond or two. A
 thousand globs in each list with 64 x 64 expressions in each selector are 17,000."""
 
 RULE_ITEMS: Final = 1_000
@@ -50,14 +50,14 @@ SELECTOR_TEXT: Final = 16_384
 """Characters of a selector that is written as one text (old form): splitting them takes 15 ms."""
 
 RULE_DEPTH: Final = 64
-"""Levels of nesting in a rule's spec: what walks through it is recursive in places."""
+"""Levels of nesting in a rule's spec: some functions that traverse it are recursive."""
 
 TEMPLATE_TEXT: Final = 65_536
 """Characters of one text that may hold Jinja2: compiling 64 KiB of nothing but Jinja2 takes some
 two seconds in the child process."""
 
 TEMPLATE_TEXTS: Final = 262_144
-"""Characters of all texts of one template, keys included: it is compiled anew with each edit, and
+"""Characters of all texts of one template, keys included: it is compiled after each edit, and
 rendered for each target."""
 
 TENANT_NAME_TEXT: Final = 1_024
@@ -65,13 +65,13 @@ TENANT_NAME_TEXT: Final = 1_024
 ms at most."""
 
 REQUEST_TEXT: Final = 256
-"""Characters of the requestedAt annotation that are read and repeated in the status."""
+"""Characters of the requestedAt annotation that are read and copied to the status."""
 
 PROBLEM_PATH: Final = 512
-"""Characters of the path of a field at fault: keys in it are the author's and may be long."""
+"""Characters of the path of an invalid field: its keys are the author's and may be long."""
 
 NOTED_FAULTS: Final = 10_000
-"""Objects that couldn't be taken in whose fault is remembered, so that the log says it once."""
+"""Objects that couldn't be delivered whose fault is remembered, so that it is logged once."""
 
 # --- templates ----------------------------------------------------------------------------------
 
@@ -83,24 +83,24 @@ COMPILED_HERE: Final = 2_048
 """Characters of all texts of a rule up to which they are compiled in the operator's own process."""
 
 COMPILED_TOGETHER: Final = 65_536
-"""Characters of texts that the child process compiles as one piece of work: two seconds at most."""
+"""Characters of texts that the child process compiles in one call: two seconds at most."""
 
 RENDER_STEPS: Final = 40_000
 """Steps that one object's rendering may take: an operation, a pass of a loop for each operation in
-its body, or 64 characters worked on. Measured: a step takes 0.2 to 1.2 us, so an object takes less
+its body, or 64 characters processed. Measured: a step takes 0.2 to 1.2 us, so an object takes less
 than STEP_SECONDS; 256 KiB of nothing but {{ namespace.name }} take 26,000 steps."""
 
 RENDERED_TEXT: Final = 1_048_576
 """Characters of one text while it is rendered: more than an object may hold."""
 
 RENDERED_OBJECT: Final = 1_572_864
-"""Characters of all texts of one rendered object: what etcd takes of an object, in bytes."""
+"""Characters of all texts of one rendered object: etcd's limit of an object, in bytes."""
 
 TEMPLATE_NUMBER_BITS: Final = 4_096
 """Binary digits of a number that a template calculates: a 64-bit number has 64."""
 
 FORMAT_WIDTH: Final = 1_024
-"""Width that a format such as %10d may ask for."""
+"""Width that a format such as %10d may have."""
 
 # --- copies, sources, consent -------------------------------------------------------------------
 
@@ -127,21 +127,21 @@ MAX_REQUIREMENT_VALUES: Final = 64
 """Values of one expression of a selector."""
 
 COMPARED_VALUES: Final = 20_000
-"""Values of an object that stands in a copy's place and of what the rule wants there, together, up
-to which they are compared (ConfigMaps and Secrets always are): 20 ms."""
+"""Values of an existing object in a copy's place and of the rule's desired one, together, up to
+which they are compared (ConfigMaps and Secrets always are): 20 ms."""
 
 # --- fairness between namespaces ----------------------------------------------------------------
 
 TENANT_WORKERS: Final = 8
-"""Keys (rules, copies, Bundles) of one namespace that are worked on at a time: a few namespaces
-whose requests hang can't hold all workers."""
+"""Keys (rules, copies, Bundles) of one namespace that are reconciled at a time: a few namespaces
+whose requests hang can't occupy all workers."""
 
 TENANTS_WORKERS: Final = 48
 """The same of all tenants together: 16 of the 64 workers are left to trusted rules."""
 
 TENANT_READS: Final = 4
 """Requests that read for one namespace at a time (lists, sources, values, Secrets for registries):
-large objects of one hold up nobody else's."""
+large objects of one don't delay others."""
 
 TENANTS_READS: Final = 32
 """The same of all tenants together, of 128 connections for requests."""
@@ -157,35 +157,36 @@ FIRST_WATCHES: Final = 2
 """Watches of sources that a tenant's namespace gets however many others have."""
 
 REFERENCES_BY_NAME: Final = 4
-"""ConfigMaps, and likewise Secrets, that the Bundles of one namespace name which have a watch each.
-For more there is one of the namespace's metadata, of which the named are kept."""
+"""ConfigMaps, and likewise Secrets, named by the Bundles of one namespace that have a watch each.
+For more there is one metadata watch of the namespace, which caches only the named objects."""
 
 KIND_REFERENCE_WATCHES: Final = 64
-"""Watches of ConfigMaps, and likewise of Secrets, that Bundles name. Where all namespaces together
-would have more, there is one of all namespaces' metadata, of which the named are kept."""
+"""Watches of ConfigMaps, and likewise of Secrets, named by Bundles. Where all namespaces together
+would have more, there is one metadata watch of all namespaces, which caches only the named
+objects."""
 
 FOREIGN_WATCHES: Final = 8
-"""Watches of single objects that stand in the way of copies: in one target namespace for trusted
-rules, and for the rules of one tenant's namespace. Beyond it such an object is looked at again
-after ten seconds, and then ever less often, at the least every five minutes."""
+"""Watches of single objects that block copies: in one target namespace for trusted rules, and for
+the rules of one tenant's namespace. Beyond it such an object is read again after ten seconds, and
+then with back-off, at least every five minutes."""
 
 TRUSTED_FOREIGN_WATCHES: Final = 64
 """The same of all trusted rules together: each is a connection."""
 
 TENANTS_FOREIGN_WATCHES: Final = 32
-"""The same of all tenants together, which take none of the trusted rules' places."""
+"""The same of all tenants together, apart from those of trusted rules."""
 
 REFERENCE_WATCHES: Final = 32
-"""Watches for the Bundles of one namespace where the wider ones aren't granted. What goes beyond is
-read again at every poll instead."""
+"""Watches for the Bundles of one namespace where the wider ones aren't granted. Objects beyond it
+are read again at every poll instead."""
 
 ALL_REFERENCE_WATCHES: Final = 128
-"""Watches of what Bundles name, all together: each is a connection. Where the wider ones aren't
-granted, each namespace gets its first before any gets a second."""
+"""Watches of objects named by Bundles, all together: each is a connection. Where the wider ones
+aren't granted, each namespace gets its first before any gets a second."""
 
 TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of sources (as JSON, with `SOURCE_OVERHEAD` for each) that are held in memory for the rules
-of one tenant's namespace: eight of the largest objects that etcd takes."""
+of one tenant's namespace: eight of the largest objects that etcd accepts."""
 
 TENANTS_SOURCE_BYTES: Final = 64 * 1024 * 1024
 """The same of all tenants together: an eighth of the chart's memory limit. `FIRST_SOURCE_BYTES` of
@@ -198,14 +199,14 @@ TRUSTED_SOURCE_BYTES: Final = 128 * 1024 * 1024
 """Bytes of sources that are held for all trusted rules: a quarter of the chart's memory limit."""
 
 SOURCE_OVERHEAD: Final = 2048
-"""Bytes that a source costs beyond its JSON: dicts and strings of a small object."""
+"""Bytes of memory per source beyond its JSON: dicts and strings of a small object."""
 
 TENANT_HOST_POLLS: Final = 6
-"""Questions in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
-that a host gets at a time, so that others' Bundles of that registry go on."""
+"""Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
+that a host gets at a time, so that others' Bundles of that registry continue."""
 
 TENANT_POLLS: Final = 64
-"""Questions in flight to all registries for the Bundles of one namespace: each is a connection."""
+"""Requests in flight to all registries for the Bundles of one namespace: each is a connection."""
 
 TENANTS_POLLS: Final = 256
 """The same of all namespaces together."""
@@ -213,49 +214,49 @@ TENANTS_POLLS: Final = 256
 # --- Bundles ------------------------------------------------------------------------------------
 
 BUNDLE_VALUES_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of all values of a Bundle together. werf reads them whole, and so does the search for what
-a failed deploy's log quotes of them."""
+"""Bytes of all values of a Bundle together. werf reads them whole, and so does the redaction of a
+failed deploy's log."""
 
 BUNDLE_VALUES_FILES: Final = 2_000
 """Keys of all values sources of a Bundle together: each is a variable of the Job, which has to stay
-below the 1.5 MB that etcd takes."""
+below etcd's limit of 1.5 MB."""
 
 BUNDLE_VALUES_READERS: Final = 4
 """Namespaces whose Bundles' values are read at the same time, one source of each: some 5 MB."""
 
 BUNDLE_REDACTIONS: Final = 2
-"""Namespaces whose Bundles' Secrets are held at the same time to be looked for in a log, one of
-each. Large ones wait for the child process, so these have places of their own."""
+"""Namespaces whose Bundles' Secrets are held at the same time to redact a log, one of each. Large
+ones wait for the child process, so these have slots of their own."""
 
 BUNDLE_SECRETS: Final = 80
-"""Secrets of a Job that are looked through for what its log may quote of them: 64 of
-``valuesFrom``, the registry's and its CA's, and some that an administrator's webhook adds."""
+"""Secrets of a Job that are redacted from its log: 64 of ``valuesFrom``, the registry's and its
+CA's, and some that an administrator's webhook adds."""
 
 BUNDLE_REDACTION_BYTES: Final = BUNDLE_VALUES_BYTES + 2 * 1024 * 1024
-"""Bytes of those Secrets together. Beyond it the log's text is withheld whole."""
+"""Bytes of those Secrets together. Beyond it the whole text of the log is withheld."""
 
 BUNDLE_REDACTION_INLINE_BYTES: Final = 4 * 1024
-"""Bytes of Secrets that are looked through on the event loop, some 15 ms; more in a child process,
-because YAML is read in C, which lets nobody else run."""
+"""Bytes of Secrets that are parsed on the event loop, some 15 ms; more in a child process, because
+the YAML parser is C code, which holds the GIL."""
 
 BUNDLE_REDACTION_INLINE_BRACKETS: Final = 256
-"""Brackets and braces in them: the time that YAML takes grows with the square of its depth."""
+"""Brackets and braces in them: YAML's parsing time grows with the square of the depth."""
 
 BUNDLE_LOG_BYTES: Final = 16 * 1024
 """Bytes of a pod's log that are read: 2 KB of it go into the status."""
 
 BUNDLE_PODS: Final = 4
-"""Pods of a Job that are looked at. A Job has one; others may carry its label."""
+"""Pods of a Job that are read. A Job has one; others may have its label."""
 
 BUNDLE_TERMINATION_MESSAGE: Final = 4096
-"""Characters of a container's termination message, as the kubelet cuts them."""
+"""Characters of a container's termination message, the kubelet's own limit."""
 
 BUNDLE_STATUS_BYTES: Final = 16 * 1024
-"""Bytes of a Bundle's status as JSON that are read as they stand; the operator's own have up to
-some 12 KB. Who may write ``bundles/status`` may store more: of such a status the parts are cut."""
+"""Bytes of a Bundle's status as JSON that are read unchanged; the operator's own have up to some
+12 KB. A user who may write ``bundles/status`` may store more: such a status is cut in parts."""
 
 BUNDLE_STATUS_TEXT: Final = 4096
-"""Characters of each text of a larger status: no text of the operator's is longer."""
+"""Characters of each text of a larger status: the operator's texts are shorter."""
 
 BUNDLE_STATUS_TEXTS: Final = 128 * 1024
 """Characters of all texts of a larger status together."""
@@ -270,52 +271,52 @@ BUNDLE_STATUS_DEPTH: Final = 8
 """Levels of a larger status: more than the operator's have."""
 
 BUNDLE_LIST: Final = 64
-"""Entries of ``spec.valuesFrom`` and of each list and map of ``spec.job``, as the CRD says; a
+"""Entries of ``spec.valuesFrom`` and of each list and map of ``spec.job``, as in the CRD; a
 Bundle may have been stored under an older one."""
 
 BUNDLE_JOB_FIELD: Final = 64 * 1024
 """Bytes of ``resources``, ``securityContext`` and ``tolerations`` of ``spec.job``, each as JSON:
-they are in the Job as they stand."""
+they are copied to the Job unchanged."""
 
 BUNDLE_REQUEST: Final = 1024
-"""Characters of an annotation such as requestedAt by which a request is told from another: they are
-echoed in the status."""
+"""Characters of an annotation such as requestedAt that identifies a request: they are copied to
+the status."""
 
 BUNDLE_ENV_NAMES: Final = 256
-"""Variables in ``spec.env``, as the CRD says."""
+"""Variables in ``spec.env``, as in the CRD."""
 
 BUNDLE_ENV_VALUE: Final = 128 * 1024
-"""Bytes of one variable with its name: what Linux passes to a process (MAX_ARG_STRLEN)."""
+"""Bytes of one variable with its name: Linux's limit for a process (MAX_ARG_STRLEN)."""
 
 BUNDLE_ENV_BYTES: Final = 256 * 1024
 """Bytes of all of ``spec.env`` with the names: the operator holds them, and they are twice in the
-Job, which etcd takes up to 1.5 MB."""
+Job, for which etcd's limit is 1.5 MB."""
 
 BUNDLE_METADATA: Final = 1_000
-"""Labels, and likewise annotations, of a Bundle that reach its release: each is a variable of the
-Job."""
+"""Labels, and likewise annotations, of a Bundle that are set on its release: each is a variable of
+the Job."""
 
 BUNDLE_POD_ANNOTATIONS: Final = 256 * 1024
-"""Bytes of ``spec.job.podAnnotations``: what the API server takes at one object."""
+"""Bytes of ``spec.job.podAnnotations``: the API server's limit for one object."""
 
 TAG_FILTER_LENGTH: Final = 256
 """Characters of ``spec.tagFilter``."""
 
 TAG_FILTER_MEMORY: Final = 128 * 1024
-"""Bytes that RE2 may take for a compiled filter and its matching."""
+"""Bytes that RE2 may use for a compiled filter and its matching."""
 
 TAG_FILTER_STEPS: Final = 512
-"""Instructions of a compiled filter. RE2's time for a tag grows with them: ``(.?){500}z`` has 5,500
+"""Instructions of a compiled filter. RE2's time per tag grows with them: ``(.?){500}z`` has 5,500
 and takes 3.5 ms, a filter of 512 at most some 0.1 ms."""
 
 TAG_FILTERS: Final = 128
-"""Compiled filters that are kept."""
+"""Compiled filters that are cached."""
 
 VERSION_LENGTH: Final = 256
 """Characters of ``spec.version``."""
 
 VERSION_CONSTRAINTS: Final = 32
-"""Constraints in a version range, on both sides of every ``||``: each is asked about every tag of a
+"""Constraints in a version range, on both sides of every ``||``: each is checked for every tag of a
 list."""
 
 # --- registries ---------------------------------------------------------------------------------
@@ -334,8 +335,8 @@ REGISTRY_SMALL_ANSWER: Final = 64 * 1024
 """Bytes of an answer that are held without waiting: manifests and tokens have a few KB."""
 
 REGISTRY_HOSTS: Final = 2048
-"""Hosts of which is remembered how often they were asked and until when they want to be left
-alone. Idle ones are forgotten at once; over this number those go that were asked longest ago."""
+"""Hosts whose request rate and pause (after a 429 or 503) are remembered. Idle ones are dropped at
+once; above this number the least recently used ones are."""
 
 REGISTRY_HOST_LABELS: Final = 100
 """Hosts with metrics of their own: each has some twenty series. Further ones, redirects' targets
@@ -350,14 +351,14 @@ read."""
 
 REGISTRY_LOOKUPS: Final = 16
 """Names of hosts that are resolved at a time, each in a thread: a name server that doesn't answer
-takes one for some ten seconds."""
+occupies one for some ten seconds."""
 
 MANIFEST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of a manifest; the OCI specification lets registries refuse longer ones."""
 
 TAG_PAGE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of one page of a tag list: registries that don't page send everything at once. A page is
-read in pieces and never held as a whole."""
+"""Bytes of one page of a tag list: registries without paging send everything at once. A page is
+parsed in chunks and never held as a whole."""
 
 TAG_LIST_BYTES: Final = 64 * 1024 * 1024
 """Bytes of all pages of a tag list."""
@@ -374,11 +375,11 @@ TAG_LIST_PAGES: Final = 1000
 """Pages of a tag list."""
 
 TAG_LIST_SECONDS: Final = 600.0
-"""Seconds for all pages of a tag list; a single one has the client's time-out."""
+"""Seconds for all pages of a tag list; a single one has the client's timeout."""
 
 TAG_LISTS_AT_ONCE: Final = 1
-"""Tag lists of which tags are decoded at a time, fair between hosts: all others' pieces wait, as
-bytes, so that a turn of the event loop has one such step."""
+"""Tag lists of which tags are decoded at a time, fair between hosts: all others' chunks wait, as
+bytes, so that an iteration of the event loop has one such step."""
 
 TAG_CHARACTERS: Final = 128
 """Characters of a tag: the OCI specification's own limit."""
@@ -387,14 +388,14 @@ TOKEN_ANSWER_BYTES: Final = 64 * 1024
 """Bytes of a token server's answer."""
 
 TOKEN_CHARACTERS: Final = 16 * 1024
-"""Characters of a token: servers take no longer headers."""
+"""Characters of a token: servers accept no longer headers."""
 
 TOKENS_CHARACTERS: Final = 32 * 1024 * 1024
-"""Characters of all Authorization headers that are remembered: 2 KB for each of 10,000 Bundles and
-some more. Those that were used longest ago go first."""
+"""Characters of all Authorization headers that are cached: 2 KB for each of 10,000 Bundles and some
+more. The least recently used ones are dropped first."""
 
 CREDENTIAL_BYTES: Final = 16 * 1024
-"""Bytes of a user's name, a password or a token in the Secret of ``auth``: servers take no longer
+"""Bytes of a user's name, a password or a token in the Secret of ``auth``: servers accept no longer
 headers."""
 
 DOCKER_CONFIG_BYTES: Final = 256 * 1024
@@ -407,7 +408,7 @@ CA_BYTES: Final = 512 * 1024
 """Bytes of the certificates of caSecret: twice those that browsers trust."""
 
 CA_CONTEXTS: Final = 64
-"""Sets of certificates that are held ready."""
+"""Sets of certificates that are cached as SSL contexts."""
 
 # --- webhook ------------------------------------------------------------------------------------
 
@@ -416,20 +417,20 @@ WEBHOOK_BODY_BYTES: Final = 128 * 1024
 takes 0.2 s."""
 
 WEBHOOK_BEARER_CALLS: Final = 16
-"""Calls by callers that sent the secret which are read at a time: 2 MiB."""
+"""Calls with the secret as a bearer token that are read at a time: 2 MiB."""
 
 WEBHOOK_BEARER_SECONDS: Final = 10.0
-"""Seconds that such a caller has for its body."""
+"""Seconds that such a call has for its body."""
 
 WEBHOOK_SIGNED_CALLS: Final = 16
-"""Calls with a signature that are read at a time, fair between peers: who sends them is known only
-after the body was read."""
+"""Calls with a signature that are read at a time, fair between peers: the caller is authenticated
+only after the body was read."""
 
 WEBHOOK_SIGNED_CALLS_PER_PEER: Final = 2
 """Of those, from one peer (an IPv4 address or an IPv6 /64)."""
 
 WEBHOOK_SIGNED_SECONDS: Final = 5.0
-"""Seconds that a signed call waits for its turn and has for its body: registries wait no longer
+"""Seconds that a signed call waits for its slot and has for its body: registries wait no longer
 for an answer."""
 
 WEBHOOK_PUSHES: Final = 1000
@@ -439,7 +440,7 @@ CONNECTIONS: Final = 1024
 """Connections to one of the operator's own ports."""
 
 CONNECTIONS_PER_PEER: Final = 64
-"""Of those, from one peer that is no trusted proxy."""
+"""Of those, from one peer that isn't a trusted proxy."""
 
 HEADER_SECONDS: Final = 15.0
 """Seconds that a connection to one of the operator's own ports may take for the headers of a

@@ -1,4 +1,4 @@
-"""What a flag or variable may hold: click callbacks that say clearly what is wrong with a value."""
+"""Validation of flags and variables: click callbacks whose messages name the fault."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Callback = Callable[[click.Context, click.Parameter, Any], Any]
 
 
 def matching(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback that lets only `pattern` through; `what` ends "is not ..."."""
+    """Return a click callback that accepts only `pattern`; `what` ends "is not ..."."""
 
     def check(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
         if value is not None and not pattern.fullmatch(value):
@@ -31,7 +31,7 @@ def matching(pattern: re.Pattern[str], what: str) -> Callback:
 
 
 def listed(pattern: re.Pattern[str], what: str) -> Callback:
-    """Return a click callback for a comma-separated list; blanks and empty items don't matter."""
+    """Return a click callback for a comma-separated list; blanks and empty items are ignored."""
     one = matching(pattern, what)
 
     def split(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
 
 
 def secret_names(ctx: click.Context, param: click.Parameter, value: str) -> tuple[str, ...]:
-    """An empty variable counts as not set, so none at all needs a sign of its own."""
+    """Parse names; "-" means none, because an empty variable counts as not set."""
     words = [word.strip() for word in value.split(",")]
     if "*" in words:
         return ("*",)
@@ -70,7 +70,7 @@ def secret_names(ctx: click.Context, param: click.Parameter, value: str) -> tupl
 def networks(
     _ctx: click.Context, _param: click.Parameter, value: str | None
 ) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Read a comma-separated list of address ranges; an address alone is a range of one."""
+    """Parse a comma-separated list of address ranges; a single address is a range of one."""
     items = (part.strip() for part in (value or "").split(","))
     found = []
     for item in items:

@@ -1,8 +1,8 @@
-"""Flags and environment variables of the settings: a flag beats its variable.
+"""Flags and environment variables of the settings: a flag overrides its variable.
 
-They are click options, so that `copyrator run`, its `--help` and the variables that `kopf run` and
-the chart use can't drift apart: `from_environment` parses the same options from an empty command
-line. What is wrong is said once, naming flag and variable, and ends with exit code 2.
+They are click options, so that `copyrator run`, its `--help` and the variables for `kopf run` and
+the chart are always the same: `from_environment` parses the same options from an empty command
+line. An invalid value is reported once, with flag and variable, and exits with code 2.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def options(command: Command) -> Command:
 
 
 def from_options(values: dict[str, Any]) -> Settings:
-    """Build the settings from click's values; what isn't a setting is left aside.
+    """Build the settings from click's values; values that aren't settings are ignored.
 
     Raises:
-        click.UsageError: two settings don't go together.
+        click.UsageError: two settings contradict each other.
     """
     known = {field.name for field in dataclasses.fields(Settings)}
     if values.get("webhook_port") is not None and values.get("webhook_secret_file") is None:
@@ -61,7 +61,7 @@ def from_options(values: dict[str, Any]) -> Settings:
 
 
 def from_environment() -> Settings:
-    """Read the settings from variables alone, as `kopf run` needs it.
+    """Read the settings from variables alone, for `kopf run`.
 
     Raises:
         click.UsageError: a value is not valid; the message names the variable.
@@ -304,7 +304,7 @@ def _option(flag: str, variable: str, text: str, **attributes: Any) -> click.Opt
 
 
 def _default_health_address() -> str:
-    """In a pod the kubelet and Prometheus come from outside; on a laptop nobody should."""
+    """In a pod the kubelet and Prometheus connect from outside; elsewhere only this machine may."""
     return "" if os.environ.get("KUBERNETES_SERVICE_HOST") else "127.0.0.1"
 
 

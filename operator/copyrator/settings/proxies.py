@@ -1,7 +1,7 @@
-"""Which proxy the environment names for a URL, by the rules that Go programs follow.
+"""The proxy that the environment sets for a URL, by the rules of Go programs.
 
-werf in the Jobs is one of those, and what the operator finds it must find too. Python's own rules
-know no address ranges and no ports. Source: golang.org/x/net/http/httpproxy, but for SOCKS.
+werf in the Jobs is one of those, and must use the same proxies as the operator. Python's own rules
+support no address ranges and no ports. Source: golang.org/x/net/http/httpproxy, without SOCKS.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class ProxyError(ValueError):
-    """A proxy variable holds something unusable; the text names the variable, not the value."""
+    """A proxy variable has an unusable value; the message names the variable, not the value."""
 
 
 class Proxies:
-    """HTTP_PROXY, HTTPS_PROXY and NO_PROXY, or their lower-case forms, as they are now."""
+    """HTTP_PROXY, HTTPS_PROXY and NO_PROXY, or their lower-case forms, as set at construction."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         def named(name: str) -> str:
@@ -30,10 +30,10 @@ class Proxies:
         self._exceptions = [entry for entry in entries if entry]
 
     def proxy_for(self, url: str) -> str | None:
-        """The proxy's URL for a request to ``url``; None where it goes directly.
+        """The proxy's URL for a request to ``url``; None for a direct connection.
 
         Raises:
-            ProxyError: the proxy is one that can't be used.
+            ProxyError: the proxy's URL is unusable.
         """
         parts = urlsplit(url)
         proxy = self._urls.get(parts.scheme)
@@ -54,7 +54,7 @@ class Proxies:
 
 
 def _covers(entry: str, host: str, port: int, address: _Address | None) -> bool:
-    """Tell whether an entry of NO_PROXY means this host: ``*``, a range, an address, a domain."""
+    """Whether an entry of NO_PROXY matches a host: ``*``, a range, an address, a domain."""
     if entry == "*" or "/" in entry:
         return entry == "*" or _holds(entry, address)
     name, wanted = _split_port(entry)
