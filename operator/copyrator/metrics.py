@@ -1,8 +1,8 @@
-"""Every metric of the operator in one place, so that names are stable.
+"""All metrics of the operator in one place, so that names are stable.
 
-The lowest layer: anybody may count, nothing is imported from here upwards. Labels are bounded by
-what a cluster's owner configures (kinds, resources, reasons), never by the number of objects:
-no metric carries the name of a namespace, a Secret or a Bundle.
+The lowest layer: every package may count, and nothing of ours is imported here. Labels are bounded
+by what a cluster's owner configures (kinds, resources, reasons), never by the number of objects:
+no metric has a label with the name of a namespace, a Secret or a Bundle.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _DEPLOY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0,
 class Metrics:
     """The collectors, registered in `registry` at construction.
 
-    One instance a process (or a test): two in one registry raise ValueError, which is how a metric
-    declared twice is found.
+    One instance per process (or test): two in one registry raise ValueError, which also detects a
+    metric that is declared twice.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry(auto_describe=True)
-        # They double the number of series, and nobody asks for them.
+        # They double the number of series, and are not used.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._engine()
         self._kube()
