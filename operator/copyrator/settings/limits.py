@@ -157,8 +157,8 @@ FIRST_WATCHES: Final = 2
 """Watches of sources that a tenant's namespace gets however many others have."""
 
 REFERENCES_BY_NAME: Final = 4
-"""ConfigMaps, and likewise Secrets, named by the Bundles of one namespace that have a watch each.
-For more there is one metadata watch of the namespace, which caches only the named objects."""
+"""ConfigMaps, and likewise Secrets, named by one namespace's Bundles, with a watch each. For
+more there is one metadata watch of the namespace, which caches only the named objects."""
 
 KIND_REFERENCE_WATCHES: Final = 64
 """Watches of ConfigMaps, and likewise of Secrets, named by Bundles. Where all namespaces together
@@ -253,10 +253,10 @@ BUNDLE_TERMINATION_MESSAGE: Final = 4096
 
 BUNDLE_STATUS_BYTES: Final = 16 * 1024
 """Bytes of a Bundle's status as JSON that are read unchanged; the operator's own have up to some
-12 KB. A user who may write ``bundles/status`` may store more: such a status is cut in parts."""
+12 KB. A user who may write ``bundles/status`` may store more: the parts of such a status are cut."""
 
 BUNDLE_STATUS_TEXT: Final = 4096
-"""Characters of each text of a larger status: the operator's texts are shorter."""
+"""Characters of each text of a larger status: none of the operator's is longer."""
 
 BUNDLE_STATUS_TEXTS: Final = 128 * 1024
 """Characters of all texts of a larger status together."""
