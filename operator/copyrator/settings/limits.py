@@ -253,7 +253,7 @@ BUNDLE_TERMINATION_MESSAGE: Final = 4096
 
 BUNDLE_STATUS_BYTES: Final = 16 * 1024
 """Bytes of a Bundle's status as JSON that are read unchanged; the operator's own have up to some
-12 KB. A user who may write ``bundles/status`` may store more: the parts of such a status are cut."""
+12 KB. A user who may write ``bundles/status`` may store more: the parts of that are cut."""
 
 BUNDLE_STATUS_TEXT: Final = 4096
 """Characters of each text of a larger status: none of the operator's is longer."""
