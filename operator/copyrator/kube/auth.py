@@ -170,7 +170,7 @@ def _context_of(
 
 
 def _validity(user: dict[str, Any], loader: Any) -> float | None:
-    """Seconds until the credentials' source has to be read again; None: never."""
+    """Seconds until the credentials' source is read again; None: only when they are refused."""
     if "tokenFile" in user:
         return REREAD_SECONDS
     expiry = getattr(loader, "exec_plugin_expiry", None)

@@ -18,8 +18,8 @@ from copyrator.kube.watch.informers import WatchSpec, WatchStatus
 log = logging.getLogger(__name__)
 
 STALE_SECONDS = 50.0
-"""A key that is queued or in progress for longer is a fault; reported within a minute, as
-documented."""
+"""A key that is queued or in progress for longer is a fault; below 60 s, because supervision
+promises a report within a minute."""
 
 STUCK_SECONDS = 900.0
 """A reconcile only waits for requests, which have timeouts; one that takes longer hangs."""

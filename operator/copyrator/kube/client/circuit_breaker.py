@@ -20,7 +20,7 @@ from copyrator.kube.errors import ApiError, NotLeading
 log = logging.getLogger(__name__)
 
 FAILURES = 5
-"""Failures in a row, with no success between them, after which attempts are held back."""
+"""Failures in a row, with no other answer between them, after which attempts are held back."""
 
 FIRST_PAUSE = 0.25
 LONGEST_PAUSE = 2.0
