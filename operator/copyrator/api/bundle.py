@@ -1,4 +1,4 @@
-"""Reading a Bundle into BundleSpec."""
+"""Parses a Bundle into BundleSpec."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ MAX_TTL: Final = 7 * 24 * 3600
 
 
 def parse_bundle(body: Any, defaults: BundleDefaults) -> BundleSpec | InvalidSpec:
-    """Read a Bundle as the API server holds it. Never raises, whatever JSON it is given."""
+    """Parse a Bundle from the API server. Never raises, whatever the JSON."""
     try:
         return _read(Fields(body, ""), defaults)
     except SpecError as error:
@@ -210,8 +210,8 @@ def _read_values(spec: Fields) -> tuple[ValuesSource, ...]:
 def _read_env(spec: Fields) -> tuple[dict[str, str], tuple[str, ...]]:
     """Variables as strings, and the names of those that the operator sets itself.
 
-    The latter are left out rather than refused, so that old manifests keep working; the
-    reconcile says so in the condition.
+    The latter are left out rather than refused, so that old manifests keep working; the condition
+    reports them.
     """
     fields = spec.sub("env")
     env: dict[str, str] = {}
@@ -262,7 +262,7 @@ def _tag(value: str) -> str | None:
 
 @lru_cache(maxsize=4)
 def _plain_job(ttl: int) -> JobSpec:
-    """What most Bundles have, once for all of them."""
+    """The JobSpec of most Bundles, shared by all of them."""
     return JobSpec(ttl_seconds_after_finished=ttl)
 
 

@@ -1,8 +1,8 @@
-"""How large a Bundle may be: checked before it is read, so that reading it is no long step.
+"""Bounds on a Bundle's size: checked before it is parsed, so that parsing is a short step.
 
-The CRD has most of these bounds; a Bundle may have been stored under an older one. A status has no
-bounds there, and who may write it may store whatever the API server takes: of one that is larger
-than ours ever are, lists and texts are cut.
+The CRD has most of these bounds; a Bundle may have been stored under an older one. It has no bounds
+for the status, and anybody who may write it may store whatever the API server accepts: lists and
+texts of a status larger than any of ours are truncated.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MAPS: Final = {
     ("job", "podAnnotations"): limits.BUNDLE_LIST,
 }
 _RAW: Final = ("resources", "securityContext", "tolerations")
-"""What a Job takes as it stands."""
+"""Fields that a Job takes unchanged."""
 
 
 def check_sizes(metadata: Fields, spec: Fields) -> None:
-    """Raise SpecError where a part of a Bundle is too large to be read."""
+    """Raise SpecError where a part of a Bundle is too large to be parsed."""
     for path, most in (_LISTS | _MAPS).items():
         owner = spec if len(path) == 1 else spec.sub(path[0])
         found = owner.get(path[-1])
@@ -74,7 +74,7 @@ def _bytes(value: Any) -> int:
 
 
 def pack_status(raw: Any) -> bytes:
-    """A status as JSON, cut to what is read of it."""
+    """A status as JSON, truncated to what is read of it."""
     packed = msgspec.json.encode(raw)
     if len(packed) <= limits.BUNDLE_STATUS_BYTES:
         return packed
@@ -82,7 +82,7 @@ def pack_status(raw: Any) -> bytes:
 
 
 class _Cut:
-    """Cuts a status; texts that would be too much in all are left out, those in lists first."""
+    """Truncates a status; texts beyond the total are left out, those in lists first."""
 
     def __init__(self) -> None:
         self._left = limits.BUNDLE_STATUS_TEXTS

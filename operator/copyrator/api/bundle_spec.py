@@ -1,4 +1,4 @@
-"""A Bundle as its author meant it, with the operator's defaults filled in."""
+"""A parsed Bundle, with the operator's defaults filled in."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_DURATION: Final = 30 * 24 * 3600.0
 
 
 class ValuesKind(StrEnum):
-    """Kinds that values files are read from."""
+    """Kinds from which values files are read."""
 
     CONFIG_MAP = "ConfigMap"
     SECRET = "Secret"  # noqa: S105 - a kind, not a password
 
 
 class DeletionPolicy(StrEnum):
-    """What becomes of the release when its Bundle is deleted."""
+    """What happens to the release when its Bundle is deleted."""
 
     UNINSTALL = "Uninstall"
     ORPHAN = "Orphan"
@@ -31,7 +31,7 @@ class DeletionPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BundleDefaults:
-    """What the operator's settings say where a Bundle says nothing. Durations in seconds."""
+    """The settings' defaults for fields that a Bundle doesn't set. Durations in seconds."""
 
     interval: float = 600.0
     timeout: float = DEFAULT_TIMEOUT
@@ -42,7 +42,7 @@ class BundleDefaults:
     retry_limit: int = DEFAULT_RETRY_LIMIT
     retry_backoff: float = DEFAULT_RETRY_BACKOFF
     proxies: Mapping[str, str] = field(default_factory=dict)
-    """Proxy variables of the operator's own, for Jobs."""
+    """The operator's own proxy variables, for Jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a failed digest is tried again. ``backoff`` is the first delay in seconds."""
+    """How often a failed digest is retried. ``backoff`` is the first delay in seconds."""
 
     limit: int = DEFAULT_RETRY_LIMIT
     backoff: float = DEFAULT_RETRY_BACKOFF
@@ -90,13 +90,13 @@ class BundleSpec:
     auth: str | None = None
     """Secret with ``username`` and ``password``, or a dockerconfigjson one."""
     project_namespace: str
-    """Where the release goes."""
+    """The namespace of the release."""
     values_from: tuple[ValuesSource, ...] = ()
     """``spec.values`` first, then ``spec.valuesFrom``; a later one wins."""
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Without the variables that the operator sets itself."""
     ignored_env: tuple[str, ...] = ()
-    """Names in ``spec.env`` that the operator sets itself; to be named in the condition."""
+    """Names in ``spec.env`` that the operator sets itself; the condition reports them."""
     proxies: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Variables that werf gets where ``env`` doesn't set them."""
     interval: float = 600.0
@@ -113,7 +113,7 @@ class BundleSpec:
     """Plain HTTP."""
     skip_tls_verify: bool = False
     ca_secret: str | None = None
-    """Secret whose key ``ca.crt`` holds the registry's CA."""
+    """Secret whose key ``ca.crt`` is the registry's CA."""
     werf_image: str = "registry.werf.io/werf/werf:latest"
     """Whole image reference of the Jobs' containers."""
     job: JobSpec = JobSpec()

@@ -1,8 +1,8 @@
-"""The status of a Bundle as typed records: everything that a restart must find again.
+"""The status of a Bundle as typed records: everything that must survive a restart.
 
 ``ready``, ``forceUpdate``, ``target`` and ``deploy`` are the original werf operator's fields and
-stay readable (docs/adoption.md). ``forceUpdate`` is the user's to set: it is read here and
-never written by ``to_dict``.
+stay readable (docs/adoption.md). ``forceUpdate`` is set by the user: it is read here and never
+written by ``to_dict``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from copyrator.api.records import Record
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
-"""Rejected candidates that a status explains."""
+"""Rejected candidates that a status lists."""
 MAX_LOG_TAIL: Final = 2048
 """Characters of a failed Job's log that a status holds."""
 
 
 class BundleReason(StrEnum):
-    """Reasons of a Bundle's conditions: stable words, part of the API."""
+    """Reasons of a Bundle's conditions: stable values, part of the API."""
 
     DEPLOYED = "Deployed"
     DEPLOYING = "Deploying"
@@ -53,30 +53,30 @@ class BundleReason(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an attempt stands."""
+    """The outcome of an attempt."""
 
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
-    """By werf's own verdict: counts against the digest."""
+    """By werf's own result: counts against the digest."""
     INTERRUPTED = "Interrupted"
     """By the infrastructure: doesn't count against the digest."""
 
 
 class Rollback(StrEnum):
-    """What became of the release after a failed deploy with ``spec.autoRollback``."""
+    """The state of the release after a failed deploy with ``spec.autoRollback``."""
 
     SUCCEEDED = "Succeeded"
     """The last good version runs again, as the revision in ``deployed``."""
     FAILED = "Failed"
-    """Parts of the new version may be in place."""
+    """Parts of the new version may be deployed."""
     UNKNOWN = "Unknown"
     """The release's Secrets can't be listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRef(Record):
-    """The original's pair: a tag and the digest behind it (``sha256:…``)."""
+    """The original's pair: a tag and its digest (``sha256:…``)."""
 
     digest: str | None = None
     version: str | None = None
@@ -92,7 +92,7 @@ class Rejected(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Available(Record):
-    """What the registry offers for ``spec.version``, as of ``time``."""
+    """What the registry has for ``spec.version``, as of ``time``."""
 
     version: str | None = None
     digest: str | None = None
@@ -102,7 +102,7 @@ class Available(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed(Record):
-    """The last good deploy."""
+    """The last successful deploy."""
 
     version: str | None = None
     digest: str | None = None
@@ -112,7 +112,7 @@ class Deployed(Record):
     namespace: str | None = None
     values_hash: str | None = None
     spec_hash: str | None = None
-    """Hash of what the spec says about the release, so that other edits deploy nothing."""
+    """Hash of the spec's fields that change the release, so that other edits deploy nothing."""
     generation: int | None = None
     verified: bool | None = None
     """werf printed this digest itself; false for a baseline taken over from the original."""
@@ -121,25 +121,25 @@ class Deployed(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Record):
-    """The newest attempt. Written before its Job is made, so no attempt runs twice."""
+    """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
     version: str | None = None
     digest: str | None = None
     reference: str | None = None
     namespace: str | None = None
-    """Where the release goes, whatever the spec says by now."""
+    """The namespace of the release, whatever the spec is by now."""
     job: str | None = None
     attempt: int | None = None
     """Number of this attempt; never used twice in a Bundle's life, so no Job's name is either."""
     failures: int | None = None
-    """How many attempts at this same target failed by werf's verdict."""
+    """How many attempts at this same target failed by werf's result."""
     interruptions: int | None = None
     """How many attempts at this same target the infrastructure ended in a row."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
     rollback: str | None = None
-    """Only after a failed deploy that asked for one: a word of Rollback."""
+    """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None
@@ -191,14 +191,15 @@ class BundleStatus(Record):
     next_poll_at: str | None = None
     last_error: LastError = LastError()
     last_handled_request: str | None = None
-    """The value of the requestedAt annotation that was handled last: the registry has answered,
-    and what follows is in the status."""
+    """The last value of the requestedAt annotation that was handled: the registry has answered,
+    and the result is in the status.
+    """
     last_handled_force: str | None = None
-    """The value of the forceAt annotation that was handled last."""
+    """The last value of the forceAt annotation that was handled."""
 
     @property
     def forced(self) -> bool:
-        """A user asks for a deploy in the original's way."""
+        """A user requests a deploy by the original's field."""
         return self.force_update == 1
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Conditions with the meaning that kstatus gives them, so that every tool can wait on ours.
+"""Conditions with kstatus's meaning, so that every tool can wait on ours.
 
-Source: sigs.k8s.io/cli-utils/pkg/kstatus. ``Ready`` says whether the object is as asked.
-``Reconciling`` and ``Stalled`` are abnormal when True: work is under way, or nothing more will be
-tried until somebody changes something. All three always stand there, so that
-``kubectl wait --for=condition=Reconciling=false`` has an answer.
+Source: sigs.k8s.io/cli-utils/pkg/kstatus. ``Ready`` is True when the object is as specified.
+``Reconciling`` and ``Stalled`` are abnormal when True: work is in progress, or nothing is retried
+until a user changes something. All three are always present, because ``kubectl wait
+--for=condition=Reconciling=false`` needs the condition to exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ConditionType(StrEnum):
 
 
 class ConditionStatus(StrEnum):
-    """The three answers of a condition."""
+    """The three values of a condition's status."""
 
     TRUE = "True"
     FALSE = "False"
@@ -37,18 +37,18 @@ class ConditionStatus(StrEnum):
 
 
 class Health(StrEnum):
-    """What an object's conditions say as a whole."""
+    """The overall state in an object's conditions."""
 
     READY = "Ready"
-    """As asked; nothing to do."""
+    """As specified; nothing to do."""
     PROGRESSING = "Progressing"
-    """Not yet as asked; work is under way and nothing has failed."""
+    """Not yet as specified; work is in progress and nothing has failed."""
     RETRYING = "Retrying"
-    """Something failed; it is tried again without anybody's doing."""
+    """Something failed; it is retried automatically."""
     STALLED = "Stalled"
-    """Nothing more is tried until somebody changes something."""
+    """Nothing is retried until a user changes something."""
     PAUSED = "Paused"
-    """Nothing is tried because its author said so; whether it is as asked isn't known."""
+    """Nothing is done because its author paused it; whether it is as specified is unknown."""
 
 
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
@@ -65,7 +65,7 @@ _STATUSES: Final[Mapping[Health, tuple[ConditionStatus, ConditionStatus, Conditi
 
 @dataclass(frozen=True, slots=True)
 class ReadyCondition:
-    """One answer for the whole object: its health, a stable word why, and a sentence."""
+    """The overall state of an object: its health, a stable reason, and a message."""
 
     health: Health
     reason: str
@@ -75,9 +75,9 @@ class ReadyCondition:
 def build_conditions(
     previous: Any, verdict: ReadyCondition, *, generation: int, now: datetime
 ) -> list[dict[str, Any]]:
-    """Turn a verdict into the three conditions.
+    """Build the three conditions from a verdict.
 
-    ``previous`` is whatever stands in the status. A condition whose status is unchanged keeps its
+    ``previous`` is the status's present list. A condition whose status is unchanged keeps its
     ``lastTransitionTime``, so building again from unchanged input gives an equal list.
     """
     before = conditions_by_type(previous)
@@ -107,7 +107,7 @@ def _shorten(message: str) -> str:
 
 
 def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:
-    """The conditions of a status by type; junk is left out."""
+    """The conditions of a status by type; malformed ones are left out."""
     if not isinstance(conditions, Iterable) or isinstance(conditions, (str, bytes, Mapping)):
         return {}
     return {
@@ -118,7 +118,7 @@ def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def foreign_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The conditions that somebody else put beside ours (a newer version, another tool)."""
+    """The conditions of others beside ours (a newer version, another tool)."""
     return [item for item in conditions if item.get("type") not in tuple(ConditionType)]
 
 

@@ -1,7 +1,7 @@
-"""Reading dynamic JSON into typed values, with a field path and a remedy for what is wrong.
+"""Reads untyped JSON into typed values; errors have the field's path and a remedy.
 
-The CRDs check most of this before an object is stored. The parsers check it all again, because
-an object may have been stored under an older CRD, and because CEL can't see untyped fields.
+The CRDs check most of this before an object is stored. The parsers check it all again, because an
+object may have been stored under an older CRD, and because CEL can't read untyped fields.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
 
 E = TypeVar("E", bound=StrEnum)
 Check = Callable[[str], str | None]
-"""Takes a value, returns what is wrong with it and what to do, or None."""
+"""Takes a value, returns its fault and the remedy, or None."""
 
 NOT_WHOLE: Final = "notReadWhole"
-"""In the metadata of an object of which a part wasn't read (kube/client/depth.py): the reason."""
+"""In the metadata of an object that was truncated when read (kube/client/depth.py): the reason."""
 
 TOO_DEEP: Final = "it is nested too deeply"
 TOO_MANY: Final = f"it has more than {OBJECT_CONTAINERS:,} maps and lists"
@@ -37,7 +37,7 @@ _JSON_NAMES: dict[type, str] = {
 
 @dataclass(frozen=True, slots=True)
 class InvalidSpec:
-    """A spec that can't be acted on: the field at fault and what its author should do."""
+    """An invalid spec: the field at fault and the remedy."""
 
     reason: ClassVar[str] = "InvalidSpec"
 
@@ -63,7 +63,7 @@ class SpecError(Exception):
 
 
 def json_type(value: Any) -> str:
-    """Name a value's type as a manifest's author would."""
+    """A value's type in the terms of a manifest's author."""
     return _JSON_NAMES.get(type(value), type(value).__name__)
 
 
@@ -80,7 +80,7 @@ def check_text(value: Any, path: str, check: Check | None = None) -> str:
 
 
 def is_scalar(value: Any) -> bool:
-    """A boolean or number as the API server holds it.
+    """A boolean or number as the API server stores it.
 
     Greater integers exist in JSON, but Python refuses to write those with thousands of digits.
     """
@@ -90,12 +90,12 @@ def is_scalar(value: Any) -> bool:
 
 
 def unreadable(error: Exception) -> InvalidSpec:
-    """What a spec is whose parser failed in a way that nobody thought of."""
+    """The spec of an object whose parser failed with an unexpected error."""
     return InvalidSpec("spec", f"can't be read ({type(error).__name__}); simplify it")
 
 
 class Fields:
-    """One map of a manifest. ``null`` counts as absent, as it does for the API server."""
+    """One map of a manifest. ``null`` counts as absent, as in the API server."""
 
     __slots__ = ("path", "raw")
 
@@ -112,7 +112,7 @@ class Fields:
         return f"{self.path}.{name}" if self.path else name
 
     def has(self, name: str) -> bool:
-        """Tell whether the field is there and not null."""
+        """Whether the field is present and not null."""
         return self.raw.get(name) is not None
 
     def get(self, name: str) -> Any:
@@ -128,7 +128,7 @@ class Fields:
         return Fields(self.raw.get(name), self.at(name))
 
     def required_text(self, name: str, check: Check | None = None) -> str:
-        """A non-empty string that must be there."""
+        """A required non-empty string."""
         if not self.has(name):
             self.fail(name, "is required")
         return check_text(self.raw[name], self.at(name), check)
@@ -160,7 +160,7 @@ class Fields:
         return value
 
     def choice(self, name: str, kind: type[E], default: E) -> E:
-        """One of the words of a StrEnum."""
+        """A value of a StrEnum."""
         value = self.raw.get(name)
         if value is None:
             return default
@@ -182,7 +182,7 @@ class Fields:
         """A list of non-empty strings, each once, in order; empty when absent."""
         items = self.items(name)
         for i, item in enumerate(items):
-            # The path is put together for what is wrong only: lists are long.
+            # The path is built for an error only: lists are long.
             if type(item) is not str or not item or (check is not None and check(item)):
                 check_text(item, f"{self.at(name)}[{i}]", check)
         return tuple(dict.fromkeys(items))

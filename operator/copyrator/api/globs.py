@@ -1,4 +1,4 @@
-"""Anchored globs, matched in bounded time whatever they look like.
+"""Anchored globs, matched in bounded time for any pattern.
 
 A regular expression of ``*a*a*a`` can take seconds, and one of a thousand globs a second to
 compile. Here names without a wildcard are a set, and all patterns of a list run together as one
@@ -16,9 +16,9 @@ from copyrator.api.fields import Check, Fields
 from copyrator.settings.limits import MAX_GLOB_TEXT, MAX_GLOBS
 
 _START: Final = ord("\n")
-"""Between two patterns; no pattern that can match a name or a key holds it."""
+"""Between two patterns; no pattern that can match a name or a key contains it."""
 _LOOP: Final = 0x80
-"""Set on the character before a ``*``: its state stays whatever comes."""
+"""Set on the character before a ``*``: its state stays set for any character."""
 _ANY: Final = ord("?")
 
 
@@ -26,8 +26,8 @@ _ANY: Final = ord("?")
 class Globs:
     """Patterns of ``*`` (any characters) and ``?`` (one), anchored at both ends.
 
-    No patterns match nothing; whether that means "none" or "all" is the field's to say. What is
-    matched are names and keys as Kubernetes allows them: a pattern with a wildcard and with a
+    No patterns match nothing; whether that means "none" or "all" depends on the field. They are
+    matched with names and keys as Kubernetes allows them: a pattern with a wildcard and with a
     character outside printable ASCII matches nothing.
     """
 
@@ -57,13 +57,13 @@ class Globs:
         return self._names
 
     def matches(self, text: str) -> bool:
-        """Tell whether any pattern matches the whole text."""
+        """Whether any pattern matches the whole text."""
         return text in self._names or (
             self._automaton is not None and self._automaton.matches(text)
         )
 
     def cost(self, texts: Iterable[str]) -> int:
-        """What matching all these texts takes, in steps of one state and one character."""
+        """The cost of matching all these texts, in steps of one state and one character."""
         states = self._automaton.states if self._automaton else 1
         return states * sum(map(len, texts))
 
@@ -91,7 +91,7 @@ class _Automaton:
         }
 
     def matches(self, text: str) -> bool:
-        """Tell whether a pattern matches the whole text."""
+        """Whether a pattern matches the whole text."""
         state = self._starts
         find, other, loops = self._by_character.get, self._any, self._loops
         for character in text:
@@ -118,7 +118,7 @@ def _bits(backwards: bytes, code: int) -> int:
 
 
 def is_wild(pattern: str) -> bool:
-    """Tell whether a pattern may match several texts."""
+    """Whether a pattern may match several texts."""
     return "*" in pattern or "?" in pattern
 
 
@@ -126,7 +126,7 @@ NO_GLOBS: Final = Globs()
 
 
 def read_globs(fields: Fields, name: str, check: Check) -> Globs:
-    """Read a list of globs of a spec.
+    """Parse a list of globs of a spec.
 
     Raises:
         SpecError: one of them isn't valid, or they are too many or too long.

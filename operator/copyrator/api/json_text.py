@@ -1,4 +1,4 @@
-"""JSON that comes from outside: registries, token servers, Secrets, werf, webhooks."""
+"""Decodes JSON from outside: registries, token servers, Secrets, werf, webhooks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import msgspec
 
 
 class UnreadableJsonError(ValueError):
-    """The text isn't JSON that can be passed on; the message quotes nothing of it."""
+    """The text isn't JSON that can be encoded again; the message quotes nothing of it."""
 
 
 def read_json(text: bytes | str) -> Any:
     """Decode a text.
 
     Raises:
-        UnreadableJsonError: it isn't JSON, is nested too deeply for a parser, or holds half of a
-            surrogate pair, which no encoding takes.
+        UnreadableJsonError: it isn't JSON, is nested too deeply for a parser, or has half of a
+            surrogate pair, which can't be encoded.
     """
     try:
         return msgspec.json.decode(text)

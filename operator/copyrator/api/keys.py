@@ -1,7 +1,7 @@
-"""Names of the units of work, as the queue holds them.
+"""Keys of the work queue.
 
 Frozen dataclasses, not tuples: ``RuleKey("a", "b")`` must never equal ``BundleKey("a", "b")``,
-because both stand in the same queue.
+because both are in the same queue.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class ObjectName(NamedTuple):
-    """Where an object of a known kind stands; ``namespace`` is empty for cluster-scoped kinds."""
+    """Namespace and name of an object of a known kind; cluster-scoped: an empty ``namespace``."""
 
     namespace: str
     name: str
@@ -22,7 +22,7 @@ class ObjectName(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class RuleKey:
-    """Recompute one CopyratorRule: its sources, claims, finalizer and status."""
+    """Reconcile one CopyratorRule: its sources, bindings, finalizer and status."""
 
     namespace: str
     name: str
@@ -33,7 +33,7 @@ class RuleKey:
 
 @dataclass(frozen=True, slots=True, order=True)
 class CopyKey:
-    """Decide one target object: every rule's claim on it against what stands there.
+    """Reconcile one target object: every rule's request for it against the live object.
 
     ``kind`` is the resource's key, ``secrets`` or ``roles.rbac.authorization.k8s.io``.
     """

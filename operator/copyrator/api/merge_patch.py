@@ -1,4 +1,4 @@
-"""The patch that turns one JSON map into another, as RFC 7396 (JSON merge patch) applies it."""
+"""The patch that turns one JSON map into another, as RFC 7396 (JSON merge patch) defines it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def merge_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """Only what differs: ``None`` takes a field away, a list is replaced whole.
+    """Only what differs: ``None`` removes a field, a list is replaced whole.
 
-    ``after`` holds no None: the format can't set one.
+    ``after`` contains no None: the format can't set one.
     """
     patch: dict[str, Any] = dict.fromkeys(before.keys() - after.keys())
     for name, value in after.items():

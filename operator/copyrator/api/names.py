@@ -1,4 +1,4 @@
-"""Every label, annotation, finalizer and constant by which clusters know this operator.
+"""Every label, annotation, finalizer and constant of this operator in clusters.
 
 They are API: changing one orphans what older versions wrote.
 """
@@ -23,12 +23,12 @@ RULE_PREFIX: Final = "copyrator.flant.com/"
 
 LABEL_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 MANAGED_BY: Final = "copyrator"
-"""Value of LABEL_MANAGED_BY on every copy: what our metadata watch selects by."""
+"""Value of LABEL_MANAGED_BY on every copy: the selector of our metadata watch."""
 
 ANN_RULE: Final = "copyrator.flant.com/rule"
 """On a copy: ``namespace/name`` of the rule that owns it (too long for a label)."""
 ANN_SOURCE: Final = "copyrator.flant.com/source"
-"""On a copy: ``namespace/name`` of its source; absent on what a template made."""
+"""On a copy: ``namespace/name`` of its source; absent on a template's copy."""
 ANN_HASH: Final = "copyrator.flant.com/content-hash"
 """On a copy: keyed hash of the content that we wrote."""
 ANN_REFERENCES: Final = "copyrator.flant.com/references"
@@ -42,14 +42,15 @@ ANN_ALLOW_TO: Final = "copyrator.flant.com/allow-to"
 """On a source: comma-separated globs of namespaces that it may be copied to."""
 
 ANN_WEBHOOK: Final = "copyrator.flant.com/webhook"
-"""On the Lease: where its holder's webhook is reached by the other replicas."""
+"""On the Lease: the address of its holder's webhook for the other replicas."""
 
 ANN_RULE_REQUESTED_AT: Final = "copyrator.flant.com/requestedAt"
-"""On a rule, any new value: look at it now and try again what failed."""
+"""On a rule, any new value: reconcile it now and retry what failed."""
 
 ANN_RULE_RESEAL_AT: Final = "copyrator.flant.com/resealAt"
-"""On a rule, any value: overwrite what carries the rule's marks without a valid seal where the rule
-wants a copy. The operator takes it off when that is done."""
+"""On a rule, any value: overwrite objects with the rule's marks and no valid seal where the rule
+wants a copy. The operator removes it when that is done.
+"""
 
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 
@@ -66,12 +67,13 @@ BUNDLE_PREFIX: Final = "operator.werf.dev/"
 ANN_DISABLE_AUTOUPDATE: Final = "operator.werf.dev/disable-autoupdate"
 """On a Bundle, any value: no request to the registry and no update until it is removed."""
 ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
-"""On a Bundle, any new value: poll now and deploy what is there, even what is deployed already or
-quarantined. The good form of ``status.forceUpdate``."""
+"""On a Bundle, any new value: poll now and deploy the result, even if it is deployed already or
+quarantined. The good form of ``status.forceUpdate``.
+"""
 ANN_FORCE_AT: Final = "operator.werf.dev/forceAt"
 """On a Bundle, any new value: the same, with an echo of its own in the status."""
 ANN_FORCE_DELETE: Final = "operator.werf.dev/force-delete"
-"""On a Bundle that is being deleted, value ``true``: let go without uninstalling."""
+"""On a Bundle that is being deleted, value ``true``: remove the finalizer without uninstalling."""
 ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"
 """On a Job: the Bundle's name (an annotation, as the original wrote it)."""
 
@@ -80,28 +82,28 @@ LABEL_BUNDLE: Final = "operator.werf.dev/bundle"
 LABEL_JOB_KIND: Final = "operator.werf.dev/job"
 """On a Job: ``deploy`` or ``uninstall``."""
 ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
-"""On a Job: the uid of its Bundle; an uninstall Job has no owner reference to tell it."""
+"""On a Job: the uid of its Bundle; an uninstall Job has no owner reference with it."""
 ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
-"""On a Job: the number of the attempt that it runs."""
+"""On a Job: the number of its attempt."""
 ANN_GENERATION: Final = "operator.werf.dev/generation"
-"""On an uninstall Job: the generation of the Bundle that it was made for."""
+"""On an uninstall Job: the generation of the Bundle that it was created for."""
 ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
-"""On a Job that couldn't start when the spec that it was made for was edited."""
+"""On a Job that couldn't start when the spec that it was created for was edited."""
 ANN_DIGEST: Final = "operator.werf.dev/digest"
-"""On a Job: the manifest digest that it is pinned to."""
+"""On a Job: its manifest digest."""
 
 FINALIZER_BUNDLE: Final = "operator.werf.dev/uninstall"
 FINALIZER_KOPF: Final = "kopf.zalando.org/KopfFinalizerMarker"
-"""The original werf operator's finalizer: put ours on, take this one off (docs/adoption.md)."""
+"""The original werf operator's finalizer: add ours, then remove this one (docs/adoption.md)."""
 KOPF_PREFIX: Final = "kopf.zalando.org/"
-"""Prefix of kopf's annotations that the originals left behind."""
+"""Prefix of kopf's annotations that the originals left."""
 
 RELEASE_METADATA_PREFIXES: Final = (
     "app.kubernetes.io/",
     "app.k8s.io/",
     "argocd.argoproj.io/",
 )
-"""Labels and annotations of a Bundle under these prefixes reach the release's objects."""
+"""Labels and annotations of a Bundle under these prefixes are set on the release's objects."""
 
 MAX_RELEASE_NAME: Final = 53
 """Helm's limit for a release's name, and so for a Bundle's."""
@@ -130,5 +132,5 @@ RESERVED_ENV_PREFIX: Final = "WERF_VALUES_OPERATOR_"
 
 
 def is_reserved_env(name: str) -> bool:
-    """Tell whether the operator sets this variable itself."""
+    """Whether the operator sets this variable itself."""
     return name in RESERVED_ENV or name.startswith(RESERVED_ENV_PREFIX)

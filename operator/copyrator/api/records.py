@@ -1,7 +1,7 @@
 """A tolerant codec between status maps and dataclasses.
 
-A status may have been written by an older or newer operator, by the original, or by a hand with
-``--subresource=status``. So decoding takes what it understands, keeps what it doesn't know in
+A status may have been written by an older or newer operator, by the original, or by a user with
+``--subresource=status``. So decoding takes the fields that it knows, keeps unknown ones in
 ``extra`` and drops values of the wrong type; it never raises. ``valuesHash`` is ``values_hash``.
 """
 
@@ -20,14 +20,14 @@ _NOTHING: Final[Mapping[str, Any]] = types.MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A map of a status. Every field of a subclass has a default, which means "not there"."""
+    """A map of a status. Every field of a subclass has a default, which means "absent"."""
 
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING, hash=False)
-    """Fields that this version doesn't know, kept as they are."""
+    """Fields that this version doesn't know, unchanged."""
 
     @classmethod
     def parse(cls: type[R], raw: Any) -> R:
-        """Read a map; anything else is read as an empty one."""
+        """Parse a map; anything else is parsed as an empty one."""
         if not isinstance(raw, dict):
             return cls()
         known = _plan(cls)
@@ -41,7 +41,7 @@ class Record:
         return cls(**found, extra=extra or _NOTHING)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map for the status; fields that aren't there are left out."""
+        """The map for the status; absent fields are left out."""
         encoded: dict[str, Any] = dict(self.extra)
         for name, slot in _plan(type(self)).items():
             value = getattr(self, slot.attribute)
@@ -70,7 +70,7 @@ def json_fields(record: type[Record]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """A field: its attribute and type, and what reads a value as that type, or None when junk."""
+    """A field: its attribute and type, and its parser, which returns None for a wrong type."""
 
     attribute: str
     wanted: Any
@@ -78,7 +78,7 @@ class _Slot:
 
 
 def _plan(record: type[Record]) -> dict[str, _Slot]:
-    """JSON name to field; worked out once for each class: a visit to a Bundle reads a status."""
+    """JSON name to field; cached for each class: each reconcile of a Bundle parses a status."""
     if (known := _plans.get(record)) is None:
         known = _plans[record] = _make_plan(record)
     return known
@@ -113,7 +113,7 @@ def _decoder(wanted: Any) -> Callable[[Any], Any]:
         return lambda value: record.parse(value) if isinstance(value, dict) else None
     if get_origin(wanted) is dict:
         return lambda value: dict(value) if isinstance(value, dict) else None
-    # A bool is no int here, and JSON knows no other subclasses.
+    # A bool isn't an int here, and JSON has no other subclasses.
     return lambda value: value if type(value) is wanted else None
 
 

@@ -1,4 +1,4 @@
-"""Reading a CopyratorRule, in the old form or the good one, into RuleSpec."""
+"""Parses a CopyratorRule, in the old form or the good one, into RuleSpec."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 
 
 def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
-    """Read a CopyratorRule as the API server holds it. Never raises, whatever JSON it is given.
+    """Parse a CopyratorRule from the API server. Never raises, whatever the JSON.
 
-    Jinja2 in it is not looked at: compiling takes long (copies/policy/compiling.py).
+    Jinja2 in it is not parsed: compiling takes long (copies/policy/compiling.py).
     """
     try:
         fields = Fields(body, "")
@@ -70,7 +70,7 @@ def parse_rule(body: Any) -> RuleSpec | InvalidSpec:
 
 
 def copies_kind(body: Any) -> tuple[str, str | None] | None:
-    """Kind and apiVersion of a rule's copies, without reading more; None where it doesn't say."""
+    """Kind and apiVersion of a rule's copies, without parsing more; None where they are absent."""
     try:
         fields = Fields(body, "")
         if not fields.has("spec"):
@@ -89,7 +89,7 @@ def _lower(value: Any) -> str:
 
 
 def _check_size(body: Fields) -> None:
-    """Refuse what would take long to read; stops counting where it is too much."""
+    """Refuse what would take long to parse; stops counting at the bound."""
     level: list[tuple[Place, Any]] = [
         ((None, name), body.get(name)) for name in ("spec", *OLD_FIELDS)
     ]
@@ -169,10 +169,10 @@ def _old_namespaces(body: Fields) -> tuple[str, ...]:
 
 
 def _old_selector(body: Fields) -> LabelSelector:
-    """Labels that a source must carry, all of them.
+    """Labels that a source must have, all of them.
 
-    None at all would copy every Secret of the namespace into the whole cluster. Nobody means
-    that, so a missing or empty selector is refused rather than obeyed.
+    None at all would copy every Secret of the namespace into the whole cluster. That can't be
+    meant, so a missing or empty selector is refused.
     """
     value = body.get("selector")
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""CopyratorRule as its author meant it: the old form and ``spec`` in one shape.
+"""A parsed CopyratorRule: the old form and ``spec`` in one shape.
 
-The rest of the program never sees which form a rule was written in, except by ``legacy``: such a
-rule adopts the unmarked copies that the original copy operator left (docs/adoption.md).
+Other modules can't tell in which form a rule was written, except by ``legacy``: such a rule adopts
+the unmarked copies that the original copy operator left (docs/adoption.md).
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ WELL_KNOWN_KINDS: Final[Mapping[str, str]] = {
     "NetworkPolicy": "networking.k8s.io/v1",
 }
 """apiVersion of the kinds that the chart allows by default; a CRD of the same kind (Calico's
-NetworkPolicy, say) must be named with its own apiVersion."""
+NetworkPolicy, say) must be named with its own apiVersion.
+"""
 
 
 class ConflictPolicy(StrEnum):
@@ -46,7 +47,7 @@ class ImmutablePolicy(StrEnum):
 
 
 class DeletionPolicy(StrEnum):
-    """What becomes of copies that are no longer wanted."""
+    """What happens to copies that are no longer wanted."""
 
     DELETE = "Delete"
     ORPHAN = "Orphan"
@@ -67,12 +68,12 @@ class Source:
     api_version: str | None
     """None: to be resolved by discovery."""
     namespaces: tuple[str, ...]
-    """Never empty; when two hold a source of one name, the first listed wins."""
+    """Never empty; when two have a source of one name, the first listed wins."""
     name: str | None = None
     selector: LabelSelector | None = None
 
     def means(self, namespace: str, name: str, labels: Mapping[str, str] | None) -> bool:
-        """Tell whether an object of this kind is copied."""
+        """Whether an object of this kind is copied."""
         if namespace not in self.namespaces:
             return False
         return self.name == name if self.name else (self.selector or ANY_LABELS).matches(labels)
@@ -89,7 +90,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Which namespaces get a copy. Phase and consent are judged elsewhere."""
+    """Which namespaces get a copy. Phase and consent are checked elsewhere."""
 
     namespaces: Globs = NO_GLOBS
     exclude: Globs = NO_GLOBS
@@ -97,11 +98,11 @@ class Targets:
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The namespaces that are named one by one, without a wildcard."""
+        """The namespaces that are listed by name, without a wildcard."""
         return tuple(p for p in self.namespaces.patterns if "*" not in p and "?" not in p)
 
     def matches(self, namespace: str, labels: Mapping[str, str] | None) -> bool:
-        """Tell whether a namespace of this name and these labels is a target."""
+        """Whether a namespace of this name and these labels is a target."""
         return (
             (not self.namespaces or self.namespaces.matches(namespace))
             and not self.exclude.matches(namespace)
@@ -123,7 +124,7 @@ class KeyTransform:
 
 @dataclass(frozen=True, slots=True)
 class MetadataTransform:
-    """Labels or annotations to add to a copy, and globs of those not to take over."""
+    """Labels or annotations to add to a copy, and globs of those not to copy."""
 
     add: Mapping[str, str] = field(default_factory=dict, hash=False)
     remove: Globs = NO_GLOBS
@@ -131,7 +132,7 @@ class MetadataTransform:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """How a copy differs from its source."""
+    """The differences between a copy and its source."""
 
     name: str | None = None
     """Jinja2 text for the copy's name; None: the source's name."""

@@ -23,11 +23,11 @@ MAX_FAILURE_MESSAGE: Final = 512
 
 
 class RuleReason(StrEnum):
-    """Reasons of a rule's conditions: stable words, part of the API."""
+    """Reasons of a rule's conditions: stable values, part of the API."""
 
     SYNCED = "Synced"
     SATISFIED = "Satisfied"
-    """As Synced, but some of what is right there are objects that others made."""
+    """As Synced, but some of it is right in objects that other clients made."""
     PROGRESSING = "Progressing"
     SUSPENDED = "Suspended"
     PLANNED = "Planned"
@@ -41,7 +41,7 @@ class RuleReason(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why one copy isn't as it should be: stable words, part of the API."""
+    """Why one copy isn't as wanted: stable values, part of the API."""
 
     CONFLICT = "Conflict"
     FORBIDDEN = "Forbidden"
@@ -52,7 +52,7 @@ class FailureReason(StrEnum):
     TOO_LARGE = "TooLarge"
     NOT_ACCEPTED = "NotAccepted"
     ERROR = "Error"
-    """Anything else, such as an API server that is out of reach."""
+    """Anything else, such as an API server that can't be reached."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -65,7 +65,7 @@ class Failure:
     message: str = ""
 
     def to_dict(self) -> dict[str, str]:
-        """As the status holds it."""
+        """As in the status."""
         return {
             "namespace": self.namespace,
             "name": self.name,
@@ -76,18 +76,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CopyCounts:
-    """How many copies a rule wants, and how many of them stand where."""
+    """How many copies a rule wants, and their states."""
 
     desired: int = 0
     ready: int = 0
     satisfied: int = 0
-    """Of the ready ones: objects that others made and that hold what the rule wants."""
+    """Of the ready ones: objects of other clients with the wanted content."""
     failed: int = 0
     conflicts: int = 0
     pending: int = 0
 
     def to_dict(self) -> dict[str, int]:
-        """As the status holds it; ``satisfied`` only where there are any."""
+        """As in the status; ``satisfied`` only where there are any."""
         found = {
             "desired": self.desired,
             "ready": self.ready,
@@ -107,13 +107,13 @@ class PlanCounts:
     delete: int = 0
 
     def to_dict(self) -> dict[str, int]:
-        """As the status holds it."""
+        """As in the status."""
         return {"create": self.create, "update": self.update, "delete": self.delete}
 
 
 @dataclass(frozen=True, slots=True)
 class RuleFacts:
-    """What a reconcile of a rule found out."""
+    """The results of a rule's reconcile."""
 
     sources: int = 0
     targets: int = 0
@@ -121,18 +121,18 @@ class RuleFacts:
     failures: Sequence[Failure] = ()
     plan: PlanCounts | None = None
     synced: bool = False
-    """Everything wanted stands there as of now."""
+    """Everything wanted exists as of now."""
     request: str | None = None
-    """The request that this is the answer to."""
+    """The request that this reconcile has handled."""
 
 
 def build_rule_status(
     previous: Any, verdict: ReadyCondition, facts: RuleFacts, *, generation: int, now: datetime
 ) -> dict[str, Any]:
-    """Build the whole status. Equal input and an unchanged world give an equal status.
+    """Build the whole status. Equal input gives an equal status.
 
-    ``lastSyncTime`` moves only when the rule becomes synced, or is synced in another way than
-    before: a heartbeat would cost a write and say nothing.
+    ``lastSyncTime`` changes only when the rule becomes synced, or is synced with another status
+    than before: a heartbeat would cost a write without information.
     """
     before = previous if isinstance(previous, Mapping) else {}
     status: dict[str, Any] = {
@@ -169,9 +169,9 @@ _MAX_PART: Final = 65_536
 
 
 def read_rule_status(status: Any) -> dict[str, Any]:
-    """What matters of a status as it stands there: our parts, where we may have written them.
+    """The relevant parts of a stored status: ours, where we may have written them.
 
-    Whoever may write a rule's status can make it as large as an object may be.
+    Anybody who may write a rule's status can make it as large as an object may be.
     """
     if not isinstance(status, Mapping):
         return {}
@@ -184,7 +184,7 @@ def read_rule_status(status: Any) -> dict[str, Any]:
 
 
 def _is_ours(value: Any) -> bool:
-    """Whether a part is no larger than what we write; looks at no more than that of it."""
+    """Whether a part is no larger than what we write; reads no more than that of it."""
     left, pending = _MAX_PART, [value]
     while pending and left > 0:
         one = pending.pop()

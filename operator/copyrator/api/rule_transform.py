@@ -1,4 +1,4 @@
-"""Reading what a copy shall look like: ``spec.transform`` and ``spec.template``."""
+"""Parses ``spec.transform`` and ``spec.template``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DATA_KINDS: Final = ("ConfigMap", "Secret")
 
 
 def read_transform(transform: Fields, kind: str) -> Transform:
-    """Read ``spec.transform``. ``kind`` is the source's."""
+    """Parse ``spec.transform``. ``kind`` is the source's."""
     if transform.has("keys") and kind not in _DATA_KINDS:
         transform.fail("keys", f"must be removed: a {kind} has no data keys")
     return Transform(
@@ -82,7 +82,7 @@ def _metadata_glob(value: str) -> str | None:
 
 
 def read_template(template: Fields) -> Template:
-    """Read ``spec.template``: a whole object, each string of which may hold Jinja2."""
+    """Parse ``spec.template``: a whole object, each string of which may contain Jinja2."""
     kind = template.required_text("kind", syntax.kind)
     api_version = template.required_text("apiVersion", syntax.api_version)
     metadata = template.sub("metadata")
@@ -123,11 +123,11 @@ _FORBIDDEN_METADATA: Final = {
 
 
 Place = tuple[Any, str | int]
-"""Where a value stands: the place of what holds it, and its key or number in there."""
+"""The place of a value: the place of its container, and its key or index in that."""
 
 
 def path_of(place: Place) -> str:
-    """A place as text. Only one that is shown is put together: keys may be long, and many."""
+    """A place as text. Built only for messages: keys may be long, and many."""
     steps: list[str] = []
     above: Place | None = place
     while above is not None:

@@ -1,7 +1,7 @@
-"""Which objects and namespaces a rule means: label selectors (and anchored globs: globs.py).
+"""Label selectors of a rule's objects and namespaces (anchored globs: globs.py).
 
-A selector is evaluated twice with one meaning: by the API server (``to_string``), so that the
-rest of the cluster costs nothing, and here (``matches``), for objects that are known already.
+A selector is evaluated by the API server (``to_string``), so that other objects cost nothing, and
+here (``matches``), for cached objects; the meaning is the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class Operator(StrEnum):
-    """The words of ``matchExpressions``."""
+    """The operators of ``matchExpressions``."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -52,7 +52,7 @@ class Requirement:
         object.__setattr__(self, "_known", frozenset(self.values))
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Kubernetes' meaning: ``NotIn`` also holds for an object without the label."""
+        """As in Kubernetes: ``NotIn`` also holds for an object without the label."""
         value = labels.get(self.key)
         if self.operator is Operator.IN:
             return value in self._known
@@ -61,7 +61,7 @@ class Requirement:
         return (value is not None) == (self.operator is Operator.EXISTS)
 
     def to_string(self) -> str:
-        """The form that the ``labelSelector`` parameter takes."""
+        """The form of the ``labelSelector`` parameter."""
         if self.operator is Operator.EXISTS:
             return self.key
         if self.operator is Operator.DOES_NOT_EXIST:
@@ -80,7 +80,7 @@ class LabelSelector:
 
     @classmethod
     def from_labels(cls, labels: Mapping[str, str]) -> LabelSelector:
-        """A selector for objects that carry all these labels."""
+        """A selector for objects with all these labels."""
         return cls.of(Requirement(key, Operator.IN, (value,)) for key, value in labels.items())
 
     @classmethod
@@ -95,7 +95,7 @@ class LabelSelector:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that every matching object carries with one certain value."""
+        """The labels whose value is the same on every matching object."""
         return {
             want.key: want.values[0]
             for want in self.requirements
@@ -103,17 +103,17 @@ class LabelSelector:
         }
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Tell whether an object with these labels is meant; None counts as no labels."""
+        """Whether the labels match; None counts as no labels."""
         found = labels or {}
         return all(requirement.matches(found) for requirement in self.requirements)
 
     def to_string(self) -> str:
-        """The form that the ``labelSelector`` parameter takes; empty selects everything."""
+        """The form of the ``labelSelector`` parameter; empty selects everything."""
         return ",".join(requirement.to_string() for requirement in self.requirements)
 
 
 def parse_selector(raw: Any, path: str) -> LabelSelector:
-    """Read ``{matchLabels, matchExpressions}``.
+    """Parse ``{matchLabels, matchExpressions}``.
 
     Raises:
         SpecError: naming the field at fault.

@@ -1,8 +1,8 @@
-"""SemVer 2.0 versions as keys that Python orders as the specification does (section 11).
+"""SemVer 2.0 versions as keys that Python sorts in the specification's order (section 11).
 
-``semver`` reads the text. It also compares, but at some twenty microseconds a comparison; a key is
-made once for each tag of a list of thousands, and tuples compare by themselves. A test holds both
-against each other.
+``semver`` parses the text. It also compares, but in some twenty microseconds each; a key is made
+once for each tag of a list of thousands, and tuples compare quickly. A test checks that both give
+the same order.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LOWEST: Final[Key] = (0, 0, 0, False, ())
 def read_semver(text: str) -> Key | None:
     """The key of a tag or version; None where it isn't SemVer.
 
-    A leading ``v`` is taken, and build metadata behind ``_``, which tags have in place of ``+``.
+    A leading ``v`` is accepted, and build metadata after ``_``, which tags have in place of ``+``.
     Build metadata doesn't order, so it isn't in the key.
     """
     if text[:1] in ("v", "V"):
         text = text[1:]
-    if not text[:1].isdecimal():  # most tags that are no versions end here
+    if not text[:1].isdecimal():  # most tags that aren't versions end here
         return None
     try:
         version = semver.Version.parse(text.replace("_", "+", 1))
@@ -39,7 +39,7 @@ def read_semver(text: str) -> Key | None:
 
 
 def release(*numbers: int) -> Key:
-    """The key of a release; parts that aren't given are 0."""
+    """The key of a release; absent parts are 0."""
     major, minor, patch = (*numbers, 0, 0, 0)[:3]
     return major, minor, patch, True, ()
 
@@ -56,7 +56,7 @@ def base_of(key: Key) -> Base:
 
 
 def is_prerelease(key: Key) -> bool:
-    """Tell whether the version is a pre-release."""
+    """Whether the version is a pre-release."""
     return not key[3]
 
 

@@ -1,7 +1,7 @@
-"""The API server's rules for names, labels and keys, as checks that say what to do.
+"""The API server's rules for names, labels and keys, as checks that return the remedy.
 
 Sources: RFC 1123 names, and ``k8s.io/apimachinery/pkg/util/validation``. Always ``fullmatch``:
-Python's ``$`` lets a trailing newline pass.
+Python's ``$`` accepts a trailing newline.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def api_version(value: str) -> str | None:
 
 
 def env_name(value: str) -> str | None:
-    """A name that Kubernetes takes for an environment variable, 1.29 included (IsEnvVarName).
+    """A name that Kubernetes accepts for an environment variable, 1.29 included (IsEnvVarName).
 
-    From 1.30 on it takes nearly all of ASCII, but a Job must be accepted by every version.
+    From 1.30 on it accepts nearly all of ASCII, but a Job must be accepted by every version.
     """
     path = value == "." or value.startswith("..")
     if len(value) <= 255 and _ENV_NAME.fullmatch(value) and not path:
@@ -100,5 +100,5 @@ def env_name(value: str) -> str | None:
 
 
 def shown(value: str, most: int = 80) -> str:
-    """Quote a user's word for a message, shortened."""
+    """Quote a user's value for a message, shortened."""
     return repr(value if len(value) <= most else value[: most - 1] + "…")

@@ -1,8 +1,8 @@
 """``spec.tagFilter``: regular expressions that take linear time on any tag.
 
-Python's ``re`` backtracks, and holds the interpreter while it does: one hostile pattern in one
-tenant's Bundle, ``(a+)+b`` say, would stop the operator for everybody. RE2 doesn't, and its syntax
-is the one that users know from Flux and other tools in Go: no back-references, no look-around.
+Python's ``re`` backtracks, and blocks the interpreter while it does: one hostile pattern in one
+tenant's Bundle, ``(a+)+b`` say, would stop the operator for all tenants. RE2 doesn't, and its
+syntax is that of Flux and other tools in Go: no back-references, no look-around.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from copyrator.settings import limits
 
 
 class FilterError(ValueError):
-    """A pattern that can't be used; the text says what is wrong."""
+    """A pattern that can't be used; the text has the fault."""
 
 
 class TagFilter:
@@ -44,7 +44,7 @@ class TagFilter:
             )
 
     def matches(self, tag: str) -> bool:
-        """Tell whether the filter takes the whole tag."""
+        """Whether the filter matches the whole tag."""
         return self._pattern.fullmatch(tag) is not None
 
 
@@ -59,6 +59,6 @@ def compile_filter(pattern: str) -> TagFilter:
 
 
 def _said(error: Exception) -> str:
-    """RE2's own words, which name the fault and the place; it hands them over as bytes."""
+    """RE2's own message, which names the fault and the position; it is bytes."""
     said = error.args[0]
     return said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)

@@ -1,4 +1,4 @@
-"""Times and durations as Kubernetes writes them. Takes ``now`` from the caller, reads no clock."""
+"""Times and durations in Kubernetes' formats. Takes ``now`` from the caller, reads no clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_micro_time(moment: datetime) -> str:
 
 
 def parse_time(text: object) -> datetime | None:
-    """The moment that an RFC 3339 string names, or None for anything else."""
+    """The time of an RFC 3339 string, or None for anything else."""
     if not isinstance(text, str):
         return None
     try:
@@ -33,7 +33,7 @@ def parse_time(text: object) -> datetime | None:
 
 
 def parse_duration(text: str) -> float | None:
-    """Seconds in ``30s``, ``5m``, ``1h30m`` or ``1.5h``; None when it is no duration."""
+    """Seconds in ``30s``, ``5m``, ``1h30m`` or ``1.5h``; None when it isn't a duration."""
     if len(text) > 32 or not _WHOLE.fullmatch(text):
         return None
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))

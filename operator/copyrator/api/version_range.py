@@ -1,8 +1,8 @@
-"""``spec.version``: what is an exact tag, what is a wildcard or range, and what is neither.
+"""``spec.version``: an exact tag, a wildcard or a range.
 
-The syntax is what users know from Helm, Flux and npm. No library reads all of it, so its grammar
-is here (docs/adr/0005-version-ranges.md); versions themselves are read by ``semver``. It lives in
-the API because a malformed range is an InvalidSpec.
+The syntax is that of Helm, Flux and npm. No library parses all of it, so its grammar is here
+(docs/adr/0005-version-ranges.md); versions themselves are parsed by ``semver``. It is in the API
+package because a malformed range is an InvalidSpec.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 """A tag (OCI distribution specification, ``<reference>``)."""
 
 _WILDCARD = re.compile(r"[vV]?(?:[0-9]+\.){1,2}[xX](?:\.[0-9xX]+)*(?:-0)?")
-"""A wildcard that could also be a tag; ``*`` can't stand in one."""
+"""A wildcard that could also be a tag; no tag contains ``*``."""
 _RANGE_SIGN = re.compile(r"[*<>=!~^|, ]|[0-9]\.[xX]")
 _REGEX_SIGN = re.compile(r"\\|[\[({$?]|\.\+|(?:^|[A-Za-z_-])\.\*|\^[A-Za-z]{2}")
-"""What stands in no range: the original operator took spec.version for a regular expression."""
+"""What no range contains: the original operator took spec.version for a regular expression."""
 _NO_REGEX: Final = (
     "{0} is a regular expression, which spec.version doesn't take; write version: '*' and "
     "tagFilter: {0}, which takes the highest version among the tags that match. Tags without a "
@@ -43,7 +43,7 @@ _FORMS: Final = "a tag, a wildcard such as 1.2.* or a range such as '>=1.2 <2'"
 
 
 class VersionError(ValueError):
-    """A version that is nothing of that; the text says what is wrong and what to write."""
+    """A version that is none of these; the text has the fault and the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class VersionRange:
     alternatives: tuple[Alternative, ...] = field(compare=False, repr=False)
 
     def fit(self, key: Key, *, prerelease: bool = False) -> Fit:
-        """Tell whether a version lies in the range.
+        """Whether a version is in the range.
 
-        A pre-release does only where ``prerelease`` is set (the Bundle asks for all of them) or
-        the range itself names one; see ``Alternative.fit``.
+        A pre-release is only where ``prerelease`` is set (the Bundle takes all of them) or the
+        range itself names one; see ``Alternative.fit``.
         """
         best = Fit.OUT_OF_RANGE
         for alternative in self.alternatives:
@@ -88,7 +88,7 @@ class _Partial:
 
     @property
     def start(self) -> Cut:
-        """Just before the lowest version that it stands for; a wildcard takes pre-releases in."""
+        """Just before the lowest version that it covers; a wildcard covers pre-releases."""
         return self.key or floor(*self.numbers), False
 
     @property
@@ -105,19 +105,19 @@ class _Partial:
 
     @property
     def names_prerelease(self) -> bool:
-        """Tell whether it is a pre-release."""
+        """Whether it is a pre-release."""
         return self.key is not None and is_prerelease(self.key)
 
 
 @lru_cache(maxsize=4096)
 def parse_version(text: str) -> ExactTag | VersionRange:
-    """Read ``spec.version``.
+    """Parse ``spec.version``.
 
     A version in SemVer's spelling with build metadata, ``1.2.3+5``, means the tag ``1.2.3_5``,
-    because ``+`` can't stand in a tag.
+    because a tag can't contain ``+``.
 
     Raises:
-        VersionError: saying what is wrong with it.
+        VersionError: with the fault.
     """
     if len(text) > VERSION_LENGTH:
         raise VersionError(f"must have at most {VERSION_LENGTH} characters")
@@ -223,7 +223,7 @@ def _partial(text: str, whole: str) -> _Partial:
 def _narrowed(
     alternative: Alternative, operator: str, first: _Partial, last: _Partial | None
 ) -> Alternative:
-    """The alternative with one more constraint. What each means is npm's and Helm's word."""
+    """The alternative with one more constraint, in npm's and Helm's meaning."""
     if operator == "!=":
         return alternative.without(Span(first.start, first.end))
     span = Span(first.start, last.end) if last else _span(operator, first)
@@ -249,8 +249,8 @@ def _span(operator: str, version: _Partial) -> Span:
     elif operator == "<=":
         start = EVERYTHING.start
     elif operator == "<":
-        # Below 2.0.0 isn't 2.0.0-rc.1, though SemVer orders it so: who names a release as the
-        # end doesn't want its pre-releases (PEP 440 has the same rule).
+        # ``<2.0.0`` excludes 2.0.0-rc.1, though SemVer orders it below: an upper bound that is a
+        # release excludes its pre-releases (PEP 440 has the same rule).
         below = start if version.names_prerelease else (floor(*version.numbers), False)
         start, end = EVERYTHING.start, below
     return Span(start, end)

@@ -1,4 +1,4 @@
-"""Stretches of versions: what a constraint such as ``>=1.2`` or ``1.2.*`` is made of."""
+"""Spans of versions: the parts of a constraint such as ``>=1.2`` or ``1.2.*``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 from copyrator.api.semver_key import LOWEST, Base, Key, base_of, is_prerelease
 
 Cut = tuple[Key, bool]
-"""A place between versions: just before a key (False) or just after it (True)."""
+"""A position between versions: just before a key (False) or just after it (True)."""
 
 
 class Fit(Enum):
-    """How a version stands to a range."""
+    """Whether a version is in a range."""
 
     IN_RANGE = auto()
     PRE_RELEASE = auto()
-    """Between the bounds, but pre-releases aren't asked for."""
+    """Between the bounds, but pre-releases aren't included."""
     OUT_OF_RANGE = auto()
 
 
@@ -30,15 +30,15 @@ class Span:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no version can lie in it."""
+        """Whether no version can be in it."""
         return self.end is not None and self.end <= self.start
 
     def holds(self, key: Key) -> bool:
-        """Tell whether a version lies in it."""
+        """Whether a version is in it."""
         return self.start <= (key, False) and (self.end is None or (key, False) < self.end)
 
     def common(self, other: Span) -> Span:
-        """What lies in both."""
+        """The intersection."""
         ends = [end for end in (self.end, other.end) if end is not None]
         return Span(max(self.start, other.start), min(ends) if ends else None)
 
@@ -61,7 +61,7 @@ class Alternative:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether no version can lie in it."""
+        """Whether no version can be in it."""
         return self.span.is_empty
 
     def within(self, span: Span, named: frozenset[Base], *, any_prerelease: bool) -> Alternative:
@@ -78,12 +78,12 @@ class Alternative:
         return replace(self, holes=(*self.holes, hole))
 
     def fit(self, key: Key, *, prerelease: bool) -> Fit:
-        """How a version stands to it.
+        """Whether a version is in it.
 
-        A pre-release is in range where all are asked for (``prerelease``), where the constraints
+        A pre-release is in range where all are included (``prerelease``), where the constraints
         name a pre-release of this same version (npm's rule: ``>=1.3.0-rc.1`` takes 1.3.0-rc.2 but
-        not 1.4.0-alpha), or where a lower bound ends in ``-0`` (how Helm and Flux users ask for
-        all: ``>=1.2.0-0``).
+        not 1.4.0-alpha), or where a lower bound ends in ``-0`` (how Helm and Flux include all:
+        ``>=1.2.0-0``).
         """
         if not self.span.holds(key) or any(hole.holds(key) for hole in self.holes):
             return Fit.OUT_OF_RANGE

@@ -1,1 +1,1 @@
-"""werf bundles: the second job, whole."""
+"""werf bundles: cache, policy, reconciler and status."""

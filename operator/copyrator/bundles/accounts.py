@@ -1,7 +1,7 @@
-"""Looks for the service accounts that Bundles lack: few, and each for all Bundles of an account.
+"""Checks for missing service accounts of Bundles: rarely, and once for all Bundles of an account.
 
-We may read a service account but not watch any, so one that is missing is looked for again and
-again, ever more rarely. Meanwhile a Bundle that lacks it costs what one costs that is deployed.
+The operator may get a service account but not watch any, so a missing one is requested again with
+growing pauses. Meanwhile a Bundle without its account costs as much as one that is deployed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from copyrator.bundles.context import Context
 from copyrator.kube.errors import Forbidden
 
 FIRST_LOOK: Final = 15.0
-"""Seconds until a missing account is looked for again; the next wait is twice as long."""
+"""Seconds before a missing account is requested again; the next wait is twice as long."""
 RAREST_LOOK: Final = 300.0
-"""Seconds between two looks at most; less where the Bundle's interval is shorter."""
+"""Seconds between two requests at most; less where the Bundle's interval is shorter."""
 SHARING: Final = 1.0
-"""Seconds that an answer is good for a Bundle that looks for the first time."""
+"""Seconds for which a response also serves a Bundle that checks for the first time."""
 
 
 @dataclass(slots=True)
@@ -38,23 +38,24 @@ class _Lack:
 
 
 class Accounts:
-    """The service accounts of all Bundles that were found missing."""
+    """The service accounts that were found missing, for all Bundles."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._lacks: dict[tuple[str, str], _Lack] = {}
 
     def has_come(self, spec: BundleSpec) -> bool:
-        """Whether another Bundle's look found an account that was missing, or may not look."""
+        """Whether another Bundle's request found the missing account, or was refused."""
         return (spec.namespace, spec.service_account) not in self._lacks
 
     async def missing(
         self, entry: BundleEntry, spec: BundleSpec, *, anew: bool = False
     ) -> str | None:
-        """A sentence where the account is missing, asking for it only when a look is due.
+        """A message where the account is missing; requests it only when a check is due.
 
-        `anew` asks in any case but right after another Bundle did. Who asks in vain is visited
-        again for the next look; all who wait are visited once the account is there.
+        `anew` requests it in any case, except right after another Bundle did. The Bundle whose
+        request failed is requeued for the next one; all waiting Bundles are requeued once the
+        account exists.
         """
         account = spec.namespace, spec.service_account
         now = self._context.monotonic()
@@ -64,11 +65,11 @@ class Accounts:
             return lack.text
         is_due = lack is None or now >= lack.next_look
         if lack and is_due:
-            lack.next_look = now + lack.wait  # nobody else looks meanwhile
+            lack.next_look = now + lack.wait  # no other Bundle requests it meanwhile
         try:
             text = await missing_account(self._context.client, spec)
         except Forbidden:
-            self._visit_waiting(entry.key, account)  # nobody knows any more: each says so itself
+            self._visit_waiting(entry.key, account)  # unknown from now on: each reports it itself
             raise
         lack = self._lacks.get(account)
         if text is None:
@@ -92,7 +93,7 @@ class Accounts:
                 self._context.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
-        """A Bundle lacks none (any more)."""
+        """A Bundle's account isn't missing (any more)."""
         for account, lack in list(self._lacks.items()):
             lack.waiting.discard(key)
             if not lack.waiting:

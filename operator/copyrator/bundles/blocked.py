@@ -1,7 +1,7 @@
-"""What keeps a Job from starting, as far as it can be seen: pods, and what they need.
+"""What keeps a Job from starting, as far as it can be read: its pods, and the objects they mount.
 
-A pod that waits for a ConfigMap or Secret to mount doesn't say so, nor does a Job that may have no
-pod: both leave it to Events, which we have no right to list. So what they need is looked for.
+A pod that waits for a ConfigMap or Secret to mount doesn't report it, nor does a Job whose pod is
+refused: both only emit Events, which the operator may not list. So the objects are requested.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def _no_pod(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Block
 
 
 async def missing_account(client: KubeClient, spec: BundleSpec) -> str | None:
-    """A sentence where the service account doesn't exist that a Bundle's Jobs run as."""
+    """A message where the service account of a Bundle's Jobs doesn't exist."""
     try:
         await client.get(SERVICEACCOUNTS, spec.namespace, spec.service_account)
     except NotFound:

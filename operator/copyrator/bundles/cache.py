@@ -1,8 +1,8 @@
-"""The Bundles that exist, as their last event or our own last write told.
+"""The Bundles that exist, as of their last event or our own last write.
 
-Holds what reconciling needs and no more: a Bundle takes a few KB, however long its manifest is.
-Its status is the largest part, and is looked at only while the Bundle is visited: it is kept as
-compressed JSON, and read anew at each visit.
+Holds only what reconciling needs: a Bundle takes a few KB, however long its manifest is. Its status
+is the largest part, and is read only while the Bundle is reconciled: it is kept as compressed JSON,
+and parsed at each reconcile.
 """
 
 from __future__ import annotations
@@ -52,25 +52,26 @@ class BundleEntry:
     reason: str
     """Of the Ready condition; empty where there is none."""
     quarantined: bool
-    """Its newest attempt failed, and isn't tried again by itself."""
+    """Its newest attempt failed, and isn't retried automatically."""
     is_running: bool
-    """An attempt is on record that has no outcome yet."""
+    """An attempt is recorded that has no outcome yet."""
     is_inherited: bool
     """The original operator deployed it, and nothing else is known."""
     observed_generation: int | None
     deployed_namespace: str | None
     """Where the release is."""
     deployed_at: str
-    """When that was done, RFC 3339; empty where it isn't known."""
+    """The time of that deploy, RFC 3339; empty where it isn't known."""
     has_deployed: bool
-    """Something was deployed, by us or by the original."""
+    """Something was deployed, by this operator or the original."""
     attempted_namespace: str | None
-    """Where the newest attempt was to deploy, whatever came of it."""
+    """The namespace of the newest attempt, whatever its outcome."""
     request: Request | None
-    """What a user asks for that nobody has acted on yet."""
+    """A user's request that hasn't been handled yet."""
     retry_at: datetime | None
-    """When a failed attempt is due again. With these a poll that finds nothing new reads no
-    status."""
+    """When a failed attempt is due again. With these fields a poll that finds no change parses no
+    status.
+    """
     labels: Mapping[str, str]
     """Those that reach the release."""
     annotations: Mapping[str, str]
@@ -78,24 +79,24 @@ class BundleEntry:
     finalizers: tuple[str, ...]
     deleting: bool
     orphans: bool
-    """``spec.deletionPolicy`` says Orphan, also where the rest of the spec isn't valid."""
+    """``spec.deletionPolicy`` is Orphan, also where the rest of the spec isn't valid."""
     leftovers: bool
-    """It still carries the original operator's finalizer or kopf's annotations."""
+    """It still has the original operator's finalizer or kopf's annotations."""
 
     @property
     def status(self) -> BundleStatus:
-        """The whole status. Quick only for the Bundles that were looked at last."""
+        """The whole status. Cached only for the Bundles that were read last."""
         return _unpack(self.packed_status)
 
     @property
     def raw_status(self) -> dict[str, Any]:
-        """The status as it stands there, with what can't be read."""
+        """The status as stored, including what can't be parsed."""
         raw = msgspec.json.decode(zlib.decompress(self.packed_status))
         return raw if isinstance(raw, dict) else {}
 
     @property
     def is_paused(self) -> bool:
-        """No request to the registry and no update."""
+        """No requests to the registry and no updates."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
 
     @property
@@ -112,14 +113,14 @@ class BundleEntry:
 
     @property
     def installed_release(self) -> tuple[str, str] | None:
-        """Namespace and name of what it deployed successfully, by its status."""
+        """Namespace and name of the release that it deployed successfully, by its status."""
         if not self.has_deployed:
             return None
         where = self.deployed_namespace or (self.release or (None,))[0]
         return (where, self.key.name) if where else None
 
     def installed_at(self, release: tuple[str, str]) -> tuple[bool, str]:
-        """When it last deployed this release; who never did sorts before who did."""
+        """When it last deployed this release; a Bundle that never did sorts before one that did."""
         there = self.installed_release == release
         return there, self.deployed_at if there else ""
 
@@ -130,15 +131,15 @@ class BundleEntry:
 
     @property
     def claims(self) -> tuple[tuple[str, str], ...]:
-        """The releases that it has, makes, or is to make.
+        """The releases that it has, is deploying, or is to deploy.
 
-        A Bundle whose release is somewhere else can't deploy what its spec names now, and one
-        that is being deleted makes nothing: neither keeps others from it.
+        A Bundle whose release is elsewhere can't deploy what its spec names now, and one that is
+        being deleted deploys nothing: neither blocks other Bundles of that release.
         """
         found = {self.running_release, self.installed_release}
         if self.deleting:
             held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(self.finalizers)
-            # Without its finalizer it is done with, however long somebody else's keeps it there.
+            # Without our finalizer it is finished, however long another finalizer keeps it.
             found = found | {self._attempted_release} if held else {self.running_release}
         elif self.installed_release is None:
             found.add(self.release)
@@ -146,7 +147,7 @@ class BundleEntry:
 
     @property
     def _attempted_release(self) -> tuple[str, str] | None:
-        """What its newest attempt was to deploy, whatever came of it."""
+        """The release of its newest attempt, whatever the outcome."""
         where = self.attempted_namespace
         return (where, self.key.name) if where else None
 
@@ -200,7 +201,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
 
 
 def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec | InvalidSpec:
-    """The spec; a mistake of ours in reading it is that Bundle's alone, and its status says so."""
+    """The spec; an internal error in parsing it affects that Bundle only; its status reports it."""
     try:
         return parse_bundle(body, defaults)
     except Exception as error:
@@ -218,7 +219,7 @@ def _attempted_namespace(status: BundleStatus, spec: BundleSpec | InvalidSpec) -
 
 
 _NONE: Final[Mapping[str, str]] = {}
-"""For all who have no labels or annotations that matter; never changed."""
+"""Shared by all entries without relevant labels or annotations; never changed."""
 
 
 @lru_cache(maxsize=32)
@@ -227,7 +228,7 @@ def _unpack(packed: bytes) -> BundleStatus:
 
 
 _REMEMBERED: Final = 1024
-"""Bundles that are gone of which late news may still come."""
+"""Deleted Bundles for which late events may still arrive."""
 
 
 class BundleRegistry:
@@ -245,14 +246,14 @@ class BundleRegistry:
         return iter(list(self._entries.values()))
 
     def get(self, key: BundleKey) -> BundleEntry | None:
-        """The Bundle as it is known now."""
+        """The Bundle as last stored."""
         return self._entries.get(key)
 
     def take(self, entry: BundleEntry) -> bool:
-        """Hold a Bundle; False where what is held is the same object at least as new, or it's gone.
+        """Store a Bundle; False where it is deleted, or stored in this version or a later one.
 
-        An event may come after the answer to a write of ours that is newer than it, and such an
-        answer after the event that the Bundle is gone. Versions are compared as numbers (KEP-5504).
+        An event may arrive after the response to a later write of ours, and such a response after
+        the event of the deletion. Versions are compared as numbers (KEP-5504).
         """
         if entry.uid in self._gone:
             return False
@@ -272,7 +273,7 @@ class BundleRegistry:
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
-        """Drop a Bundle that is gone, unless another of its name is here already."""
+        """Remove a deleted Bundle, unless another of its name is stored already."""
         self._gone[uid] = None
         if len(self._gone) > _REMEMBERED:
             self._gone.popitem(last=False)
@@ -286,10 +287,11 @@ class BundleRegistry:
     def claiming(self, release: tuple[str, str] | None) -> list[BundleEntry]:
         """All Bundles that claim a release, its owner first.
 
-        While a Job runs the release is its Bundle's, so that two never work on it together. Else
-        it is whose who deployed it successfully last, by its status, which only the operator
-        writes; else the Bundle's in the release's own namespace; else the oldest one's. Times are
-        whole seconds, so of two that were made together the uid decides, the same way every time.
+        While a Job runs its Bundle owns the release, so that two never work on it together. Else
+        the owner is the Bundle that deployed it successfully last, by its status, which only the
+        operator writes; else the Bundle in the release's own namespace; else the oldest one. Times
+        are whole seconds, so of two that were created together the uid decides, always the same
+        way.
         """
         found = [self._entries[key] for key in self._by_release.get(release, ())] if release else []
         if release is None or len(found) < 2:
@@ -301,7 +303,7 @@ class BundleRegistry:
         return found
 
     def owner(self, release: tuple[str, str] | None) -> BundleEntry | None:
-        """Whose a release is; None while no Bundle claims it."""
+        """The owner of a release; None while no Bundle claims it."""
         return next(iter(self.claiming(release)), None)
 
     def _unlink(self, entry: BundleEntry) -> None:

@@ -1,4 +1,4 @@
-"""Choosing from tag lists of any length without holding anybody up."""
+"""Selects from tag lists of any length without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from copyrator.bundles.policy.versions import read_tag
 from copyrator.workqueue.timeslice import TimeSlice
 
 BATCH: Final = 100
-"""Tags that are read and looked at before others may run: of the slowest filter some 10 ms."""
+"""Tags that are processed before other tasks may run: some 10 ms of the slowest filter."""
 
 
 async def offer_all(tags: Sequence[str], selections: Collection[TagSelection]) -> None:
-    """Let a page of tags pass all selections; each tag is read once, and a few are held."""
+    """Offer a page of tags to all selections; each tag is parsed once, and a few are held."""
     pause = TimeSlice().pause
     for start in range(0, len(tags), BATCH):
         candidates = [read_tag(tag) for tag in tags[start : start + BATCH]]

@@ -1,7 +1,7 @@
-"""What the parts of the Bundle controller share: tools, and what is remembered between visits.
+"""What the parts of the Bundle controller share: clients, and state between reconciles.
 
-Nothing remembered here matters for correctness: a restart loses it, and everything is found again
-in the Bundle's status, in the Jobs and in the registry.
+None of this state is needed for correctness: a restart loses it, and everything is found again in
+the Bundle's status, in the Jobs and in the registry.
 """
 
 from __future__ import annotations
@@ -47,42 +47,43 @@ Hasher = Callable[[], Hash]
 
 @dataclass(slots=True)
 class Memory:
-    """What is remembered of one Bundle between two visits."""
+    """State of one Bundle between two reconciles."""
 
     wish: DesiredVersion | None = None
-    """The last one that was answered."""
+    """The last one that was handled."""
     asked_since: float | None = None
-    """Monotonic seconds: an answer must be at least so new; None while nothing is asked."""
+    """Monotonic seconds: an answer must be at least so new; None while no poll is pending."""
     asked_at: datetime | None = None
     """The same by the wall clock."""
     again: float | None = None
-    """Monotonic seconds: when to ask once more after a push; see bundle_pushes.SETTLED."""
+    """Monotonic seconds: when to poll once more after a push; see bundles.resolver.SETTLED."""
     next_poll: datetime | None = None
     slot: Slot | None = None
-    """The Bundle's place among all polls; None until its first one is planned."""
+    """The Bundle's phase among all polls; None until its first poll is planned."""
     poll_failures: int = 0
     changed_at: datetime | None = None
-    """When a person last edited the Bundle."""
+    """When a user last edited the Bundle."""
     creating: int | None = None
-    """The attempt whose Job this process set out to make without knowing yet that it is there."""
+    """The attempt whose Job this process began to create without knowing yet that it exists."""
     begun: int | None = None
-    """The attempt whose Job this process has made or seen: if it isn't there, it is lost."""
+    """The attempt whose Job this process has created or seen: if it doesn't exist, it is lost."""
     answered_at: float = 0.0
-    """Monotonic seconds of the last good poll; at first, when the Bundle was first looked at."""
+    """Monotonic seconds of the last successful poll; at first, of the first reconcile."""
     settled: tuple[object, ...] | None = None
-    """The Bundle's version, the offer and the values' hash that there was nothing to do about: the
-    same again needs no second thought."""
+    """The Bundle's version, the resolution and the values' hash for which there was nothing to do:
+    with the same again no decision is needed.
+    """
     lacking: tuple[object, ...] | None = None
-    """The same where there is nothing to do but to wait for the service account."""
+    """The same where only the service account is missing."""
     account_at: datetime | None = None
-    """When to look for the service account again, where this Bundle is the one that looks."""
+    """When to request the service account again, where this Bundle does it."""
     remove_finalizer: str | None = None
-    """The uid of the Bundle that our finalizer was taken off."""
+    """The uid of the Bundle whose finalizer was removed."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Context:
-    """The controller's tools."""
+    """The controller's shared clients, caches and settings."""
 
     client: KubeClient
     watch_pool: InformerFactory
@@ -102,12 +103,12 @@ class Context:
     readers: FairLimit = field(
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
     )
-    """Places for reading values; who has one holds one object."""
+    """Permits for reading values; each allows one object in memory."""
     slots: Slots = field(default_factory=lambda: Slots(random.random()))  # noqa: S311 - no secret
 
     @property
     def defaults(self) -> BundleDefaults:
-        """What the settings say where a Bundle says nothing."""
+        """The settings' defaults for fields that a Bundle doesn't set."""
         return BundleDefaults(
             interval=self.settings.timer_interval,
             werf_version=self.settings.werf_tag,
@@ -130,7 +131,7 @@ class Context:
         return refusal(spec, *allowed, settings.allowed_secrets)
 
     def stand_in(self, key: BundleKey) -> BundleSpec:
-        """What the settings say alone, in place of a spec that isn't valid."""
+        """A spec of the settings' defaults alone, in place of one that isn't valid."""
         defaults = self.defaults
         return BundleSpec(
             namespace=key.namespace,
@@ -143,14 +144,14 @@ class Context:
         )
 
     def memory(self, key: BundleKey) -> Memory:
-        """What is remembered of a Bundle; empty at first."""
+        """The state of a Bundle; empty at first."""
         memory = self.memories.get(key)
         if memory is None:
             memory = self.memories[key] = Memory(answered_at=self.monotonic())
         return memory
 
     def slot(self, entry: BundleEntry, spec: BundleSpec) -> Slot:
-        """When the registry is asked for a Bundle: the same for all who ask the same."""
+        """When the registry is polled for a Bundle: the same for all with the same question."""
         memory = self.memory(entry.key)
         announced = parse_time(entry.status.next_poll_at) if memory.slot is None else None
         memory.slot = self.slots.take(
@@ -163,14 +164,14 @@ class Context:
         return memory.slot
 
     def again_at(self, key: BundleKey) -> datetime | None:
-        """When to ask once more after a push, by the wall clock."""
+        """When to poll once more after a push, by the wall clock."""
         again = self.memory(key).again
         if again is None:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
     def take(self, entry: BundleEntry) -> bool:
-        """Hold a Bundle as it is now; False where that is no news (BundleRegistry.take)."""
+        """Store a Bundle; False where nothing changed (BundleRegistry.take)."""
         before = self.bundles.get(entry.key)
         news = self.bundles.take(entry)
         if news:
@@ -178,7 +179,7 @@ class Context:
         return news
 
     def remove(self, key: BundleKey, uid: str) -> bool:
-        """Drop a Bundle that is gone; False where that is no news."""
+        """Remove a deleted Bundle; False where nothing changed."""
         before = self.bundles.get(key)
         news = self.bundles.remove(key, uid)
         if news:
@@ -186,7 +187,7 @@ class Context:
         return news
 
     def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
-        """Look at the other Bundles of a release where it may be theirs now, or no longer."""
+        """Queue the other Bundles of a release whose owner may have changed."""
         if _stake(before) == _stake(after):
             return
         releases = {one for entry in (before, after) if entry is not None for one in entry.claims}
@@ -196,7 +197,7 @@ class Context:
                 if rival.key in changed:
                     continue
                 if memory := self.memories.get(rival.key):
-                    memory.settled = None  # what its status says of others may have changed
+                    memory.settled = None  # its conflict message may have changed
                 self.queue.add(rival.key)
 
     def forget(self, key: BundleKey) -> None:
@@ -207,7 +208,7 @@ class Context:
         self.scheduler.remove(key)
 
     def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Visit the Bundle again at the earliest of these moments, or to look for its account."""
+        """Requeue the Bundle at the earliest of these times, or when its account is checked."""
         known = [moment for moment in moments if moment is not None]
         account_at = self.memory(key).account_at if known else None
         if account_at is not None and account_at > self.clock():
@@ -220,14 +221,14 @@ class Context:
 
 
 def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
-    """What decides whose a release is, as far as one Bundle does."""
+    """The fields of a Bundle that decide which one owns a release."""
     if entry is None:
         return ()
     return entry.uid, entry.claims, entry.running_release, entry.deployed_at, entry.deleting
 
 
 async def cancel_all(tasks: set[asyncio.Task[None]]) -> None:
-    """Cancel tasks and wait until they are gone."""
+    """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

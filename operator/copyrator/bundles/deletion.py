@@ -1,4 +1,4 @@
-"""A Bundle that is being deleted: uninstall its release, or let it go and say what stays behind."""
+"""Reconciles a Bundle that is being deleted: uninstalls its release, or reports that it stays."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from copyrator.kube.resources import NAMESPACES
 log = logging.getLogger(__name__)
 
 _DRIVER: Final = "HELM_DRIVER"
-"""Set in ``spec.env``: releases are kept somewhere else."""
+"""Set in ``spec.env``: releases are stored elsewhere."""
 
 
 class Deletions:
-    """The visit to a Bundle that has a deletionTimestamp."""
+    """Reconciles Bundles with a deletionTimestamp."""
 
     def __init__(
         self, context: Context, jobs: Jobs, writer: StatusWriter, ownership: Ownership
@@ -41,7 +41,7 @@ class Deletions:
         self._uninstalls = Uninstalls(context, jobs, writer)
 
     async def visit(self, entry: BundleEntry, *, deploy_runs: bool) -> None:
-        """Do what is next on the way to letting the Bundle go."""
+        """Take the next step towards removing the finalizer."""
         memory = self._context.memory(entry.key)
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
         if not held or memory.remove_finalizer == entry.uid:
@@ -61,12 +61,12 @@ class Deletions:
                 await self._let_go(entry)
 
     async def _let_go(self, entry: BundleEntry) -> None:
-        """Once: until the event comes that it is gone, the Bundle looks as before."""
+        """Once: until the event of its deletion arrives, the stored Bundle is unchanged."""
         await self._writer.remove_finalizer(entry)
         self._context.memory(entry.key).remove_finalizer = entry.uid
 
     async def _is_hopeless(self, entry: BundleEntry) -> bool:
-        """Tell whether nobody wants to wait any longer, or nothing could be done."""
+        """Whether not to wait any longer: on the user's request, or in a Terminating namespace."""
         if entry.annotations.get(names.ANN_FORCE_DELETE) == "true":
             self._orphan(entry, "force-delete")
         elif await self._is_namespace_going(entry.key.namespace):
@@ -76,7 +76,7 @@ class Deletions:
         return True
 
     async def _is_free(self, entry: BundleEntry) -> bool:
-        """Tell whether there is nothing to uninstall, or it is to stay."""
+        """Whether there is nothing to uninstall, or the release is to stay."""
         if not entry.has_release:
             return True
         if entry.orphans:
@@ -86,7 +86,7 @@ class Deletions:
         owner = self._context.bundles.owner((spec.project_namespace, spec.release))
         if owner is not None and owner.key != entry.key:
             if self._ownership.uninstalls(entry):
-                return False  # begun while the release was its own: the owner waits for it
+                return False  # begun while it owned the release: the owner waits for it
             text = (
                 f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it is that of "
                 f"Bundle {owner.key.namespace}/{owner.key.name}"
@@ -103,9 +103,9 @@ class Deletions:
         return "deletionTimestamp" in body["metadata"]
 
     async def _is_never_installed(self, entry: BundleEntry) -> bool:
-        """Attempts failed, and none came so far that Helm knows of a release.
+        """Whether attempts failed, and none came so far that Helm stored a release.
 
-        Then nothing hangs on an uninstall Job, which may be as unable to start as they were.
+        Then no uninstall Job is needed, which might be as unable to start as they were.
         """
         spec = self._uninstallable(entry)
         if _DRIVER in spec.env:
@@ -117,7 +117,7 @@ class Deletions:
             return False
 
     def _orphan(self, entry: BundleEntry, cause: str) -> None:
-        """Say where somebody may look that a release isn't uninstalled."""
+        """Report a release that isn't uninstalled: log, metric, and an Event on the namespace."""
         if not entry.has_release:
             return
         spec = self._uninstallable(entry)
@@ -135,7 +135,7 @@ class Deletions:
         return any(job.kind is JobKind.DEPLOY and not job.done for job in jobs)
 
     def _uninstallable(self, entry: BundleEntry) -> BundleSpec:
-        """The spec to uninstall by: where the release really is, even if the spec is broken now."""
+        """The spec for the uninstall: where the release is, even if the spec is invalid now."""
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
             spec = self._context.stand_in(entry.key)

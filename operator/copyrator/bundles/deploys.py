@@ -1,6 +1,6 @@
-"""A Bundle none of whose attempts runs: ask the registry when it is time to, decide, begin.
+"""Reconciles a Bundle without a running attempt: polls the registry when due, decides, begins.
 
-Each visit does what is due and goes away; nothing here waits for a registry or a Job.
+Each reconcile does what is due and returns; nothing here waits for a registry or a Job.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from copyrator.oci.errors import AuthenticationFailed, RegistryError
 
 
 class Deploys:
-    """The visit to a Bundle that neither is being deleted nor has a Job that runs."""
+    """Reconciles a Bundle that isn't being deleted and has no running Job."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Deploys:
         """Do what is due.
 
         Raises:
-            ApiError, StaleError: what was wished for is still wished for at the next visit.
+            ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
         if entry.is_paused:
@@ -107,7 +107,7 @@ class Deploys:
     async def _take_over(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> None:
-        """Put what the original deployed on record; then the Bundle is one like any other."""
+        """Record what the original operator deployed; then the Bundle is handled like any other."""
         baseline = Baseline(
             resolution.digest or None, values_hash, entry.spec_hash, entry.generation
         )
@@ -137,7 +137,7 @@ class Deploys:
     async def _report_missing(
         self, entry: BundleEntry, spec: BundleSpec, error: MissingReferenceError
     ) -> None:
-        """A watch calls when it appears; the slot is for references that aren't watched."""
+        """A watch requeues it when the object exists; the slot is for unwatched references."""
         now = self._context.clock()
         is_values = error.reason is BundleReason.VALUES_MISSING
         status = replace(
@@ -152,7 +152,7 @@ class Deploys:
     async def _decide(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> bool:
-        """Act on the registry's answer. True where a request has had its own with that."""
+        """Act on the resolution. True where that has handled a request."""
         now = self._context.clock()
         memory = self._context.memory(entry.key)
         request = entry.request
@@ -196,7 +196,7 @@ class Deploys:
     def _plan_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
     ) -> None:
-        """At the next slot; sooner where the tag may be about to be pushed."""
+        """At the next slot; sooner where the tag may be pushed soon."""
         memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
         if resolution.lack is not None and resolution.lack.reason is BundleReason.TAG_NOT_FOUND:
             memory.poll_failures += 1
@@ -212,7 +212,7 @@ class Deploys:
         resolution: Resolution,
         values_hash: str | None,
     ) -> bool:
-        """Say so where the service account is missing; the next poll is when it would be anyway."""
+        """Report a missing service account; the next poll stays as planned."""
         memory = self._context.memory(entry.key)
         memory.lacking = None
         text = await self._accounts.missing(entry, spec, anew=True)
@@ -228,7 +228,7 @@ class Deploys:
         return True
 
     async def _look_for_account(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """See whether the account has come; then go on with what the registry said last."""
+        """Check whether the account exists now; then continue with the last resolution."""
         memory = self._context.memory(entry.key)
         if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
             return
@@ -244,7 +244,7 @@ class Deploys:
         wanted: state.Wanted,
         need: state.Need,
     ) -> bool:
-        """Record the attempt, then make its Job."""
+        """Record the attempt, then create its Job."""
         now = self._context.clock()
         status = self._runs.named(entry, spec, state.begin(status, wanted, now))
         verdict = verdicts.deploying(status, need)
@@ -269,7 +269,7 @@ def _told(
     decision: state.Decision,
     now: datetime,
 ) -> tuple[BundleStatus, ReadyCondition]:
-    """What is said where nothing is deployed now."""
+    """The status and condition where nothing is deployed now."""
     if decision.action is state.Action.WAIT:
         return status, verdicts.will_retry(status)
     if decision.action is state.Action.QUARANTINE:
@@ -289,9 +289,9 @@ def _noted(
     next_poll: datetime,
     now: datetime,
 ) -> BundleStatus:
-    """The status with what the registry has, or that it has nothing.
+    """The status with the resolution.
 
-    A tag that failed too often isn't passed over any more once it is new again.
+    A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     if resolution.lack is not None:
         return unresolved(status, resolution.rejected, next_poll, now)

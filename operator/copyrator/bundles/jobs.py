@@ -1,4 +1,4 @@
-"""Our Jobs: what is known of them, making them, and what their pods say when they end."""
+"""Our Jobs: their cache, their creation, and the output of their pods."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ log = logging.getLogger(__name__)
 
 _LOG_TIMEOUT: Final = 10.0
 HEALTH_SECONDS: Final = 2.0
-"""How often the watch is looked at."""
+"""Period of checking the watch's health."""
 _PODS_AT_ONCE: Final = 2
-"""A pod may have a megabyte and a half."""
+"""Concurrent reads; a pod may have 1.5 MB."""
 _TAIL_LINES: Final = (80, 8, 1)
-"""How many lines of a log's end are asked for: fewer where they are too long."""
+"""Lines that are requested of a log's end: fewer where they are too long."""
 
 
 class Jobs:
-    """All Jobs of all Bundles, by one watch."""
+    """All Jobs of all Bundles, from one watch."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -52,7 +52,7 @@ class Jobs:
         self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")
 
     def stop(self) -> None:
-        """Watch no more."""
+        """End the watch."""
         if self._health is not None:
             self._health.cancel()
             self._health = None
@@ -62,22 +62,22 @@ class Jobs:
 
     @property
     def synced(self) -> bool:
-        """Whether the absence of a Job may be believed (and is then asked for once more)."""
+        """Whether the absence of a Job can be relied on (it is requested once more then)."""
         return self._subscription is not None and self._subscription.synced
 
     @property
     def forbidden(self) -> Forbidden | None:
-        """Why no Job is seen, where that is for want of a right."""
+        """The missing right because of which no Job is seen."""
         failure = self._subscription.failure if self._subscription else None
         return failure if isinstance(failure, Forbidden) else None
 
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:
-        """The Jobs of a Bundle, not of its namesakes."""
+        """The Jobs of a Bundle, by its uid."""
         found = self._by_bundle.get(key, {}).values()
         return [job for job in found if job.bundle_uid == uid]
 
     async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
-        """A Job by its name; where the watch doesn't show it, the API server is asked."""
+        """A Job by its name; where the watch doesn't show it, it is requested."""
         known = self._by_bundle.get(key, {}).get(name)
         if known is None:
             try:
@@ -87,10 +87,10 @@ class Jobs:
         return known if known is not None and known.bundle_uid == uid else None
 
     async def create(self, body: Mapping[str, Any]) -> JobRecord | None:
-        """Make a Job; one that is there already under this name and uid is as good.
+        """Create a Job; one that exists already under this name and uid will do.
 
         Returns:
-            None where the name is taken by a Job of somebody else.
+            None where the name is taken by another owner's Job.
         """
         metadata = body["metadata"]
         try:
@@ -102,20 +102,20 @@ class Jobs:
         return record if record is not None and record.bundle_uid == uid else None
 
     async def cut_ttl(self, job: JobRecord, seconds: int) -> None:
-        """Let a Job go whose outcome is on record; it is kept for ``seconds`` after its end."""
+        """Set the TTL of a Job whose outcome is recorded to ``seconds`` after its end."""
         if job.ttl == seconds or not job.done or job.deleting:
             return
         patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
-        except (NotFound, Forbidden):  # for want of the right finished Jobs are kept for longer
+        except (NotFound, Forbidden):  # without the right finished Jobs are kept for longer
             return
         jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
-        if jobs.get(job.name) == job:  # the watch may be slower than the next visit
+        if jobs.get(job.name) == job:  # the watch may be slower than the next reconcile
             jobs[job.name] = replace(job, ttl=seconds)
 
     async def give_up(self, job: JobRecord) -> None:
-        """Let the Job controller end a Job that can't start, and leave word why."""
+        """Have the Job controller end a Job that can't start, and record why in an annotation."""
         if job.given_up:
             return
         marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: "true"}}
@@ -141,13 +141,13 @@ class Jobs:
         return sorted(found, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
 
     async def printed_digests(self, pods: list[dict[str, Any]]) -> tuple[str, ...]:
-        """What werf says it pulled, in its first lines; empty where the log can't be had."""
+        """The digests that werf's log says it pulled, from its first lines; empty without a log."""
         return printed_digests(await self._log(pods, limit_bytes=limits.BUNDLE_LOG_BYTES))
 
     async def log_end(self, pods: list[dict[str, Any]]) -> str:
-        """The last lines of werf's log; the termination message where the log can't be had.
+        """The last lines of werf's log; the termination message where the log can't be read.
 
-        The API cuts off the end of what is longer, so then fewer lines are asked for.
+        The API truncates the end of longer output, so fewer lines are requested then.
         """
         most = limits.BUNDLE_LOG_BYTES
         text = ""
@@ -185,9 +185,9 @@ class Jobs:
         self._context.queue.add(key, Priority.URGENT)
 
     async def _keep_looking(self) -> None:
-        """Have all Bundles visited once a right is missing: they say so, and wait for nothing else.
+        """Requeue all Bundles once a right is missing: they report it, and wait for nothing else.
 
-        The watch itself calls when it works again.
+        The watch itself requeues them when it works again.
         """
         missing = False
         while True:

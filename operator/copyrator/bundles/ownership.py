@@ -1,7 +1,7 @@
-"""Whose a release is, when several Bundles claim it: what the others are told, and who may begin.
+"""Which of several Bundles owns a release, the others' message, and which may begin a Job.
 
-The order is BundleRegistry.claiming's. Beside it stand the Jobs: while one of another Bundle works
-on a release, nobody else begins.
+The order is BundleRegistry.claiming's. Jobs are checked, too: while one of another Bundle works on
+a release, no other begins.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REMEDY: Final = "rename this one, give it another project_namespace, or delete 
 
 
 class Ownership:
-    """Answers for Bundles whether the release that they name is theirs."""
+    """Whether a Bundle owns the release that it names."""
 
     def __init__(self, context: Context, jobs: Jobs) -> None:
         self._context = context
@@ -51,7 +51,7 @@ class Ownership:
         return None
 
     def uninstalls(self, entry: BundleEntry) -> bool:
-        """Tell whether an uninstall Job of a Bundle hasn't ended yet."""
+        """Whether an uninstall Job of a Bundle hasn't ended yet."""
         if not entry.deleting:
             return False
         jobs = self._jobs.of(entry.key, entry.uid)
@@ -59,10 +59,10 @@ class Ownership:
 
     @contextmanager
     def beginning(self, entry: BundleEntry, spec: BundleSpec) -> Iterator[None]:
-        """Record an attempt and make its Job while no other Bundle of the release can do so.
+        """Record an attempt and create its Job while no other Bundle of the release can do so.
 
         Raises:
-            StaleError: the release has become somebody else's since it was looked at.
+            StaleError: another Bundle has become the release's owner meanwhile.
         """
         release = spec.project_namespace, spec.release
         holder = self._beginning.get(release)

@@ -1,7 +1,7 @@
-"""Questions to registries, asked once for everybody who wants to know the same.
+"""Requests to registries, shared by all Bundles with the same question.
 
-A reconcile never waits for a registry: it asks, goes away, and is called again when the answer is
-there. So a registry that stalls holds up its own Bundles and no worker.
+A reconcile never waits for a registry: it queues a question, returns, and is requeued when the
+answer arrives. So a registry that stalls delays only its own Bundles and blocks no worker.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
 
 KEEP: Final = 3600.0
-"""Seconds after which nobody needs an answer any more."""
+"""Seconds before an answer is dropped."""
 GATHER: Final = 0.1
-"""Seconds that a tag list waits for other Bundles that want to choose from it."""
+"""Seconds that a tag list waits for other Bundles that select from it."""
 
 _NO_CHOICES: Final[Mapping[Criteria, Choice]] = {}
-"""Of all who ask for a tag; never changed."""
+"""Of all questions for a tag; never changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What does this tag name, for this credential?"""
+    """The digest of this tag, with this credential."""
 
     repository: Repository
     tag: str
@@ -50,7 +50,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Which tags are there, for this credential?"""
+    """The tags of this repository, with this credential."""
 
     repository: Repository
     credential: Credential | None = None
@@ -58,7 +58,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A digest, choices or an error, as of when the question was sent (monotonic seconds)."""
+    """A digest, choices or an error, as of when the request was sent (monotonic seconds)."""
 
     asked_at: float
     digest: str | None = None
@@ -72,19 +72,19 @@ class _Pending:
     asked_at: float
     waiting: set[BundleKey] = field(default_factory=set)
     namespaces: set[str] = field(default_factory=set)
-    """Those whose turn is waited for; the first one's is taken."""
+    """Those for which a permit is requested; the first one's is used."""
     sent: bool = False
 
 
 class _Turns:
-    """Places for questions in flight: of a namespace to one host, and of a namespace to all."""
+    """Permits for requests in flight: of a namespace to one host, and of a namespace to all."""
 
     def __init__(self) -> None:
         self._hosts = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
         self._all = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
 
     def try_acquire(self, turn: tuple[str, str]) -> bool:
-        """Take a place if one is free; `release` has to follow."""
+        """Take a permit if one is free; `release` has to follow."""
         if not self._hosts.try_acquire(" ".join(turn)):
             return False
         if self._all.try_acquire(turn[0]):
@@ -93,7 +93,7 @@ class _Turns:
         return False
 
     async def acquire(self, turn: tuple[str, str]) -> None:
-        """Wait for a place; `release` has to follow."""
+        """Wait for a permit; `release` has to follow."""
         await self._hosts.acquire(" ".join(turn))
         try:
             await self._all.acquire(turn[0])
@@ -102,7 +102,7 @@ class _Turns:
             raise
 
     def release(self, turn: tuple[str, str]) -> None:
-        """Give a place back."""
+        """Return a permit."""
         self._all.release(turn[0])
         self._hosts.release(" ".join(turn))
 
@@ -124,15 +124,15 @@ class Polls:
         self._answers: dict[Question | Listing, Answer] = {}
         self._pending: dict[Question | Listing, _Pending] = {}
         self._criteria: dict[Listing, dict[Criteria, float]] = {}
-        """What is chosen from each list, and when (monotonic) somebody last wanted it."""
+        """What is selected from each list, and when (monotonic) it was last requested."""
         self._turns = _Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
 
     def ask(self, key: BundleKey, question: Question, not_before: float) -> Answer | None:
-        """The answer to a question sent at ``not_before`` or later; None while there is none.
+        """The answer to a request sent at ``not_before`` or later; None while there is none.
 
-        Then ``answered(key)`` is called when one arrives, and the Bundle has to ask again.
+        Then ``answered(key)`` is called when one arrives, and the Bundle has to call again.
         """
         answer = self._answers.get(question)
         if answer is not None and answer.asked_at >= not_before:
@@ -145,8 +145,8 @@ class Polls:
     ) -> Answer | None:
         """The same for a choice from a whole tag list.
 
-        A list is read once for all criteria that were asked of it lately, and none of it is kept:
-        who comes with new criteria while its pages go by waits for another.
+        A list is read once for all criteria that were requested lately, and not kept: criteria that
+        are new while its pages are read wait for another list.
         """
         self._criteria.setdefault(listing, {})[criteria] = self._monotonic()
         answer = self._answers.get(listing)
@@ -172,7 +172,7 @@ class Polls:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel requests in flight."""
         await cancel_all(self._tasks)
 
     async def _ask(
@@ -183,7 +183,7 @@ class Polls:
         *,
         has_turn: bool,
     ) -> None:
-        """Send a question when it is the namespace's turn, unless another's came first."""
+        """Send a request when the namespace has a permit, unless another one has sent it first."""
         if not has_turn:
             await self._turns.acquire(turn)
         try:
@@ -213,7 +213,7 @@ class Polls:
         except RegistryError as error:
             answer = Answer(pending.asked_at, error=error)
         except Exception as error:
-            # A mistake of ours must not leave Bundles waiting for ever. Its text may quote secrets.
+            # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
             text = f"asking {question.repository} failed: {type(error).__name__}"
             answer = Answer(pending.asked_at, error=Unreachable(text))
         self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
@@ -224,7 +224,7 @@ class Polls:
             self._answered(key)
 
     async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
-        """Let every tag of a list pass all selections; half a list raises and chooses nothing."""
+        """Offer every tag of a list to all selections; a partial list raises, selecting nothing."""
         selections: dict[Criteria, TagSelection] | None = None
 
         async def consider(tags: list[str]) -> None:

@@ -1,8 +1,8 @@
-"""The deploying half of the operator: what the composition root builds, starts, feeds and stops.
+"""The deploying half of the operator, as the composition root builds, starts and stops it.
 
 Handlers call ``bundle_event``; workers call ``reconcile``; Jobs and values come from our own
-watches, due polls from the scheduler. The controller holds nothing that it couldn't rebuild from
-the API server and the registries.
+watches, due polls from the scheduler. The controller has no state that it couldn't rebuild from the
+API server and the registries.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ log = logging.getLogger(__name__)
 
 
 class BundleController:
-    """Keeps the releases of all Bundles as they should be.
+    """Reconciles the releases of all Bundles.
 
-    Everything is keyword-only. ``bundles`` is an empty store that the controller fills; it is
-    passed in so that others (status pages, ``why``) can read it. ``scheduler`` calls
+    All arguments are keyword-only. ``bundles`` is an empty store that the controller fills; it is
+    an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
     operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
     proxy variables that Jobs get.
@@ -99,18 +99,18 @@ class BundleController:
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
 
     async def start(self) -> None:
-        """Begin to watch our Jobs. To be awaited before the queue's workers start."""
+        """Begin to watch our Jobs. Await it before the queue's workers start."""
         self._jobs.start()
 
     async def stop(self) -> None:
-        """Let go of the watches and of questions under way. Work in hand is the workers'."""
+        """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
         self._references.forget_all()
         await self._polls.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
-        """Take in a Bundle as its handler saw it; cheap, never raises."""
+        """Process a Bundle from its handler; cheap, never raises."""
         try:
             self._take(body, deleted=deleted)
         except Exception as error:
@@ -127,19 +127,19 @@ class BundleController:
         self._context.queue.add(entry.key, Priority.URGENT if before else Priority.NORMAL)
 
     def publish(self) -> None:
-        """Bring the gauges up to date; to be called before each scrape."""
+        """Update the gauges; call it before each scrape."""
         publish_gauges(self._context, self._references.watches)
 
     def pushed(self, pushes: Sequence[Push]) -> int:
-        """Look at once at the Bundles that pushes may concern; returns their number."""
+        """Poll at once for the Bundles that pushes may concern; returns their number."""
         return bring_forward(self._context, pushes)
 
     async def reconcile(self, key: BundleKey) -> Outcome:
-        """Do what the Bundle needs next; the workers' handler for Bundle keys.
+        """Take a Bundle's next step; the workers' handler for Bundle keys.
 
         Raises:
-            ApiError: the API server can't do it now; the queue's back-off tries again.
-            Exception: a mistake of ours; the Bundle's status says so, and it is tried likewise.
+            ApiError: the request failed; the queue retries with back-off.
+            Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         try:
             return await self._reconcile(key)
@@ -157,7 +157,7 @@ class BundleController:
         if not self._jobs.synced:
             if forbidden := self._jobs.forbidden:
                 await self._say_forbidden(key, forbidden)
-                # What the status said before is said again as soon as the watch is there.
+                # The status's former condition is written again as soon as the watch works.
                 self._context.memory(key).wish = None
             return RequeueAfter(1.0, Priority.RESYNC)
         try:
@@ -177,9 +177,9 @@ class BundleController:
         return Done()
 
     async def _say_failed(self, key: BundleKey, error: Exception) -> None:
-        """A mistake of ours at one Bundle is that Bundle's: its status and an Event say so.
+        """An internal error at one Bundle affects that one only: its status and an Event report it.
 
-        The queue's back-off tries again; the workers log where it happened.
+        The queue retries with back-off; the workers log the traceback.
         """
         entry = self._context.bundles.get(key)
         if entry is None:
@@ -191,7 +191,7 @@ class BundleController:
             log.debug("%s: that can't be said either: %s", key, type(second).__name__)
 
     async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
-        """Name the right that is missing, unless it's the right to do so."""
+        """Report a missing right in the status, unless it is the right to write the status."""
         entry = self._context.bundles.get(key)
         if entry is not None:
             verdict = verdicts.forbidden(error.message, entry.status)
@@ -199,7 +199,7 @@ class BundleController:
                 await self._writer.write(entry, entry.status, verdict)
 
     async def _visit(self, entry: BundleEntry) -> None:
-        """A Bundle that lives: refuse it, or see to its Job, or keep it up to date."""
+        """A Bundle that isn't being deleted: refuse it, observe its Job, or update it."""
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self._context.refusal(spec) or spec
@@ -219,13 +219,13 @@ class BundleController:
         await self._deploys.visit(entry, spec)
 
     async def _visit_deleted(self, entry: BundleEntry) -> None:
-        """A deploy that runs is seen to its end first, so that its outcome is known."""
+        """A running deploy is observed to its end first, so that its outcome is known."""
         if entry.is_running and not await self._observe(entry):
             return
         await self._deletions.visit(entry, deploy_runs=entry.is_running)
 
     async def _observe(self, entry: BundleEntry) -> bool:
-        """See how the recorded attempt stands. False: it has ended, and another visit follows."""
+        """Observe the recorded attempt. False: it has ended, and another reconcile follows."""
         spec = entry.spec
         if isinstance(spec, InvalidSpec):
             spec = self._context.stand_in(entry.key)
@@ -235,7 +235,7 @@ class BundleController:
         return runs
 
     async def _refuse(self, entry: BundleEntry, reason: BundleReason, message: str) -> None:
-        """Say what keeps the spec from being acted on; a Job of an older one is seen to its end."""
+        """Report why the spec can't be handled; a Job of an older one is observed to its end."""
         if entry.is_running and await self._runs.has_ended(entry):
             await self._observe(entry)
             return

@@ -1,8 +1,8 @@
-"""Takes what a Job's texts quote of its Secrets out of them, or withholds the texts whole.
+"""Removes the values of Secrets from a Job's texts, or withholds the texts.
 
-Secrets are read one at a time. Small ones are looked through here, larger ones in a child process:
-neither can hold up the event loop or fill the operator's memory, and whatever goes wrong there
-costs the text, never the outcome that it belongs to.
+Secrets are read one at a time. Small ones are processed here, larger ones in a child process:
+neither can block the event loop or fill the operator's memory, and a failure there costs the text,
+never the outcome that it belongs to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 
 
 class WithheldError(Exception):
-    """The texts can't be shown; the message says why and quotes nothing."""
+    """The texts can't be shown; the message has the reason and quotes nothing."""
 
 
 class Redaction:
@@ -49,7 +49,7 @@ class Redaction:
         """The texts without the values of these Secrets.
 
         Raises:
-            WithheldError: nobody can tell what would have to go.
+            WithheldError: it can't be determined what to remove.
         """
         if len(secrets) > limits.BUNDLE_SECRETS:
             raise WithheldError(f"its pod names more than {limits.BUNDLE_SECRETS} Secrets")
@@ -83,7 +83,7 @@ class Redaction:
         self, namespace: str, name: str, contents: list[bytes], texts: Sequence[str]
     ) -> set[str]:
         if _is_small(contents):
-            await asyncio.sleep(0)  # dozens of small ones in a row are long
+            await asyncio.sleep(0)  # dozens of small ones in a row take long
             return quoted(contents, texts)
         try:
             return await self._isolated.call(quoted, namespace, contents, list(texts))

@@ -1,7 +1,7 @@
-"""Which watches of what Bundles name are open: asked for, opened, refused, tried again and ended.
+"""Which watches of what Bundles name are open: checked, opened, refused, retried and ended.
 
-Between two scopes no edit is lost: the new watch has listed everything, and that was compared with
-what Bundles have read, before the old one ends.
+When the scope of a watch changes no edit is lost: the new watch has listed everything, and its list
+was compared with what Bundles have read, before the old one ends.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from copyrator.kube.watch.wanted import Wanted
 log = logging.getLogger(__name__)
 
 SETTLE_SECONDS: Final = 0.05
-"""So long after a change all changes together decide about the watches."""
+"""Seconds after a change in which further changes are collected before the watches are arranged."""
 LOOK_SECONDS: Final = 2.0
-"""Between two looks at whether a watch is refused, or may be tried again."""
+"""Seconds between two checks whether a watch is refused, or may be retried."""
 FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
-"""Seconds until a scope that isn't granted is tried again, doubling."""
+"""Seconds before a scope that isn't granted is retried, doubling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +48,18 @@ def stamp(body: dict[str, Any]) -> Stamp:
 
 @dataclass(slots=True)
 class Opened:
-    """A watch that there is, or will be once it is granted."""
+    """A watch that is open, or will be once it is granted."""
 
     subscription: Registration | None = None
     task: asyncio.Task[None] | None = None
-    """Asks whether it is granted, and later compares what it has listed."""
+    """Checks whether it is granted, and later compares what it has listed."""
     stands: bool = False
-    """It has shown everything once; from then on its word counts."""
+    """It has listed everything once; from then on its events count."""
     compared: bool = False
-    """What it has shown was compared with what Bundles have read: an older watch may go."""
+    """Its list was compared with what Bundles have read: an older watch may end."""
 
     def close(self) -> None:
-        """Show nothing more."""
+        """Deliver nothing more."""
         if self.task is not None:
             self.task.cancel()
         if self.subscription is not None:
@@ -75,11 +75,11 @@ class _Denied:
 
 
 class OpenWatches:
-    """Has those watches open that there should be, by what is wanted and what is granted.
+    """Keeps the wanted and granted watches open.
 
     Attributes:
-        wanted: the names of each kind; to be changed by others, who then call `arrange_soon`.
-        opened: the watches that there are, or will be once they are granted.
+        wanted: the names of each kind; others change it and then call `arrange_soon`.
+        opened: the watches that are open, or will be once they are granted.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class OpenWatches:
         self._denied.clear()
 
     def covering(self, ref: Ref) -> Opened | None:
-        """The one watch whose word counts for an object, as long as there are several."""
+        """The one watch whose events count for an object, where there are several."""
         for scope in covering(ref):
             opened = self.opened.get(scope)
             if opened is not None and opened.stands:
@@ -119,7 +119,7 @@ class OpenWatches:
         return None
 
     def count(self) -> Counter[str]:
-        """How many objects are seen by which scope: name, namespace, all, poll."""
+        """The number of objects by the scope that covers them: name, namespace, all, poll."""
         found = Counter(name=0, namespace=0, all=0, poll=0)
         for resource, wanted in self.wanted.items():
             names = wanted.by_namespace
@@ -138,7 +138,7 @@ class OpenWatches:
         return found
 
     def arrange_soon(self) -> None:
-        """Decide about the watches once all changes that come together are there."""
+        """Arrange the watches once all concurrent changes have been made."""
         if not self._changed:
             self._changed = True
             self._call_later(SETTLE_SECONDS)
@@ -146,13 +146,13 @@ class OpenWatches:
     def _call_later(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # What is watched is nobody's in particular: neither logs nor fairness count it as a key's.
+        # The watches serve all Bundles: neither logs nor fairness assign the call to one key.
         self._timer = asyncio.get_running_loop().call_later(
             seconds, self._look, context=TaskContext()
         )
 
     def _look(self) -> None:
-        """See which watches are refused, and have those that there should be."""
+        """Check which watches are refused, and arrange them."""
         self._timer = None
         try:
             for scope, opened in list(self.opened.items()):
@@ -188,16 +188,17 @@ class OpenWatches:
         self.retire()
 
     def retire(self) -> None:
-        """End watches that aren't wanted, once what takes their place has shown everything."""
+        """End unwanted watches, once their replacements have listed everything."""
         for scope in self.opened.keys() - self._desired:
             others = (other for other in self._desired if other.overlaps(scope))
             if all(self.opened[other].compared for other in others):
                 self.opened.pop(scope).close()
 
     async def _ask(self, scope: Scope, opened: Opened) -> None:
-        """Begin a wide watch if it is granted.
+        """Open a wide watch if it is granted.
 
-        It is asked for first: a refused list would be noted as a right that the operator lacks.
+        An access review comes first: a refused list would be recorded as a right that the operator
+        lacks.
         """
         client, missing = self._context.client, ""
         try:

@@ -1,11 +1,11 @@
-"""Which watches show the ConfigMaps and Secrets that Bundles name. Pure: no I/O, no clock.
+"""Which watches cover the ConfigMaps and Secrets that Bundles name. Pure: no I/O, no clock.
 
-Each watch is a connection, so their scopes widen as names grow in number: each object by its name,
+Each watch is a connection, so their scopes widen with the number of names: each object by its name,
 where the server filters; a namespace, where its Bundles name several; all namespaces, where even
-that would be many. A wider one tells of strangers' objects too, which are dropped as they come.
+that would be many. A wide one delivers unrelated objects too, which are dropped on arrival.
 
-Where a wider one isn't granted, there are names and namespaces up to a bound, which namespaces
-share fairly: each gets its first watch before any gets a second. What has none waits for the poll.
+Where a wide one isn't granted, there are names and namespaces up to a bound, which namespaces share
+fairly: each gets its first watch before any gets a second. The rest is read at polls.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What one watch shows: one object, a namespace's, or, without a namespace, all of a kind."""
+    """What one watch covers: one object, a namespace's, or, without a namespace, all of a kind."""
 
     resource: Resource
     namespace: str | None = None
@@ -52,7 +52,7 @@ class Scope:
         return self.name is None
 
     def overlaps(self, other: Scope) -> bool:
-        """Whether there may be an object that both show."""
+        """Whether there may be an object that both cover."""
         pairs = (self.namespace, other.namespace), (self.name, other.name)
         return self.resource == other.resource and all(
             one == another or one is None or another is None for one, another in pairs
@@ -60,7 +60,7 @@ class Scope:
 
 
 def covering(ref: Ref) -> tuple[Scope, Scope, Scope]:
-    """The scopes that show an object, the widest first."""
+    """The scopes that cover an object, the widest first."""
     return (
         Scope(ref.resource),
         Scope(ref.resource, ref.namespace),
@@ -73,13 +73,13 @@ def decide(
     refused: Container[Scope] = frozenset(),
     held: Container[Scope] = frozenset(),
 ) -> set[Scope]:
-    """The watches that there should be.
+    """The watches to keep open.
 
     Args:
         wanted: what Bundles name.
         refused: wide scopes that aren't granted.
-        held: the watches that there are; a wide one stays until there are clearly fewer names, so
-            that one Bundle that comes and goes changes nothing.
+        held: the open watches; a wide one stays until there are clearly fewer names, so that one
+            Bundle that is created and deleted changes nothing.
     """
     everywhere = {
         Scope(resource)
@@ -88,14 +88,14 @@ def decide(
     }
     narrow = {kind: names for kind, names in wanted.items() if Scope(kind) not in everywhere}
     places = limits.ALL_REFERENCE_WATCHES - len(everywhere)
-    # No more namespaces than there are places need be looked at, however many there are.
+    # No more namespaces than there are places are considered, however many there are.
     first = heapq.nsmallest(places, set[str]().union(*narrow.values()))
     scopes = {space: _of_namespace(space, narrow, refused, held) for space in first}
     return everywhere | _shared_fairly(scopes, places)
 
 
 def waiting(wanted: Mapping[Resource, Names], scopes: Container[Scope]) -> list[Ref]:
-    """What none of the watches shows: an edit of it is seen at the next poll."""
+    """The objects that no watch covers: an edit is seen at the next poll."""
     refs = (
         Ref(resource, namespace, name)
         for resource, names in wanted.items()

@@ -1,7 +1,7 @@
-"""What is known of the objects that Bundles name, and who has read something else.
+"""The known versions of the objects that Bundles name; requeues Bundles that read another one.
 
-One watch's word counts for an object, of those that show it: so a new one takes over from an old
-one when what it has listed was compared with what each Bundle has read.
+Of several watches that cover an object one counts: a new one takes over from an old one when its
+list was compared with what each Bundle has read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from copyrator.workqueue.timeslice import TimeSlice
 
 
 class HasRead(Protocol):
-    """Tells whether all that a Bundle has made of an object is of that version ("" for none)."""
+    """Whether all that is cached from an object for a Bundle is of that version ("" for none)."""
 
     def __call__(self, key: BundleKey, ref: Ref, version: str | None) -> bool: ...  # noqa: D102
 
@@ -31,13 +31,13 @@ class _Followed:
     """One object that Bundles name."""
 
     version: str | None = None
-    """None: not known; empty: there is no such object."""
+    """None: not known; empty: the object doesn't exist."""
     news: int = 0
     bundles: set[BundleKey] = field(default_factory=set)
 
 
 class ReferenceWatches:
-    """Follows objects for Bundles, and has those visited that have read something else."""
+    """Watches objects for Bundles, and requeues Bundles that have read another version."""
 
     def __init__(self, context: Context, has_read: HasRead) -> None:
         self._context = context
@@ -49,7 +49,7 @@ class ReferenceWatches:
     # --- for Bundles -----------------------------------------------------------------------------
 
     def follow(self, key: BundleKey, refs: frozenset[Ref]) -> None:
-        """Follow exactly these for a Bundle, from soon on."""
+        """Watch exactly these for a Bundle, from soon on."""
         before = self._of_bundle.get(key, frozenset())
         if refs == before:
             return
@@ -64,31 +64,31 @@ class ReferenceWatches:
         self._open.arrange_soon()
 
     def close(self) -> None:
-        """Follow nothing any more."""
+        """End all watches."""
         for key in list(self._of_bundle):
             self.follow(key, frozenset())
         self._open.close()
 
     def is_current(self, ref: Ref, version: str) -> bool:
-        """Whether what stands there now is certainly this version; empty for no object."""
+        """Whether the current version is certainly this one; empty for no object."""
         followed, opened = self._refs.get(ref), self._open.covering(ref)
         if followed is None or opened is None or opened.subscription is None:
             return False
         return opened.subscription.synced and followed.version == version
 
     def begin_read(self, ref: Ref) -> int:
-        """To be called before an object is read; what it returns is for `was_read`."""
+        """To be called before an object is read; its result is for `was_read`."""
         followed = self._refs.get(ref)
         return -1 if followed is None else followed.news
 
     def was_read(self, ref: Ref, version: str, begun: int) -> None:
-        """An object was read, or found missing (empty): what a watch told meanwhile counts more."""
+        """An object was read, or found missing (empty): events in the meantime take precedence."""
         followed = self._refs.get(ref)
         if followed is not None and followed.news == begun:
             followed.version = version
 
     def count(self) -> Counter[str]:
-        """How many objects are seen by which scope: name, namespace, all, poll."""
+        """The number of objects by the scope that covers them: name, namespace, all, poll."""
         return self._open.count()
 
     def _leave(self, key: BundleKey, ref: Ref) -> None:
@@ -98,10 +98,10 @@ class ReferenceWatches:
             del self._refs[ref]
             self._open.wanted[ref.resource].discard(ObjectName(ref.namespace, ref.name))
 
-    # --- what watches show ------------------------------------------------------------------------
+    # --- for watches ------------------------------------------------------------------------------
 
     def _take(self, opened: Opened, ref: Ref, new: Stamp | None) -> None:
-        """Take the news of a watch, if its word counts for the object already."""
+        """Process an event of a watch, if the watch counts for the object already."""
         followed = self._refs.get(ref)
         if followed is None or self._open.covering(ref) is not opened:
             return
@@ -113,7 +113,7 @@ class ReferenceWatches:
         self._wake(followed, ref)
 
     def _synced(self, scope: Scope, opened: Opened) -> None:
-        """A watch has shown everything: from now on it counts."""
+        """A watch has listed everything: from now on it counts."""
         if self._open.opened.get(scope) is not opened or opened.subscription is None:
             return
         opened.stands = True
@@ -123,7 +123,7 @@ class ReferenceWatches:
         opened.task = asyncio.create_task(compare, name=f"compare {scope}")
 
     async def _compare(self, opened: Opened, refs: Iterable[Ref]) -> None:
-        """Compare a list with what Bundles have read. Events that come meanwhile are taken, too."""
+        """Compare a list with what Bundles have read. Events in the meantime are processed, too."""
         time_slice = TimeSlice()
         for ref in refs:
             await time_slice.pause()
@@ -133,7 +133,7 @@ class ReferenceWatches:
             seen: Stamp | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
             if seen is not None:
                 followed.version = seen.resource_version
-            elif followed.version:  # gone, or named too late for this list: to be read
+            elif followed.version:  # deleted, or named too late for this list: to be read
                 followed.version = None
                 followed.news += 1
             self._wake(followed, ref)
@@ -150,7 +150,7 @@ class ReferenceWatches:
         ]
 
     def _wake(self, followed: _Followed, ref: Ref) -> None:
-        """Have the Bundles visited that have read another version."""
+        """Requeue the Bundles that have read another version."""
         for key in followed.bundles:
             if not self._has_read(key, ref, followed.version):
                 self._context.queue.add(key, Priority.URGENT)

@@ -1,8 +1,7 @@
 """ConfigMaps and Secrets that Bundles name: watched, and read only when they changed.
 
-A watch carries metadata only; it tells that there is something new to read. What is read by GET
-is the truth, so a watch that is late, forbidden, or one too many only costs time, never
-correctness.
+A watch delivers metadata only, and triggers a read. What GET returns is the truth, so a watch that
+is late, forbidden, or beyond the bound only costs time, never correctness.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from copyrator.settings import limits
 
 
 class MissingReferenceError(Exception):
-    """Something that the spec names isn't there, or isn't what it should be."""
+    """An object that the spec names doesn't exist, or isn't as required."""
 
     def __init__(
         self, message: str, reason: BundleReason = BundleReason.AUTHENTICATION_FAILED
@@ -48,7 +47,7 @@ class MissingReferenceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How the registry is spoken to, and how werf's Job logs in."""
+    """The operator's access to the registry, and the login of werf's Job."""
 
     credential: Credential | None = None
     login: Login = Login.NONE
@@ -60,7 +59,7 @@ _ANONYMOUS: Final = Access()
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What was made of the contents, good for exactly these objects at these versions."""
+    """A result computed from contents, valid for exactly these objects at these versions."""
 
     refs: tuple[Ref, ...]
     versions: tuple[str, ...]
@@ -85,13 +84,13 @@ class References:
         self.watches.follow(entry.key, references_of(spec))
 
     def forget(self, key: BundleKey) -> None:
-        """Let go of everything that is held for a Bundle."""
+        """Release everything that is held for a Bundle."""
         self.watches.follow(key, frozenset())
         self._values.pop(key, None)
         self._access.pop(key, None)
 
     def forget_all(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self.watches.close()
         self._values.clear()
         self._access.clear()
@@ -100,7 +99,7 @@ class References:
         """Hash of the Bundle's values; reads them only if one of them changed.
 
         Raises:
-            MissingReferenceError: a source that isn't optional isn't there.
+            MissingReferenceError: a source that isn't optional doesn't exist.
             ApiError: a source can't be read.
         """
         if not spec.values_from:
@@ -118,7 +117,7 @@ class References:
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
         for source in spec.values_from:
-            # Nothing of one source is kept for the next.
+            # Nothing of one source is kept for the next one.
             async with self._context.readers.place(entry.key.namespace):
                 body = await self._read_optional(_values_ref(spec, source))
                 versions.append(_version(body))
@@ -142,7 +141,7 @@ class References:
         """The registry's credential and CA; reads them only if they changed.
 
         Raises:
-            MissingReferenceError: a Secret isn't there, or lacks what it should hold.
+            MissingReferenceError: a Secret doesn't exist, or lacks a required key.
         """
         refs = _access_refs(spec)
         if not refs:
@@ -167,11 +166,11 @@ class References:
         return found
 
     def _still(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
-        """Tell whether what was read is certainly what stands there now."""
+        """Whether what was read is certainly still current."""
         return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
 
     def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
-        """Tell whether all that was made of an object for a Bundle is of that version."""
+        """Whether all that is cached from an object for a Bundle is of that version."""
         known = (self._values.get(key), self._access.get(key))
         versions = [
             read
@@ -193,7 +192,7 @@ class References:
 
 
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
-    """All that a Bundle names and the operator reads."""
+    """All objects that a Bundle names and the operator reads."""
     return frozenset((*_values_refs(spec), *_access_refs(spec)))
 
 
@@ -216,7 +215,7 @@ def _version(body: Mapping[str, Any] | None) -> str:
 
 
 def _shape(spec: BundleSpec) -> str:
-    """What else decides how the Secrets are read."""
+    """The other fields that decide how the Secrets are read."""
     return f"{spec.registry} {spec.auth} {spec.ca_secret}"
 
 

@@ -1,4 +1,4 @@
-"""What Helm keeps of a release, from the metadata of its Secrets alone."""
+"""Helm's records of a release, from the metadata of its Secrets alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from copyrator.kube.resources import SECRETS
 
 
 async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
-    """Tell whether Helm knows of the release.
+    """Whether Helm has a record of the release.
 
     Raises:
         ApiError: its Secrets can't be listed.
@@ -34,7 +34,7 @@ async def stored_revisions(client: KubeClient, namespace: str, release: str) -> 
 async def _stored(
     client: KubeClient, namespace: str, release: str
 ) -> AsyncIterator[Mapping[str, Any]]:
-    """The metadata of the Secrets that Helm takes for revisions: it goes by these labels alone."""
+    """The metadata of the Secrets that Helm takes for revisions: it selects by labels alone."""
     selector = f"owner=helm,name={release}"
     pages = client.list_pages(SECRETS, namespace, label_selector=selector, metadata_only=True)
     async for page in pages:

@@ -1,8 +1,8 @@
-"""When a registry is asked for a Bundle, and what it has: from answers that Bundles share.
+"""When a registry is polled for a Bundle, and its resolution, from answers that Bundles share.
 
-An exact tag is one question. A range is two: the tag list, from which all Bundles of the
-repository choose, then what the chosen tag names. A push brings the next question forward; nothing
-else comes of it.
+An exact tag is one question. A range is two: the tag list, from which all Bundles of the repository
+choose, then the digest of the chosen tag. A push brings the next poll forward, and has no other
+effect.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from copyrator.oci.reference import Repository
 from copyrator.workqueue.outcome import Priority
 
 SHARING: Final = 1.0
-"""Seconds that an answer may be older than a new wish: Bundles made together share one request."""
+"""Seconds by which an answer may be older than a changed spec: Bundles made together share one
+request.
+"""
 ERROR_SHARING: Final = 5.0
 """The same after a failed poll: less than the shortest retry."""
 PATIENCE: Final = 3.0
-"""Seconds after which a registry that doesn't answer is mentioned in the status."""
+"""Seconds after which the status reports that a registry hasn't answered."""
 SETTLED: Final = 2.0
-"""After so many seconds a registry's tag shows what was pushed: distribution tells of a manifest
-before it sets the tag, so that the first answer may be the old one."""
+"""Seconds after which a registry's tag has the pushed digest: distribution sends the notification
+before it sets the tag, so that the first answer may be the old one.
+"""
 
 _NONE: Final[Mapping[str | None, set[str | None]]] = {}
 """Of a repository that no push names; never changed."""
@@ -46,7 +49,7 @@ _GONE: Final = "; the registry no longer has its manifest either, so it can't be
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """The registry has nothing that the spec asks for: why, in the words of the condition."""
+    """The registry has nothing that fits the spec: the condition's reason and message."""
 
     reason: BundleReason
     message: str
@@ -54,13 +57,13 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A tag and its digest, or why there is none: an error, or a lack."""
+    """A tag and its digest, or why there is none: an error, or ``lack``."""
 
     tag: str = ""
-    """With a lack it is the deployed one, where that can be deployed again; else empty."""
+    """With ``lack`` it is the deployed one, where that can be deployed again; else empty."""
     digest: str = ""
     rejected: tuple[Rejected, ...] = ()
-    """What a range passed over."""
+    """The tags that a range rejected."""
     lack: Unresolved | None = None
     inherited: bool = False
     """Of the tag that the original operator deployed; no digest where that has changed since."""
@@ -69,7 +72,7 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """One Bundle's look at its repository; each answer is as new as ``since`` (monotonic)."""
+    """One Bundle's resolution; each answer is as new as ``since`` (monotonic)."""
 
     entry: BundleEntry
     spec: BundleSpec
@@ -78,7 +81,7 @@ class Resolver:
     since: float
 
     def resolve(self) -> Resolution | None:
-        """What is known by now; None where the next answer is still on its way."""
+        """The resolution; None while an answer is pending."""
         if self.entry.is_inherited:
             return self._inherited()
         version = parse_version(self.spec.version)
@@ -116,7 +119,7 @@ class Resolver:
     def _nothing(
         self, lack: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
     ) -> Resolution | None:
-        """What is deployed stays what the spec asks for, and is asked for by its digest."""
+        """What is deployed still fits the spec, and is requested by its digest."""
         there = self.entry.status.deployed
         if not keeps or there.digest is None:
             return Resolution(rejected=rejected, lack=lack)
@@ -159,7 +162,7 @@ class Resolver:
 
 
 class Resolutions:
-    """Asks registries for Bundles, and sees to it that they are visited when there is an answer."""
+    """Polls registries for Bundles, and requeues the Bundles when there is an answer."""
 
     def __init__(self, context: Context, writer: StatusWriter, polls: Polls) -> None:
         self._context = context
@@ -169,7 +172,7 @@ class Resolutions:
     async def ask(
         self, entry: BundleEntry, spec: BundleSpec, access: Access, wish: DesiredVersion
     ) -> Resolution | None:
-        """The resolution if one is wanted and there; else make sure to be called again."""
+        """The resolution if one is due and known; else the Bundle is requeued in time."""
         if not self._is_wanted(entry, spec, wish):
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
@@ -179,9 +182,9 @@ class Resolutions:
         return resolution
 
     def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
-        """The answer to what was wanted since then has been acted on."""
+        """The answer to what was due since then has been handled."""
         memory = self._context.memory(entry.key)
-        if memory.asked_since == asked_since:  # else a push was announced meanwhile
+        if memory.asked_since == asked_since:  # else a push arrived meanwhile
             memory.asked_since = None
         if memory.again is not None:
             self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
@@ -212,7 +215,7 @@ class Resolutions:
         return True
 
     def _slot(self, entry: BundleEntry) -> datetime | None:
-        """The next regular poll: its slot, but not while somebody is still editing the Bundle."""
+        """The next regular poll: its slot, but not while the Bundle is being edited."""
         memory = self._context.memory(entry.key)
         if memory.next_poll is None or memory.changed_at is None:
             return memory.next_poll
@@ -220,7 +223,7 @@ class Resolutions:
         return max(memory.next_poll, memory.changed_at + idle)
 
     async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """A registry that takes its time leaves a new spec without a word; say what goes on."""
+        """Report in the status of a new spec that the registry hasn't answered yet."""
         if entry.observed_generation == entry.generation:
             return
         now = self._context.clock()
@@ -238,9 +241,9 @@ def _is_past(moment: datetime | None, now: datetime) -> bool:
 
 
 def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
-    """Want an answer that is newer than this moment for every Bundle that a push may concern.
+    """Require an answer newer than this moment for every Bundle that a push may concern.
 
-    One pass over all Bundles, however many pushes a payload names; returns how many are asked.
+    One pass over all Bundles, however many pushes a payload names; returns how many are polled.
     """
     pushed: dict[str, dict[str | None, set[str | None]]] = {}
     for push in pushes:
@@ -261,7 +264,7 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
 
 
 def _may_concern(tags: set[str | None], spec: BundleSpec) -> bool:
-    """Tell whether one of the tags, of which None is any, may be what the Bundle wants."""
+    """Whether one of the tags, of which None is any, may fit the Bundle's spec."""
     if None in tags:
         return True
     try:

@@ -1,7 +1,7 @@
-"""An attempt from its record in the status to its outcome there.
+"""An attempt, from its record in the status to its outcome there.
 
-The order of writes makes a crash harmless anywhere: the attempt is recorded before its Job is
-made, the outcome before the Job may vanish. So no attempt runs twice and none is forgotten.
+The order of writes makes a crash harmless at any point: the attempt is recorded before its Job is
+created, the outcome before the Job may be deleted. So no attempt runs twice and none is lost.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
 
 BLOCKED_AFTER: Final = 10.0
-"""Seconds that a Job may take to start before its pods are looked at."""
+"""Seconds that a Job may take to start before its pods are read."""
 HANDOVER: Final = 10.0
-"""Seconds that another process may take to make the Job of an attempt that it has recorded."""
+"""Seconds that another process may take to create the Job of an attempt that it has recorded."""
 LOOK_AGAIN: Final = 30.0
-"""Seconds between two looks at the pods of a Job that hasn't ended."""
+"""Seconds between two reads of the pods of a Job that hasn't ended."""
 
 
 class Runs:
-    """Makes the Jobs of recorded attempts and sees what comes of them."""
+    """Creates the Jobs of recorded attempts and records their outcomes."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class Runs:
         self.ownership = Ownership(context, jobs)
 
     def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
-        """A status whose new attempt knows the name of its Job."""
+        """A status whose new attempt has the name of its Job."""
         job = _order(entry, spec, status).job
         return replace(status, attempted=replace(status.attempted, job=job))
 
     async def begin(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, verdict: ReadyCondition
     ) -> None:
-        """Record an attempt (``named``), then make its Job.
+        """Record an attempt (``named``), then create its Job.
 
         Raises:
-            StaleError: the Bundle has changed, or its release is another Bundle's by now.
+            StaleError: the Bundle has changed, or another Bundle owns the release by now.
             ApiError: as ``make_job``.
         """
         with self.ownership.beginning(entry, spec):
@@ -79,7 +79,7 @@ class Runs:
             await self.make_job(entry, spec)
 
     async def observe(self, entry: BundleEntry, spec: BundleSpec) -> bool:
-        """See how the recorded attempt stands. True: it still runs; the Job's watch calls again."""
+        """Observe the recorded attempt. True: it still runs; the Job's watch requeues the key."""
         attempted = entry.status.attempted
         memory = self._context.memory(entry.key)
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
@@ -115,7 +115,7 @@ class Runs:
     async def _without_secrets(
         self, job: JobRecord, pods: list[dict[str, Any]], ending: Ending
     ) -> tuple[Ending, state.Evidence]:
-        """A failure, and the end of its log, without what werf quotes of its Secrets."""
+        """A failure, and the end of its log, without the values of Secrets that werf quotes."""
         log = await self._jobs.log_end(pods)
         try:
             message, log = await self._redaction.redacted(
@@ -131,7 +131,7 @@ class Runs:
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending
     ) -> RolledBack | None:
-        """What became of a release whose deploy failed; None where no rollback was asked for."""
+        """The state of a release whose deploy failed; None where no rollback was requested."""
         if ending.revision is None or not asks_for_rollback(pods):
             return None
         namespace = entry.status.attempted.namespace or entry.key.namespace
@@ -142,7 +142,7 @@ class Runs:
         return judge(found, ending.revision)
 
     async def has_ended(self, entry: BundleEntry) -> bool:
-        """Tell whether the recorded attempt's Job has an outcome, or is gone without one."""
+        """Whether the recorded attempt's Job has an outcome, or was deleted without one."""
         attempted = entry.status.attempted
         job = await self._jobs.find(entry.key, entry.uid, attempted.job or "")
         if job is None:
@@ -151,9 +151,9 @@ class Runs:
         return job.done
 
     def _may_come(self, entry: BundleEntry) -> bool:
-        """Whether another process, a leader that is being followed, may be about to make the Job.
+        """Whether another process, the former leader, may be about to create the Job.
 
-        If so, the Bundle is visited again when that has had its time.
+        If so, the Bundle is requeued for the end of that time.
         """
         attempted = entry.status.attempted
         started = parse_time(attempted.started_at)
@@ -165,10 +165,10 @@ class Runs:
         return left > 0
 
     async def make_job(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Make the Job of the recorded attempt.
+        """Create the Job of the recorded attempt.
 
         Raises:
-            ApiError: whether it was made isn't known; the next visit tries the same name again.
+            ApiError: it may have been created; the next reconcile tries the same name again.
         """
         memory = self._context.memory(entry.key)
         memory.creating = memory.begun = entry.status.attempted.attempt
@@ -215,8 +215,8 @@ class Runs:
         if blocked is not None:
             verdict = verdicts.blocked(entry.status, blocked)
         if blocked is not None and entry.generation != entry.status.attempted.generation:
-            # Nothing of it has run, and what it waits for may be what the new spec puts right.
-            # A deletion is a new generation too.
+            # Nothing of it has run, and the new spec may provide what it waits for. A deletion is a
+            # new generation too.
             await self._jobs.give_up(job)
         if entry.deleting:
             return
@@ -231,7 +231,7 @@ class Runs:
         evidence: state.Evidence | None = None,
         job: JobRecord | None = None,
     ) -> None:
-        """Put the outcome on record."""
+        """Record the outcome."""
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
         if entry.deleting:
@@ -244,7 +244,7 @@ class Runs:
             verdict = verdicts.will_retry(status)
         await self._writer.write(entry, status, verdict, decided=False)
         if not status.available.version:
-            self._context.memory(entry.key).wish = None  # the registry had nothing: look again
+            self._context.memory(entry.key).wish = None  # the registry had nothing: poll it again
         metrics = self._context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:

@@ -1,6 +1,6 @@
-"""Writing the status and the finalizer of a Bundle, and the gauges of all Bundles.
+"""Writes the status and the finalizer of a Bundle, and the gauges of all Bundles.
 
-A status is written once for each change, never for nothing.
+A status is written once for each change, and not without one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REASONS: Final = frozenset(reason.value for reason in BundleReason)
 
 
 class StaleError(Exception):
-    """The Bundle changed under our hands; what is held is fresh now, so look at it again."""
+    """The Bundle changed concurrently; the stored one is fresh now: reconcile it again."""
 
 
 class StatusWriter:
@@ -58,17 +58,17 @@ class StatusWriter:
         *,
         decided: bool = True,
     ) -> BundleEntry:
-        """Write a status, if it says anything new; returns the Bundle as it is then.
+        """Write a status, if it changed; returns the Bundle as it is then.
 
         Args:
             entry: the Bundle that the status was decided on.
             status: all of it but conditions and observedGeneration.
             verdict: becomes the conditions.
-            decided: whether the present spec was looked at; news of an older spec's Job are not
-                to look as if it had been.
+            decided: whether the present spec was evaluated; the outcome of an older spec's Job
+                doesn't set its observedGeneration.
 
         Raises:
-            StaleError: somebody changed the Bundle since ``entry``; nothing was written.
+            StaleError: another client changed the Bundle since ``entry``; nothing was written.
         """
         now = self._context.clock()
         verdict = self._naming_rivals(entry, verdict)
@@ -80,8 +80,8 @@ class StatusWriter:
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if not _says_something_new(entry, status):
             return entry
-        # Not server-side apply, which takes nothing away that another manager wrote: after a
-        # restored backup the same news would be written at every poll.
+        # Not server-side apply, which removes nothing that another manager wrote: after a restored
+        # backup the same change would be written at every poll.
         there = entry.raw_status
         there.pop(FORCE_UPDATE, None)  # the user's
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
@@ -90,7 +90,7 @@ class StatusWriter:
         return written
 
     async def hold(self, entry: BundleEntry) -> BundleEntry:
-        """Put our finalizer on, and what the original operator left off."""
+        """Add our finalizer, and remove what the original operator left."""
         if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
             return entry
         kept = [name for name in entry.finalizers if name != names.FINALIZER_KOPF]
@@ -102,7 +102,7 @@ class StatusWriter:
         return await self._patch(entry, _guarded(entry, metadata), PatchType.MERGE)
 
     async def remove_finalizer(self, entry: BundleEntry) -> None:
-        """Take our finalizer (and the original's) off; the deletion goes through."""
+        """Remove our finalizer (and the original's); the deletion completes."""
         ours = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF}
         kept = [name for name in entry.finalizers if name not in ours]
         if len(kept) == len(entry.finalizers):
@@ -113,7 +113,7 @@ class StatusWriter:
             return
 
     async def reset_force(self, entry: BundleEntry) -> BundleEntry:
-        """Set ``forceUpdate`` back to 0, unless somebody changed it; the Bundle as it is then."""
+        """Reset ``forceUpdate`` to 0, unless another client changed it; returns the Bundle then."""
         uid = {"op": "test", "path": "/metadata/uid", "value": entry.uid}
         patch = [uid, *reset_patch(entry.status)]
         try:
@@ -130,7 +130,7 @@ class StatusWriter:
         return self._take(answer)
 
     async def refresh(self, entry: BundleEntry) -> None:
-        """Read the Bundle anew, past the watch."""
+        """Read the Bundle with GET, not from the watch."""
         key = entry.key
         try:
             body = await self._context.client.get(BUNDLES, key.namespace, key.name)
@@ -163,7 +163,7 @@ class StatusWriter:
         return self._take(answer)
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
-        """The owner of a release says who else claims it, as the others say whose it is."""
+        """The condition of a release's owner, with its other claimants; theirs name the owner."""
         claiming = self._context.bundles.claiming(entry.release)
         if entry.deleting or len(claiming) < 2 or claiming[0].key != entry.key:
             return verdict
@@ -188,7 +188,7 @@ class StatusWriter:
         return {name: None for name in found if name.startswith(names.KOPF_PREFIX)}
 
     def _tell(self, entry: BundleEntry, verdict: ReadyCondition) -> None:
-        """An Event where the reason changed: transitions, not states."""
+        """Emit an Event where the reason changed: transitions, not states."""
         if ready_reason(entry.status.conditions) == verdict.reason:
             return
         good = verdict.health in (Health.READY, Health.PROGRESSING, Health.PAUSED)
@@ -204,7 +204,7 @@ def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
-    """Compare with what stands there. A nextPollAt later by whole intervals is no news."""
+    """Compare with the stored status. A nextPollAt later by whole intervals is no change."""
     old = entry.status
     if replace(status, next_poll_at=None, force_update=None) != replace(
         old, next_poll_at=None, force_update=None
@@ -217,7 +217,7 @@ def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
 
 
 def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
-    """Count all Bundles and what they name, and find the one that was polled longest ago."""
+    """Set the gauges of all Bundles and what they name, and the age of the oldest poll."""
     reasons: Counter[str] = Counter()
     quarantined, oldest, now = 0, 0.0, context.monotonic()
     for entry in context.bundles:

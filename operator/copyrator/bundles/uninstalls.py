@@ -1,4 +1,4 @@
-"""Uninstall Jobs: one after the other until one is done, saying why it isn't."""
+"""Uninstall Jobs: one after the other until one succeeds; failures are reported."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LOOK_AGAIN: Final = 15.0
 
 
 class Progress(Enum):
-    """How far an uninstall is."""
+    """The state of an uninstall."""
 
     UNDER_WAY = auto()
     DONE = auto()
     REFUSED = auto()
-    """Nothing can be made any more in a namespace that is going."""
+    """Nothing can be created any more in a Terminating namespace."""
 
 
 class Uninstalls:
@@ -46,7 +46,7 @@ class Uninstalls:
         self._writer = writer
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> Progress:
-        """Make the Job, wait for it, make another one: whatever is next."""
+        """Create the Job, wait for it, or create another one."""
         jobs = [job for job in self._jobs.of(entry.key, entry.uid) if job.kind is JobKind.UNINSTALL]
         jobs.sort(key=lambda job: job.attempt)
         if any(job.complete for job in jobs):
@@ -64,7 +64,7 @@ class Uninstalls:
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> None:
-        """The release is gone: let the Jobs go in time, and the Bundle now."""
+        """The release is gone: set the Jobs' TTL, and remove the Bundle's finalizer now."""
         for job in jobs:
             await self._jobs.cut_ttl(job, self._context.settings.jobs_ttl)
         self._count(next(job for job in jobs if job.complete))
@@ -88,12 +88,12 @@ class Uninstalls:
             if blocked is not None:
                 verdict = verdicts.uninstall_failed(f"{text} waits: {blocked.message}")
                 if entry.generation != job.generation:
-                    await self._jobs.give_up(job)  # the edited spec may put it right
+                    await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
         self._context.wake_at(entry.key, now + timedelta(seconds=_LOOK_AGAIN))
 
     async def _must_wait(self, entry: BundleEntry, job: JobRecord, failures: int) -> bool:
-        """After a failure: say what went wrong, and tell whether it is too early to try again."""
+        """After a failure: report it, and return whether it is too early to retry."""
         now = self._context.clock()
         due = (job.finished or job.created or now) + timedelta(
             seconds=retry_delay(_FIRST_RETRY, failures)

@@ -1,4 +1,4 @@
-"""Reading the values of a Bundle within bounds of memory and time: one source after the other."""
+"""Reads the values of a Bundle within bounds of memory and time: one source after the other."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from copyrator.workqueue.timeslice import TimeSlice
 
 
 class ValuesTooLargeError(Exception):
-    """A source makes a Bundle's values more than are deployed.
+    """With this source a Bundle's values exceed a limit.
 
     Args:
-        limit: what they have more than.
+        limit: the exceeded limit.
     """
 
     def __init__(self, limit: str) -> None:
@@ -29,7 +29,7 @@ class ValuesTooLargeError(Exception):
 
 
 class ValuesReader:
-    """Takes the values sources of a Bundle in, one after the other, within the limits."""
+    """Adds the values sources of a Bundle, one after the other, within the limits."""
 
     def __init__(self, uid: str, spec: BundleSpec, hasher: Hasher) -> None:
         has_secret = any(source.kind is ValuesKind.SECRET for source in spec.values_from)
@@ -40,10 +40,10 @@ class ValuesReader:
         self._keys = 0
 
     async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> None:
-        """Take the next source in.
+        """Add the next source.
 
         Raises:
-            ValuesTooLargeError: with it there are more values than are deployed.
+            ValuesTooLargeError: with it the values exceed a limit.
         """
         data: Mapping[str, str] = body.get("data") or {}
         self._keys += len(data)

@@ -1,7 +1,7 @@
-"""The command line: `copyrator`, and `kubectl copyrator` under its other name.
+"""The command line: `copyrator`, or `kubectl copyrator` as a plugin.
 
-Commands live in modules of their own and are imported when they are called, so that `--help`, the
-quick commands and the operator don't wait for what they don't need, or hold it in memory.
+Each command has a module, imported when it is called, so that `--help`, the quick commands and the
+operator don't load modules that they don't need.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _COMMANDS = {
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """Imports a command's module when the command is called."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Without a command: what the originals' arguments mean."""
+        """Without a command: parse the originals' arguments."""
         if not ctx.resilient_parsing and (not args or args[0].startswith("-")):
             from copyrator.cli.originals import with_command  # noqa: PLC0415 - rarely needed
 
@@ -62,7 +62,7 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing one of them."""
+        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (text, _) in sorted(_COMMANDS.items())])
 
@@ -77,7 +77,7 @@ class _LazyGroup(click.Group):
             raise
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Turn what goes wrong into one line that says what to do."""
+        """Turn errors into one line with the remedy."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
@@ -112,7 +112,7 @@ def main() -> None:
     name = PurePath(sys.argv[0]).name
     complete_var = None
     if name.startswith("kubectl-"):
-        name = name.replace("kubectl-", "kubectl ", 1)  # how the user typed it
+        name = name.replace("kubectl-", "kubectl ", 1)  # as the user typed it
         complete_var = "_COPYRATOR_COMPLETE"
     elif name == "__main__.py":
         name = "copyrator"

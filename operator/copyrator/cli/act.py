@@ -1,4 +1,4 @@
-"""`copyrator suspend`, `resume`, `reconcile`, `reseal`: what people do to rules and Bundles."""
+"""`copyrator suspend`, `resume`, `reconcile`, `reseal`: changes to rules and Bundles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from copyrator.cli.output import Format, object_option, prose, show
 from copyrator.kube.client.client import KubeClient
 
 LOOK = 0.25
-"""Seconds between two looks at what is waited for."""
+"""Seconds between two reads of the object that is waited for."""
 
 _what = click.argument("what", type=What("rules", "bundles"))
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
@@ -80,7 +80,7 @@ def reconcile(
 
 
 def _say(body: Mapping[str, Any], sentence: str, shape: Format | None) -> None:
-    """What came of it, or the object as it stands then."""
+    """Print the result, or the object as it is then."""
     if shape is None:
         prose([sentence])
     else:
@@ -192,7 +192,7 @@ async def _wait(
     timeout: float,  # noqa: ASYNC109 - the user's
     done: Callable[[dict[str, Any]], bool],
 ) -> dict[str, Any]:
-    """Look again until it is done.
+    """Read the object until it is done.
 
     Raises:
         Fault: it isn't, within `timeout` seconds.

@@ -1,4 +1,4 @@
-"""The options by which every command finds its cluster, and the way there."""
+"""The options by which every command finds its cluster, and its client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Which cluster, and where in it."""
+    """The cluster, and the namespaces in it."""
 
     kubeconfig: Path | None = None
     context: str | None = None
@@ -33,7 +33,7 @@ class Target:
 
     @property
     def namespace(self) -> str:
-        """The namespace that a name without one stands in."""
+        """The namespace of a name without one."""
         return self.namespace_option or default_namespace(self.kubeconfig, self.context)
 
     @property
@@ -47,7 +47,7 @@ class Target:
 
     @asynccontextmanager
     async def connect_with(self, make: Callable[..., Client]) -> AsyncIterator[Client]:
-        """The same, of a class of its own."""
+        """The same with a subclass of the client."""
         connection = await load_connection(self.kubeconfig, self.context)
         connection.impersonate = self.user
         async with make(connection) as client:
@@ -96,7 +96,7 @@ def cluster_options(*, namespace: bool = True, everywhere: bool = False) -> Call
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's work. The operator's own code logs; its lines are no answer to a person."""
+    """Run a command's work. The operator's own code logs; its log lines aren't printed."""
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(logging.NullHandler())

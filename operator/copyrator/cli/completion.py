@@ -1,4 +1,4 @@
-"""`copyrator completion`: scripts for shells; names of objects are asked for in the cluster."""
+"""`copyrator completion`: scripts for shells; names of objects are read from the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CRDs that this version brings: in the installed package, or in the clone around it."""
+"""The CRDs of this version: in the installed package, or in the clone around it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLONE = Path(__file__).parents[3] / "crds"
 
 
 def crd_texts() -> list[str]:
-    """The manifests of both CRDs as they are written."""
+    """The manifests of both CRDs as text."""
     home = _PACKAGED if _PACKAGED.is_dir() else _CLONE
     return [path.read_text() for path in sorted(home.glob("*.yaml"))]
 

@@ -1,4 +1,4 @@
-"""`copyrator describe`: one rule, Bundle or copy, with how it stands and its Events."""
+"""`copyrator describe`: one rule, Bundle or copy, with its state and Events."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def _copy(
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
-    """Newest last. Whoever may not read Events gets none."""
+    """Newest last; empty without the right to list Events."""
     metadata = body["metadata"]
     found: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
@@ -104,7 +104,7 @@ def _head(body: Body, now: datetime) -> Iterator[str]:
 
 
 def rule_lines(body: Body, now: datetime) -> Iterator[str]:
-    """A rule in words."""
+    """The lines about a rule."""
     from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
 
     yield from _head(body, now)
@@ -150,7 +150,7 @@ def _targets(targets: Any) -> str:
 
 
 def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
-    """A Bundle in words."""
+    """The lines about a Bundle."""
     yield from _head(body, now)
     spec, status = body.get("spec") or {}, body.get("status") or {}
     namespace = body["metadata"]["namespace"]
@@ -172,7 +172,7 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
     else:
         due = rows.until(status.get("nextPollAt"), now)
         every = spec.get("interval") or f"10m by default; see: copyrator why {_shown(body)}"
-        # Without news there is no newer status.
+        # A poll without a change doesn't write the status.
         yield labelled("Next poll", f"every {every}" if due == "now" else due)
     if spec.get("suspend"):
         yield labelled("Suspended", f"yes; copyrator resume bundle {body['metadata']['name']}")
@@ -191,7 +191,7 @@ def _version(found: Body, now: datetime) -> str:
 
 
 def condition_lines(body: Body, now: datetime) -> Iterator[str]:
-    """The conditions, each with its sentence."""
+    """The conditions, each with its message."""
     conditions = (body.get("status") or {}).get("conditions") or []
     if conditions:
         yield "Conditions:"

@@ -1,4 +1,4 @@
-"""`copyrator describe copy`: whose it is, who wrote to it, and whether it is right."""
+"""`copyrator describe copy`: its rule, its writers, and whether it is right."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def find_copy(
 async def standing_of(
     client: DryRunClient, resource: Resource, body: Body, home: str | None
 ) -> str:
-    """What the operator does about it now, in a sentence. The client is closed."""
+    """What the operator does about it now, in a sentence. Closes the client."""
     metadata = body["metadata"]
     try:
         async with rehearsing(client, await find_installation(client, home)) as rehearsal:
@@ -60,7 +60,7 @@ async def standing_of(
 
 
 def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
-    """A copy in words."""
+    """The lines about a copy."""
     metadata = body["metadata"]
     yield labelled("Name", f"{metadata['namespace']}/{metadata['name']}")
     yield labelled("Kind", body["kind"])
@@ -77,7 +77,7 @@ def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
 
 
 def _writers(body: Body) -> dict[str, str]:
-    """When each field manager wrote to it last."""
+    """The time of each field manager's last write."""
     found: dict[str, str] = {}
     for entry in body["metadata"].get("managedFields") or ():
         manager, time = str(entry.get("manager")), str(entry.get("time") or "")

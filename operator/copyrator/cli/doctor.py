@@ -1,4 +1,4 @@
-"""`copyrator doctor`: is everything there that the operator needs, and does it work?"""
+"""`copyrator doctor`: checks everything that the operator needs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from copyrator.runtime.prerequisites import missing_crds
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 POLICY_DOMAIN = "copyrator.flant.com"
-"""What the names of the chart's policies end with, after the release's namespace."""
+"""Suffix of the names of the chart's policies, after the release's namespace."""
 
 LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""
@@ -45,7 +45,7 @@ LEAST_MINOR = 29
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One finding; `good` is None where it couldn't be looked at."""
+    """One finding; `good` is None where it couldn't be checked."""
 
     what: str
     good: bool | None
@@ -197,7 +197,7 @@ async def _objects(client: KubeClient) -> AsyncIterator[Check]:
 
 
 async def _references(client: KubeClient, installation: Installation) -> Check:
-    """Whether edits of values and credentials act at once; that they don't is no fault."""
+    """Whether edits of values and credentials take effect at once; if not, that is no fault."""
     what = "Values and auth"
     try:
         polled = await polled_references(client, installation)
@@ -208,7 +208,7 @@ async def _references(client: KubeClient, installation: Installation) -> Check:
 
 
 async def _registries(client: KubeClient) -> list[Check]:
-    """One question to each registry, from here and without credentials: does it answer?"""
+    """One request to each registry, from here and without credentials: does it answer?"""
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
     for body in await listed(client, BUNDLES, None):
         spec = parse_bundle(body, BundleDefaults())

@@ -1,6 +1,6 @@
-"""Which edits of values and credentials are seen at the next poll only, and for want of what.
+"""Which edits of values and credentials are seen at the next poll only, and which right is missing.
 
-The operator's own rules decide it from the Bundles that there are and the rights that it has.
+Computed by the operator's own code from the existing Bundles and the operator's rights.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _REMEDY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """What Bundles name and no watch shows, though the next poll does."""
+    """Objects that Bundles name and no watch covers; they are read at polls."""
 
     named: int
-    """All that Bundles name."""
+    """All objects that Bundles name."""
     refs: frozenset[Ref]
 
     def sentence(self, who: str) -> str:
-        """How many wait, and what would mend it."""
+        """How many are read at polls, and the remedy."""
         if not self.refs:
             return f"{count(self.named, 'object')} that Bundles name, and edits of all act at once"
         kinds = {ref.resource for ref in self.refs}
@@ -57,10 +57,10 @@ def _lacks(who: str, kinds: Iterable[Resource]) -> list[str]:
 
 
 async def polled_references(client: KubeClient, installation: Installation) -> Polled:
-    """Find what waits for the poll.
+    """Find the objects that are read at polls only.
 
     Raises:
-        ApiError: Bundles can't be listed, or rights not asked for.
+        ApiError: Bundles can't be listed, or rights not reviewed.
     """
     settings = installation.settings
     wanted: dict[Resource, dict[str, set[str]]] = {CONFIGMAPS: {}, SECRETS: {}}
@@ -80,7 +80,7 @@ async def polled_references(client: KubeClient, installation: Installation) -> P
 async def _granted(
     client: KubeClient, installation: Installation, wanted: dict[Resource, dict[str, set[str]]]
 ) -> set[Scope]:
-    """What the operator watches, by what it may."""
+    """What the operator may watch by its rights."""
     gate = asyncio.Semaphore(_AT_ONCE)
     served = installation.settings.watch_namespaces
 

@@ -1,4 +1,4 @@
-"""The rights that the operator needs, asked for one by one where the API server decides."""
+"""The rights that the operator needs, each in an access review."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ Need = tuple[Resource, str, str, str | None]
 
 
 async def missing_rights(client: KubeClient, settings: Settings, user: str | None) -> list[str]:
-    """What `user`, or whoever asks, may not do, of all that the operator does.
+    """The missing rights of `user`, or of the caller, of all that the operator needs.
 
     Raises:
-        ApiError: nobody may be asked about.
+        ApiError: access reviews aren't allowed.
     """
     resources = await _kinds(client, settings)
     needs = list(_needs(settings, resources))
@@ -55,7 +55,7 @@ async def _kinds(client: KubeClient, settings: Settings) -> list[Resource]:
         try:
             resource = await discovery.resolve(word, f"{group}/{version}" if version else None)
         except (errors.KindUnavailable, errors.AmbiguousKind):
-            continue  # the operator says so itself, and a rule of this kind too
+            continue  # the operator reports it itself, and so does a rule of this kind
         found.append(resource)
     return found
 
@@ -85,10 +85,10 @@ def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
 
 
 async def allowed(client: KubeClient, need: Need, user: str | None, lease: str = "") -> bool:
-    """Whether `user`, or whoever asks, may do it; of Leases that one is meant.
+    """Whether `user`, or the caller, has the right; for Leases, to this one.
 
     Raises:
-        ApiError: nobody may be asked about.
+        ApiError: access reviews aren't allowed.
     """
     resource, subresource, verb, namespace = need
     attributes = {

@@ -1,7 +1,7 @@
-"""The operator's own copying half on a cluster where nothing that it writes stays.
+"""The operator's own copying half as a dry run: nothing that it writes is stored.
 
-Every write is sent with dryRun=All: quotas, webhooks and RBAC answer as they would. The planner,
-the writer and what they know are the operator's: there is no second opinion that could drift.
+Every write is sent with dryRun=All: quotas, webhooks and RBAC respond as they would. The planner,
+the writer and their state are the operator's: there is no second implementation.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
 PATIENCE = 60.0
-"""Seconds to see everything that a rule needs."""
+"""Seconds to list everything that a rule needs."""
 
 
 class DryRunClient(KubeClient):
-    """Sends every write with dryRun=All; keeps those of copies, and answers those of rules itself.
+    """Sends every write with dryRun=All; records those of copies, answers those of rules itself.
 
-    A rule's finalizer and status are none of a rehearsal's business.
+    A rule's finalizer and status aren't part of a dry run.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, on_dry_run=self._answered, **kwargs)
         self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
-        """Method and body by path, in order, of those that were answered well."""
+        """Method and body by path, in order, of those that succeeded."""
         self.verdicts: dict[RuleKey, Mapping[str, Any]] = {}
         """The Ready conditions that would have been written."""
 
     async def patch(
         self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
     ) -> dict[str, Any]:
-        """Of a rule: nothing is sent."""
+        """For a rule nothing is sent."""
         if res is not RULES:
             return await super().patch(res, namespace, name, body, **options)
         if "status" in body:
@@ -75,15 +75,15 @@ class DryRunClient(KubeClient):
     def _answered(self, call: calls.Call, answer: Any) -> None:
         self.writes.setdefault(call.path, []).append((call.method, call.body))
         if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
-            answer["metadata"].setdefault("resourceVersion", "0")  # what isn't stored has none
+            answer["metadata"].setdefault("resourceVersion", "0")  # without storage there is none
             if call.method == "DELETE":
-                answer["metadata"].pop("deletionTimestamp", None)  # nobody's finalizer waits
+                answer["metadata"].pop("deletionTimestamp", None)  # no finalizer is waited for
 
 
 class _AnySealer(Sealer):
-    """For who may not read the operator's key: takes every seal for valid, and its content for old.
+    """Used without the right to read the operator's key: every seal is valid, its digest old.
 
-    What is planned so is compared with what stands there before it is shown.
+    What is planned from that is compared with the live object before it is shown.
     """
 
     __slots__ = ()
@@ -93,7 +93,7 @@ class _AnySealer(Sealer):
 
 
 class DryRun:
-    """All rules of one kind, served on a dry run as far as one is asked to act."""
+    """All rules of one kind, served as a dry run; only `act` writes copies."""
 
     def __init__(self, client: DryRunClient, installation: Installation) -> None:
         metrics = Metrics()
@@ -116,12 +116,12 @@ class DryRun:
         )
         self.kinds = Kinds(self.context)
         self.key_known = True
-        """Whether the operator's hash key could be read: by it, right copies are known unread."""
+        """Whether the operator's hash key could be read: with it, right copies are known unread."""
         self._rules = RuleReconciler(self.context, self.kinds)
         self._copies = CopyReconciler(self.context)
 
     async def begin(self) -> None:
-        """See the namespaces."""
+        """List the namespaces."""
         await self._load_key()
         context = self.context
 
@@ -148,7 +148,7 @@ class DryRun:
         self.context.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
 
     def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
-        """Take in a rule; one that `acts` is neither suspended nor in Plan mode."""
+        """Store a rule; one that `acts` is neither suspended nor in Plan mode."""
         if acts and isinstance(body.get("spec"), Mapping):
             body = {**body, "spec": {**body["spec"], "suspend": False, "mode": "Apply"}}
         rule = Rule.from_body({**body, "status": {}})
@@ -163,10 +163,10 @@ class DryRun:
         return refusal(rule, settings, self.kinds)
 
     async def serve(self, rule: Rule) -> RuleState | None:
-        """See all that a rule needs; None where the operator wouldn't serve it.
+        """Watch all that a rule needs; None where the operator wouldn't serve it.
 
         Raises:
-            ApiError: it can't be seen.
+            ApiError: it can't be watched.
         """
         if isinstance(rule.spec, InvalidSpec) or rule.deleting or self.refusal(rule):
             return None
@@ -185,7 +185,7 @@ class DryRun:
         raise Fault(f"rule {rule.owner}: what it needs can't be seen within {PATIENCE:g} s")
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
-        """Take in all rules, and serve those of a kind as far as that is possible."""
+        """Store all rules, and serve those of a kind as far as that is possible."""
         for body in await listed(self.client, RULES, None):
             metadata = body["metadata"]
             if RuleKey(metadata["namespace"], metadata["name"]) != but:
@@ -193,7 +193,7 @@ class DryRun:
         for rule in self.context.rules:
             ours = not isinstance(rule.spec, InvalidSpec) and rule.spec.kind == kind
             if ours and rule.key != but:
-                with suppress(errors.ApiError, Fault):  # nobody asked about it
+                with suppress(errors.ApiError, Fault):  # not the requested rule
                     await self.serve(rule)
 
     def _failure(self, state: RuleState | None) -> errors.ApiError | None:
@@ -203,12 +203,12 @@ class DryRun:
         return next((watch.failure for watch in watches if watch.failure), None)
 
     async def act(self, key: CopyKey) -> None:
-        """Do about one copy what the operator would; what comes of it is in `world.problems`."""
+        """Reconcile one copy as the operator would; failures are in `context.problems`."""
         self.context.problems.pop(key, None)
         await self._copies.reconcile(key)
 
     async def close(self) -> None:
-        """End everything, connections first: that waits for them, and a watch's end doesn't."""
+        """End everything, the client first: ending a watch doesn't wait for its connection."""
         await self.client.close()
         await self.pool.close()
         await self.context.isolated.close()
@@ -227,7 +227,7 @@ class WholeSurvey(Survey):
 
 @asynccontextmanager
 async def rehearsing(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
-    """A rehearsal that has seen the namespaces; its watches end with it, and its client."""
+    """A dry run that has listed the namespaces; its watches and its client end with it."""
     rehearsal = DryRun(client, installation)
     try:
         await rehearsal.begin()
@@ -239,7 +239,7 @@ async def rehearsing(client: DryRunClient, installation: Installation) -> AsyncI
 async def dry_object(
     client: DryRunClient, resource: Resource, namespace: str, body: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """An object as the API server would hold it after an apply, its checks and defaults done.
+    """An object as the API server would store it after an apply, validated and with defaults.
 
     Raises:
         ApiError: it would refuse it.

@@ -1,4 +1,4 @@
-"""What goes wrong, as a person reads it: object, fault and remedy, never a traceback."""
+"""Errors as users read them: object, fault and remedy, never a traceback."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from copyrator.kube.client.connection import KubeconfigError
 from copyrator.oci.errors import RegistryError
 
 DEBUG = "COPYRATOR_DEBUG"
-"""Set to anything, it shows the traceback of an unexpected error."""
+"""Set to any value, it shows the traceback of an unexpected error."""
 
 
 class Fault(click.ClickException):
     """Ends a command with exit code 1 and one line on stderr."""
 
     def show(self, file: IO[Any] | None = None) -> None:  # noqa: ARG002 - click's signature
-        """Print it; on a terminal it breaks between words."""
+        """Print it; on a terminal it is wrapped between words."""
         prose([f"Error: {self.format_message()}"], err=True)
 
 
 def fault_of(error: Exception) -> Fault:
-    """What a command met, as a Fault; the error itself where its traceback is wanted."""
+    """A command's error as a Fault; the error itself where its traceback is requested."""
     if isinstance(error, OSError | KubeconfigError | RegistryError):
         return Fault(str(error))
     if isinstance(error, errors.NotFound) and error.kind_missing:

@@ -63,7 +63,7 @@ async def _get(
         resources, found = await _read(client, target, what)
         chosen = _chosen(found, wanted, rule)
         if wanted and what != "copies" and (missing := set(wanted) - _names(chosen)):
-            await one(client, what, target.namespace, min(missing))  # says where it is
+            await one(client, what, target.namespace, min(missing))  # its message says where it is
         printer = _Printer(target, what, shape)
         if not chosen and not watch:
             _nothing(target, what, printer)
@@ -143,7 +143,7 @@ async def _watch(
     printer: _Printer,
     choice: tuple[Sequence[str], str | None],
 ) -> None:
-    """Print each change until somebody has seen enough."""
+    """Print each change until the user interrupts it."""
     changes: asyncio.Queue[dict[str, Any] | errors.ApiError] = asyncio.Queue()
     selector = MANAGED if len(resources) > 1 else None
     tasks = [
@@ -170,7 +170,7 @@ async def _follow(
     selector: str | None,
     changes: asyncio.Queue[dict[str, Any] | errors.ApiError],
 ) -> None:
-    """Feed the changes of one kind, over the ends of its watches."""
+    """Queue the changes of one kind, reopening watches that end."""
     version: str | None = None
     try:
         while True:

@@ -1,4 +1,4 @@
-"""`copyrator install --print`: what the chart installs, for those without Helm."""
+"""`copyrator install --print`: the chart's manifests, for use without Helm."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import click
 from copyrator.cli.crds import crd_texts
 
 MANIFESTS = Path(__file__).with_name("install.yaml")
-"""What the chart renders by default, written by `make generate` and held to it by a test."""
+"""What the chart renders by default, written by `make generate`; a test compares both."""
 
 NAMESPACE_MARK, IMAGE_MARK = "copyrator-namespace", "copyrator-image:tag"
-"""What stands in MANIFESTS where the options go."""
+"""Placeholders in MANIFESTS for the options."""
 
 
 @click.command()

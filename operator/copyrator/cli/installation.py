@@ -1,4 +1,4 @@
-"""Finds the operator that serves the cluster, and the settings that it runs with."""
+"""Finds the operator that serves the cluster, and its settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Installation:
 
     settings: Settings
     namespace: str
-    """Where its Deployment, or at least its Lease, is."""
+    """The namespace of its Deployment, or at least its Lease."""
     image: str | None = None
     service_account: str | None = None
     found: bool = False
@@ -63,13 +63,13 @@ own_namespace_option = click.option(
     metavar="NAME",
     help="Where the operator is installed; default: where its Deployment is found.",
 )
-"""The same for commands that are about the installation and no other namespace."""
+"""The same for commands about the installation and no other namespace."""
 
 
 async def find_installation(client: KubeClient, home: str | None = None) -> Installation:
-    """Look for the chart's Deployment, else for the operator's Lease, in `home` or anywhere.
+    """Find the chart's Deployment, else the operator's Lease, in `home` or any namespace.
 
-    In the operator's own container its variables say it all; it may list neither.
+    In the operator's own container its environment is enough; it may list neither.
     """
     own = os.environ.get("POD_NAMESPACE")
     if home is None and own and "COPYRATOR_LEASE_NAME" in os.environ:
@@ -95,7 +95,7 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
 
 
 def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Installation:
-    """The installation that a Deployment of the chart is."""
+    """The installation of a Deployment of the chart."""
     metadata, pod = body["metadata"], body["spec"]["template"]["spec"]
     container = next(
         (one for one in pod["containers"] if one["name"] == "copyrator"), pod["containers"][0]
@@ -111,9 +111,9 @@ def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Instal
 
 
 def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
-    """The settings that a container's arguments and variables come to.
+    """The settings of a container's arguments and variables.
 
-    They are read by the operator's own options, so that both read them alike.
+    They are parsed by the operator's own options, so that both read them alike.
     """
     variables = {
         one["name"]: one.get("value", namespace)
@@ -140,7 +140,7 @@ def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
 
 
 async def holder_of(client: KubeClient, namespace: str) -> str | None:
-    """Who leads now, by a Lease that is not over; none where nobody does."""
+    """The leader, by a Lease that hasn't expired; None where there is none."""
     with suppress(errors.NotFound, errors.Forbidden):
         spec = (await client.get(LEASES, namespace, LEASE_NAME)).get("spec") or {}
         renewed = parse_time(spec.get("renewTime"))

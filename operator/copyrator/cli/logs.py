@@ -1,4 +1,4 @@
-"""`copyrator logs`: what werf said in a Bundle's newest Job."""
+"""`copyrator logs`: the log of a Bundle's newest Job."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def _logs(target: Target, what: str, name: str, tail: int | None) -> None:
 
 
 async def _print_job(client: KubeClient, namespace: str, job: str, tail: int | None) -> bool:
-    """Print what the pods of a Job said; False where there is nothing."""
+    """Print the logs of a Job's pods; False where there are none."""
     pods = await listed(client, PODS, namespace, selector=f"batch.kubernetes.io/job-name={job}")
     said = False
     for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):

@@ -1,4 +1,4 @@
-"""Manifests in files, with the lines on which their fields stand."""
+"""Manifests in files, with the lines of their fields."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class Manifest:
 
     @property
     def namespace(self) -> str:
-        """The namespace it names; empty where it names none."""
+        """The namespace in its metadata; empty where there is none."""
         return str((self.body.get("metadata") or {}).get("namespace") or "")
 
     @property
     def where(self) -> str:
-        """``file:line`` of its beginning, and what it is."""
+        """``file:line`` of its beginning, and its kind and name."""
         return f"{self.source}:{self.lines.get((), 1)}: {self.kind} {self.name}"
 
     def line(self, path: Sequence[Step]) -> int:
-        """The line of a field; of one that isn't there, of what it would stand in."""
+        """The line of a field; for an absent one, of its nearest parent."""
         for length in range(len(path), -1, -1):
             if (found := self.lines.get(tuple(path[:length]))) is not None:
                 return found
@@ -57,7 +57,7 @@ def read_manifests(names: Sequence[str]) -> list[Manifest]:
     """All documents of files and directories; ``-`` is the standard input.
 
     Raises:
-        Fault: a file isn't there or isn't YAML; the message has the line.
+        Fault: a file doesn't exist or isn't YAML; the message has the line.
     """
     found: list[Manifest] = []
     for name in names:
@@ -110,7 +110,7 @@ def _is_list(body: Mapping[str, Any]) -> bool:
 def _read(
     node: yaml.Node | None, path: tuple[Step, ...], lines: dict[tuple[Step, ...], int]
 ) -> Any:
-    """The value of a node, as the safe loader makes it; notes the lines on the way."""
+    """The value of a node, as the safe loader makes it; records the lines."""
     if node is None:
         return None
     lines.setdefault(path, node.start_mark.line + 1)

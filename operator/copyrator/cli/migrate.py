@@ -1,4 +1,4 @@
-"""`copyrator migrate`: rules that do what other copying tools were told to do."""
+"""`copyrator migrate`: rules that replace other copying tools' annotations."""
 
 from __future__ import annotations
 

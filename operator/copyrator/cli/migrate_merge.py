@@ -1,8 +1,8 @@
-"""Makes one set of rules of what several annotations ask for: no two of one name or target. Pure.
+"""Merges the wishes of several annotations into rules: no two of one name or target. Pure.
 
-One rule has one list of globs and one selector, which both must hold; so what several annotations
-on one source ask for together becomes one rule where it can, and else rules that leave each other's
-namespaces out.
+One rule has one list of globs and one selector, which both must match; so the wishes of several
+annotations on one source become one rule where possible, and else rules that exclude each other's
+namespaces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEGATED = {
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """A rule to be printed, and what is to be said above it."""
+    """A rule to be printed, and the comments above it."""
 
     wish: Wish
     name: str
@@ -37,7 +37,7 @@ class Migration:
 
 
 def migrations(wishes: Iterable[Wish]) -> list[Migration]:
-    """The rules that together do what was asked for, each with a name of its own."""
+    """The rules that together do what the annotations request, each with a name of its own."""
     by_copy: dict[tuple[str, ...], list[Wish]] = {}
     for wish in wishes:
         by_copy.setdefault(_copied(wish), []).append(wish)
@@ -45,7 +45,7 @@ def migrations(wishes: Iterable[Wish]) -> list[Migration]:
     found: list[Migration] = []
     for copied, group in by_copy.items():
         name = group[0].base_name
-        if taken[name] > 1:  # a-b/c and a/b-c: told apart in every run in the same way
+        if taken[name] > 1:  # a-b/c and a/b-c: the same names in every run
             name += f"-{hashlib.sha256('/'.join(copied).encode()).hexdigest()[:6]}"
         for number, wish in enumerate(_disjoint(list(_united(group)), name), start=1):
             found.append(Migration(wish, name if number == 1 else f"{name}-{number}"))
@@ -53,12 +53,12 @@ def migrations(wishes: Iterable[Wish]) -> list[Migration]:
 
 
 def _copied(wish: Wish) -> tuple[str, ...]:
-    """What is copied, under which name."""
+    """What is copied, and its name."""
     return (wish.kind, wish.namespace, wish.name, wish.copy_name or wish.name)
 
 
 def _united(group: Sequence[Wish]) -> Iterator[Wish]:
-    """Equal wishes once, lists of namespaces as one; the whole cluster makes the rest needless."""
+    """Equal wishes once, lists of namespaces as one; the whole cluster includes all others."""
     if all_of_it := [wish for wish in group if wish.everywhere]:
         yield _together(all_of_it[0], group)
         return
@@ -78,7 +78,7 @@ def _united(group: Sequence[Wish]) -> Iterator[Wish]:
 
 
 def _together(first: Wish, group: Sequence[Wish]) -> Wish:
-    """`first` in the name of all."""
+    """`first`, with the tools and remarks of all."""
     tools = dict.fromkeys(wish.tool for wish in group)
     remarks = dict.fromkeys(remark for wish in group for remark in wish.remarks)
     return replace(first, tool=", ".join(tools), remarks=tuple(remarks))

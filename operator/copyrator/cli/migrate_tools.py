@@ -1,4 +1,4 @@
-"""What other copying tools are told by annotations, as rules of ours: pure.
+"""Other copying tools' annotations, as rules of ours: pure.
 
 Read in each tool's own source, at the versions that docs/adoption.md names.
 """
@@ -26,7 +26,7 @@ _RIGHTS: Final = {
     "Role": "the operator may only grant rights that it holds itself",
     "RoleBinding": "the operator needs the right to bind the role: rules.bindClusterRoles",
 }
-"""What is to be seen to before a rule for this kind can do anything."""
+"""The rights that a rule for this kind requires."""
 _REQUIREMENT = re.compile(
     r"\s*(?:!\s*(?P<no>[\w./-]+)"
     r"|(?P<key>[\w./-]+)\s*"
@@ -38,14 +38,14 @@ _GLOB_OF = re.compile(r"\^?([a-z0-9-]*)(\.\*|\[a-z0-9-?\]\*)?\$?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a tool was asked to do with one source."""
+    """The copies of one source that a tool's annotations request."""
 
     tool: str
     kind: str
     namespace: str
     name: str
     namespaces: Sequence[str] = ()
-    """Globs or names; empty: every one."""
+    """Globs or names; empty: all."""
     exclude: Sequence[str] = ()
     selector: LabelSelector = ANY_LABELS
     copy_name: str | None = None
@@ -58,7 +58,7 @@ class Wish:
 
     @property
     def base_name(self) -> str:
-        """A name for its rule, which those of other sources may come to, too."""
+        """A name for its rule; other sources' rules may have the same."""
         text = f"{self.namespace}-{self.name}-{self.kind.lower()}"
         if self.copy_name:
             text += f"-as-{self.copy_name}"
@@ -90,7 +90,7 @@ class Wish:
 
 
 def _selector(selector: LabelSelector) -> dict[str, Any]:
-    """As a manifest has it: simple labels as matchLabels."""
+    """In a manifest's form: simple labels as matchLabels."""
     labels, expressions = {}, []
     for want in selector.requirements:
         if want.operator is Operator.IN and len(want.values) == 1 and want.key not in labels:
@@ -105,7 +105,7 @@ def _selector(selector: LabelSelector) -> dict[str, Any]:
 
 
 def wishes(kind: str, bodies: Sequence[Mapping[str, Any]], known: Sequence[str]) -> list[Wish]:
-    """What the annotations of objects of one kind ask for; `known` are the namespaces there are."""
+    """The wishes in the annotations of objects of one kind; `known` are the existing namespaces."""
     found: list[Wish] = []
     pulls: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for body in bodies:
@@ -181,7 +181,7 @@ def _pulled(kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]) ->
 
 
 def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
-    """A ClusterSecret, whose data stands in itself or in a Secret that it names."""
+    """A ClusterSecret, whose data is in itself or in a Secret that it names."""
     name = body["metadata"]["name"]
     globs, remarks = _globs(",".join(body.get("matchNamespace") or ()), known)
     avoid, more = _globs(",".join(body.get("avoidNamespaces") or ()), known)
@@ -212,7 +212,7 @@ def _wish(tool: str, kind: str, place: Place, **more: Any) -> Wish:
 
 
 def _labelled(tool: str, kind: str, place: Place, text: str) -> Wish:
-    """To the namespaces of a selector; of one that can't be read, to none."""
+    """To the namespaces of a selector; of one that can't be parsed, to none."""
     if (selector := _parsed(text)) is not None:
         return _wish(tool, kind, place, selector=selector)
     remark = f"{text!r} is no label selector: write spec.targets by hand"
@@ -220,7 +220,7 @@ def _labelled(tool: str, kind: str, place: Place, text: str) -> Wish:
 
 
 def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Comma-separated regular expressions as globs; where one is none, the namespaces it means."""
+    """Comma-separated regular expressions as globs, or as the known namespaces that match."""
     found: list[str] = []
     remarks: list[str] = []
     for part in (piece.strip() for piece in text.split(",")):
@@ -250,7 +250,7 @@ def _matching(pattern: str, known: Sequence[str]) -> list[str]:
 
 
 def _parsed(text: str) -> LabelSelector | None:
-    """A selector as Kubernetes' labels.Parse reads it; None where it is none."""
+    """A selector as Kubernetes' labels.Parse reads it; None where it isn't one."""
     requirements: list[Requirement] = []
     rest = text.strip()
     while rest:

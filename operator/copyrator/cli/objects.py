@@ -1,4 +1,4 @@
-"""The kinds that commands speak of, under all the names that people know them by."""
+"""The kinds that commands accept, under all their names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class What(click.ParamType[str]):
         self.allowed = allowed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The plural word."""
+        """The plural form."""
         for word in self.allowed:
             if str(value).lower() in _ALIASES[word]:
                 return word
@@ -52,14 +52,14 @@ class What(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem]:
-        """The words as `kubectl` would offer them."""
+        """The completions that `kubectl` would offer."""
         return [CompletionItem(word) for word in self.allowed if word.startswith(incomplete)]
 
 
 def complete_names(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of the objects there are. A cluster that can't be asked completes nothing."""
+    """Names of the existing objects. Without access to the cluster it completes nothing."""
     what = ctx.params.get("what", "bundles")
     namespace, slash, _ = incomplete.rpartition("/")
     with suppress(Exception):
@@ -103,7 +103,7 @@ async def listed(
 
 
 async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[str, Any]:
-    """A rule or Bundle; where there is none of that name, say where there are some.
+    """A rule or Bundle; where there is none, the error names the namespaces that have one.
 
     Raises:
         Fault: there is none.
@@ -151,7 +151,7 @@ async def copy_kinds(client: KubeClient, rules: list[dict[str, Any]]) -> list[Re
 async def copies(
     client: KubeClient, namespace: str | None
 ) -> tuple[list[Resource], list[dict[str, Any]]]:
-    """The kinds that copies can be of, and the copies there are, without their content."""
+    """The kinds that copies can be of, and the existing copies, without their content."""
     rules: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
         rules = await listed(client, RULES, None)

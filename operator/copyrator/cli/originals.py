@@ -1,4 +1,4 @@
-"""The command lines of the programs that this one takes over from.
+"""The command lines of the programs that this one replaces.
 
 The copy operator took no subcommand, the role-binding controller took flags as Go's package `flag`
 reads them: `-name`, `-name=value`, `-switch=true`. An image's arguments still start the operator.
@@ -16,16 +16,16 @@ import click
 from copyrator.settings import options
 
 OUTSIDE = "--run-outside-cluster"
-"""The role-binding controller's flag; alone it says that the operator is meant."""
+"""The role-binding controller's flag; alone it selects the operator."""
 
 _GO_TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _GO_FALSE = ("0", "f", "F", "FALSE", "false", "False")
-"""As strconv.ParseBool takes them (https://pkg.go.dev/strconv#ParseBool)."""
+"""As strconv.ParseBool accepts them (https://pkg.go.dev/strconv#ParseBool)."""
 _LONG = re.compile(r"--?([a-z][a-z-]+)(=.*)?", re.DOTALL)
 
 
 def run_arguments(args: Sequence[str]) -> list[str]:
-    """Arguments of `run`: those in Go's forms as click takes them, the others as they are.
+    """Arguments of `run`: those in Go's forms converted for click, the others unchanged.
 
     Raises:
         click.BadParameter: a switch has a value that is neither true nor false.
@@ -34,13 +34,13 @@ def run_arguments(args: Sequence[str]) -> list[str]:
 
 
 def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
-    """The whole command line, with `run` before it where an original's arguments stand alone.
+    """The whole command line, with `run` prepended where it has an original's arguments only.
 
     That is so in a pod, and elsewhere where `-run-outside-cluster` is among them. Without any
-    argument a person at a terminal gets the help, in a pod too.
+    argument a terminal gets the help, in a pod too.
 
     Raises:
-        click.UsageError: the operator's flags without a command, and no pod around.
+        click.UsageError: the operator's flags without a command, outside a pod.
     """
     in_pod = "KUBERNETES_SERVICE_HOST" in os.environ
     if not args:

@@ -1,4 +1,4 @@
-"""Tables, JSON, YAML and names, as kubectl has them; colours only on a terminal."""
+"""Tables, JSON, YAML and names, as in kubectl; colours only on a terminal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.text import Text
 
 GAP = 2
-"""Blanks between two columns."""
+"""Spaces between two columns."""
 NARROWEST = 24
-"""Cells that a column needs to be read when its text is broken into lines."""
+"""Characters that a column needs to be readable when its text is wrapped."""
 
 _STYLES = {"True": "green", "False": "bold red", "Unknown": "yellow"}
 
@@ -48,14 +48,14 @@ def _output(
 output_option = _output(list(Format), Format.TABLE, "table, wide, json, yaml or name.")
 MACHINE = (Format.JSON, Format.YAML, Format.NAME)
 object_option = _output(MACHINE, None, "The object as json or yaml, or its name.")
-"""For commands that say a sentence about one object; without it ``shape`` is None."""
+"""For commands that print a sentence about one object; without it ``shape`` is None."""
 answer_option = _output(MACHINE[:2], None, "json or yaml.")
-"""For commands that answer in sentences; without it ``shape`` is None."""
+"""For commands that print sentences; without it ``shape`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, what it shows of a row, and whether only -o wide has it."""
+    """A column: its head, its cell for a row, and whether only -o wide has it."""
 
     head: str
     value: Callable[[Any], str]
@@ -63,15 +63,15 @@ class Column:
 
 
 def console(**options: Any) -> Console:
-    """Where everything is printed; a pipe gets plain text without line breaks of ours."""
+    """The console of all output; a pipe gets plain text without wrapping."""
     return Console(highlight=False, emoji=False, markup=False, **options)
 
 
 class Table:
     """Rows below heads. Once printed, further rows keep to its widths (--watch).
 
-    On a terminal what doesn't fit is cut, but for wide tables; `whole` breaks the last column into
-    lines instead.
+    On a terminal what doesn't fit is truncated, except in wide tables; `whole` wraps the last
+    column instead.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Table:
 
 
 def prose(lines: Iterable[str | Text], *, err: bool = False) -> None:
-    """Print sentences, or values behind their labels; on a terminal they break between words."""
+    """Print sentences, or values after their labels; on a terminal wrapped between words."""
     out = console(stderr=err)
     for line in lines:
         text = Text(line) if isinstance(line, str) else line
@@ -126,7 +126,7 @@ def prose(lines: Iterable[str | Text], *, err: bool = False) -> None:
 
 
 def _print_broken(out: Console, text: Text, indent: int) -> None:
-    """Print a text; on a terminal, in lines that fit, which after the first are indented."""
+    """Print a text; on a terminal it is wrapped, with all lines but the first indented."""
     if not out.is_terminal or text.cell_len <= out.width:
         out.print(text, soft_wrap=True)
         return
@@ -146,7 +146,7 @@ def dump(value: Any, shape: Format) -> None:
 
 
 def reference(body: Mapping[str, Any]) -> str:
-    """What ``kubectl -o name`` prints, and takes: ``secret/a``, ``bundle.operator.werf.dev/b``."""
+    """What ``kubectl -o name`` prints and accepts: ``secret/a``, ``bundle.operator.werf.dev/b``."""
     group, slash, _ = str(body["apiVersion"]).rpartition("/")
     word = str(body["kind"]).lower() + (f".{group}" if slash else "")
     return f"{word}/{body['metadata']['name']}"
@@ -161,18 +161,18 @@ def show(body: Mapping[str, Any], shape: Format) -> None:
 
 
 def items(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Objects as kubectl puts them into one."""
+    """Objects in a List, as kubectl prints them."""
     return {"apiVersion": "v1", "kind": "List", "items": [plain(body) for body in bodies]}
 
 
 def plain(body: Mapping[str, Any]) -> dict[str, Any]:
-    """An object without managedFields, which nobody wants to read."""
+    """An object without managedFields."""
     metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
     return {**body, "metadata": metadata}
 
 
 def labelled(label: str, value: object) -> str:
-    """``Label:     value``, with the values below each other."""
+    """``Label:     value``, with the values aligned."""
     return f"{label + ':':<15}{value}"
 
 

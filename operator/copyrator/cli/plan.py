@@ -1,4 +1,4 @@
-"""`copyrator plan`: what a rule would do, tried on the cluster by a dry run."""
+"""`copyrator plan`: what a rule would do, by a dry run on the cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from copyrator.kube.resources import RULES
 AT_ONCE = 8
 """Dry runs in flight."""
 CHANGES = 2
-"""Exit code where something would be done, or stands in the way."""
+"""Exit code where something would be done, or is blocked or in conflict."""
 
 
 class _WrongUsage(click.UsageError):
@@ -116,7 +116,7 @@ async def _plan(
 async def _bodies(
     client: DryRunClient, target: Target, name: str | None, manifests: Sequence[Manifest]
 ) -> list[dict[str, Any]]:
-    """The rules that are asked about, as the API server would hold them."""
+    """The requested rules, as the API server would store them."""
     if name:
         namespace, name = split_name(name, "" if "/" in name else target.namespace)
         return [await one(client, "rules", namespace, name)]
@@ -138,7 +138,7 @@ Result = tuple[Rule, list[Row], int]
 
 
 async def _serve(rehearsal: DryRun, body: Mapping[str, Any]) -> Rule:
-    """Serve the rule, and those that it may meet.
+    """Serve the rule, and those of the same kind.
 
     Raises:
         Fault: the operator wouldn't serve it.
@@ -171,7 +171,7 @@ async def _add_sources(
     target: Target,
     manifests: Sequence[Manifest],
 ) -> None:
-    """Sources that stand in the file count as applied."""
+    """Sources in the file count as applied."""
     assert not isinstance(rule.spec, InvalidSpec)
     source, context = rule.spec.source, rehearsal.context
     state = context.rule_states.get(rule.key)
@@ -220,7 +220,7 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
 
 
 async def _try(rehearsal: DryRun, key: CopyKey) -> Row | None:
-    """Have one copy written by a dry run, and say what came of it."""
+    """Reconcile one copy by a dry run, and return its row."""
     context, client = rehearsal.context, rehearsal.client
     resource = context.kinds[key.kind].resource
     planned = context.plan(key)

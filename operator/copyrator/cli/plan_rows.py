@@ -1,4 +1,4 @@
-"""What came of a rehearsal, for each target: pure, from what was written and refused."""
+"""The result of a dry run for each target: pure, from what was written and refused."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class RowAction(StrEnum):
     RECREATE = "recreate"
     DELETE = "delete"
     RELEASE = "release"
-    """The object stays, our marks go."""
+    """The object stays, our marks are removed."""
     CONFLICT = "conflict"
-    """Somebody else's object stands there."""
+    """A foreign object exists there."""
     BLOCKED = "blocked"
-    """The API server, or something in it, says no."""
+    """The API server, an admission plugin or a webhook refuses it."""
 
 
 CHANGES = frozenset(RowAction)
-"""All of them: what is as it should be has no row."""
+"""All of them: what is as wanted has no row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Row:
     keys: Keys = field(default_factory=Keys)
 
     def to_dict(self) -> dict[str, Any]:
-        """As -o json has it."""
+        """As in -o json."""
         found: dict[str, Any] = {
             "action": self.action.value,
             "kind": self.kind,
@@ -86,7 +86,7 @@ COLUMNS = (
 
 
 def action_of(methods: Sequence[str], *, foreign: bool) -> RowAction | None:
-    """What the writes to one object come to; None where there were none."""
+    """The action of the writes to one object; None where there were none."""
     if not methods:
         return None
     if "POST" in methods:
@@ -114,7 +114,7 @@ def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if name in DATA_FIELDS:
             found |= value or {}
-        elif value not in (None, "Opaque"):  # the default type of a Secret says nothing
+        elif value not in (None, "Opaque"):  # the default type of a Secret isn't shown
             found[name] = value
     for part in ("labels", "annotations"):
         for key, value in (body["metadata"].get(part) or {}).items():
@@ -128,7 +128,7 @@ def _is_noise(key: str) -> bool:
 
 
 def summary(rows: Iterable[Row], right: int) -> str:
-    """One line: how many of each."""
+    """One line: the number of each."""
     counts = Counter(row.action for row in rows)
     if not counts:
         return f"No changes: {count(right, 'copy', 'copies')} {_as_it_is(right)}."

@@ -1,4 +1,4 @@
-"""`copyrator resolve`: which tag a version chooses in a registry, and why not the others."""
+"""`copyrator resolve`: the tag that a version selects in a registry, and why not the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from copyrator.oci.reference import Repository
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was chosen."""
+    """The result of the selection."""
 
     tag: str | None
     digest: str | None
@@ -68,7 +68,7 @@ def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> 
         dump({"tag": answer.tag, "digest": answer.digest, "rejected": rejected}, shape)
     elif answer.tag is not None:
         click.echo(answer.tag if shape is Format.NAME else f"{answer.tag}  {answer.digest}")
-    # Where there is none, the error names them.
+    # Without a tag the error names them.
     if answer.tag and answer.rejected and shape in (Format.TABLE, Format.WIDE):
         Table(
             (
@@ -141,7 +141,7 @@ async def _range(
 
 
 def _repository(text: str, options: dict[str, Any]) -> Repository:
-    """Checked by the parser of Bundles, so that both take the same."""
+    """Checked by the parser of Bundles, so that both accept the same."""
     registry, slash, repo = text.partition("/")
     if not slash:
         raise Fault(
@@ -165,7 +165,7 @@ def _repository(text: str, options: dict[str, Any]) -> Repository:
 
 
 def _credential(path: Path | None, repository: Repository) -> Credential | None:
-    """The file is what a Secret of type dockerconfigjson holds, so it is read as one."""
+    """The file has the format of a dockerconfigjson Secret, so the same parser reads it."""
     if path is None:
         return None
     secret = {

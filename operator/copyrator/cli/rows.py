@@ -1,4 +1,4 @@
-"""What a rule, a Bundle and a copy show in a line: pure, from the object and the time."""
+"""The line of a rule, a Bundle and a copy: pure, from the object and the time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Body = Mapping[str, Any]
 
 
 def ready(body: Body) -> Mapping[str, Any]:
-    """The Ready condition; empty where the operator hasn't said anything."""
+    """The Ready condition; empty before the operator's first status."""
     conditions = (body.get("status") or {}).get("conditions")
     return conditions_by_type(conditions).get(ConditionType.READY, {})
 
 
 def age(stamp: object, now: datetime) -> str:
-    """How long ago, as kubectl shows it: 45s, 12m, 5h, 3d."""
+    """How long ago, in kubectl's format: 45s, 12m, 5h, 3d."""
     moment = parse_time(stamp)
     if moment is None:
         return "-"
@@ -46,13 +46,13 @@ def until(stamp: object, now: datetime) -> str:
 
 
 def digest(value: object) -> str:
-    """The beginning of a digest, enough to tell two apart."""
+    """The first characters of a digest, enough to distinguish two."""
     text = str(value or "")
     return text.removeprefix("sha256:")[:12] or "-"
 
 
 def trouble(body: Body) -> str:
-    """What is wrong; empty where nothing is."""
+    """The fault; empty where there is none."""
     if not ready(body):
         return "not seen by an operator yet; see: copyrator doctor"
     condition = ready(body)

@@ -11,7 +11,7 @@ from copyrator.settings import options
 
 
 class _Run(click.Command):
-    """Takes its flags in Go's forms, too, as the role-binding controller did."""
+    """Accepts its flags in Go's forms, too, as the role-binding controller did."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, run_arguments(args))

@@ -1,7 +1,7 @@
-"""Checks a value against a CRD's structural schema: what the API server would say, offline.
+"""Validates a value against a CRD's structural schema, as the API server would, offline.
 
-Only the words that our CRDs use. CEL rules aren't evaluated: the operator's own parsers, which
-`validate` asks too, know all that they say.
+Only the keywords that our CRDs use. CEL rules aren't evaluated: the operator's own parsers, which
+`validate` calls too, check all of them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a field, and what to do."""
+    """A field's fault and the remedy."""
 
     path: tuple[Step, ...]
     message: str
 
     @property
     def field(self) -> str:
-        """As people write it: ``spec.valuesFrom[0].kind``."""
+        """The path in the usual form: ``spec.valuesFrom[0].kind``."""
         text = ""
         for step in self.path:
             text += f"[{step}]" if isinstance(step, int) else f".{step}"
@@ -42,7 +42,7 @@ class Problem:
 
 
 def problems(value: Any, schema: Schema, path: tuple[Step, ...] = ()) -> Iterator[Problem]:
-    """Everything that the schema has against a value."""
+    """All violations of the schema in a value."""
     if value is None:
         return  # the API server drops it
     if schema.get("x-kubernetes-int-or-string"):

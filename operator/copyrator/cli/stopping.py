@@ -1,4 +1,4 @@
-"""Stops the operator and makes sure that it has stopped, before anything is taken from under it."""
+"""Stops the operator and waits until it has stopped, before anything that it needs is removed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def stop(client: KubeClient, namespace: str, name: str) -> Installation:
     """Scale the operator's Deployment to 0 and wait until no pod of it is left.
 
     Raises:
-        Fault: a pod doesn't end; it might put finalizers back.
+        Fault: a pod doesn't end; it might add finalizers again.
     """
     body = await client.patch(DEPLOYMENTS, namespace, name, {"spec": {"replicas": 0}})
     labels = body["spec"]["selector"]["matchLabels"]

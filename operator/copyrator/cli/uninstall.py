@@ -1,4 +1,4 @@
-"""`copyrator uninstall`: what leaving means, and letting go of what would hang without us."""
+"""`copyrator uninstall`: removes the finalizers that would block deletions without the operator."""
 
 from __future__ import annotations
 

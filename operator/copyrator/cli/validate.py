@@ -29,7 +29,7 @@ _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem and where it stands."""
+    """A problem and its position."""
 
     manifest: Manifest
     line: int
@@ -41,7 +41,7 @@ class Finding:
         return f"{where}: {self.manifest.kind} {self.manifest.name}: {field}{self.problem.message}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As -o json has it."""
+        """As in -o json."""
         return {
             "file": self.manifest.source,
             "line": self.line,
@@ -90,7 +90,7 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format) -> No
 
 
 def check(manifest: Manifest) -> Iterator[Finding]:
-    """The problems of one manifest; the parser's word only where the schema has none."""
+    """The problems of one manifest; the parser's message only where the schema has none."""
     found = [*_version(manifest), *problems(manifest.body, schemas()[manifest.kind])]
     if not manifest.name:
         found.append(Problem(("metadata",), "name is required"))
@@ -123,7 +123,7 @@ def _parsed(manifest: Manifest) -> list[Problem]:
 
 
 def _problem(invalid: InvalidSpec) -> Problem:
-    """The parsers' path, in steps."""
+    """The parsers' path, as steps."""
     path: list[Step] = []
     for inner, name in _STEP.findall(invalid.path):
         path.append(name or (int(inner) if inner.isdigit() else inner))

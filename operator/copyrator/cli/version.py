@@ -1,4 +1,4 @@
-"""`copyrator version`: of this program, and of the operator that runs in the cluster."""
+"""`copyrator version`: of this program, and of the operator in the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`copyrator why`: which rule put an object there, or why none does; why a Bundle runs what."""
+"""`copyrator why`: which rule made an object, or why none does; why a Bundle runs its version."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def why(
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """In sentences, and as a document for programs."""
+    """As sentences, and as a document for programs."""
 
     lines: Sequence[str]
     document: Mapping[str, Any]
@@ -103,7 +103,7 @@ async def _why(
 async def _polled(
     client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
 ) -> frozenset[Ref]:
-    """Whose edits wait for the poll; who may not see all Bundles isn't told."""
+    """The objects whose edits are seen at polls only; empty without the right to list Bundles."""
     if any(bundle["spec"].get(field) for field in _NAMING):
         with suppress(errors.ApiError):
             return (await polled_references(client, installation)).refs
@@ -133,7 +133,7 @@ async def _found(
 async def _object(
     client: KubeClient, namespace: str, name: str, kind: str | None
 ) -> tuple[Resource, dict[str, Any] | None]:
-    """The kind that is meant, and the object where it exists."""
+    """The requested kind, and the object where it exists."""
     discovery = Discovery(client)
     if kind is not None:
         word, _, version = kind.partition(".")
@@ -149,7 +149,7 @@ async def _object(
 
 
 async def _rules_kind(client: KubeClient) -> str:
-    """The kind that rules speak of, where all of them speak of one."""
+    """The kind of all rules, where they have the same."""
     from copyrator.cli.rows import rule_kind  # noqa: PLC0415
 
     kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
@@ -157,7 +157,7 @@ async def _rules_kind(client: KubeClient) -> str:
 
 
 def _spelled(kind: str) -> str:
-    """``secret``, ``configmaps`` and the like as kinds are written."""
+    """``secret``, ``configmaps`` and the like in a kind's spelling."""
     known = {one.kind.lower(): one.kind for one in _well_known()}
     word = kind.lower()
     return known.get(word) or known.get(word.removesuffix("s")) or kind

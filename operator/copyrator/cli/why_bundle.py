@@ -1,4 +1,4 @@
-"""Why a Bundle runs the version that it runs, and why not another: from its status alone."""
+"""Why a Bundle runs its version, and not another: from its status alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def explain_bundle(
     now: datetime,
     polled: Collection[Ref] = (),
 ) -> Iterator[str]:
-    """The whole story, a sentence a line; `polled` is what of all Bundles no watch shows."""
+    """One sentence a line; `polled` are the objects of all Bundles that no watch covers."""
     settings = installation.settings
     defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
     spec, status = parse_bundle(body, defaults), parse_status(body)
@@ -122,6 +122,6 @@ def _poll(
         yield f"The registry is asked every {every}."
         return
     wait = (said - now).total_seconds()
-    if wait < 0:  # a status isn't written anew for a poll that found nothing
+    if wait < 0:  # a poll without a change doesn't write the status
         wait %= interval_of(spec)
     yield f"The registry is asked every {every}; the next time in {format_duration(int(wait) + 1)}."

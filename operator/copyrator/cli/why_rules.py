@@ -1,4 +1,4 @@
-"""Each rule's answer to: why is this object there, or why isn't it?"""
+"""Each rule's reason why an object exists, or doesn't."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Which object is asked about."""
+    """The requested object."""
 
     rehearsal: DryRun
     resource: Resource
@@ -43,7 +43,7 @@ class Question:
 
     @property
     def key(self) -> CopyKey:
-        """As the planner names it."""
+        """Its key for the planner."""
         return CopyKey(self.resource.key, self.namespace, self.name)
 
     @property
@@ -70,7 +70,7 @@ async def verdict_of(asked: Question) -> str:
 
 
 async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
-    """Try the write, to hear who says no."""
+    """Try the write as a dry run, to find what refuses it."""
     rehearsal = asked.rehearsal
     owner = plan.winner.owner if plan.winner else ""
     await rehearsal.act(asked.key)
@@ -92,7 +92,7 @@ def _sentence(why: Cause, winner: str) -> str:
 
 
 def answers(asked: Question) -> dict[str, str]:
-    """Each rule's answer, by its namespace/name: what it wants there, or why it wants nothing."""
+    """Each rule's answer, by its namespace/name: what it wants there, or why nothing."""
     rules = sorted(asked.rehearsal.context.rules, key=lambda rule: rule.owner)
     return {rule.owner: _of_rule(asked, rule) for rule in rules}
 
@@ -160,7 +160,7 @@ def _of_claims(asked: Question, rule: Rule, claims: list[SourceBinding], place: 
 
 
 def _outside(claim: SourceBinding, place: Namespace) -> str | None:
-    """Why the namespace is no target of the rule, or None."""
+    """Why the namespace isn't a target of the rule, or None."""
     targets = claim.maker.targets
     wanted = targets.targets
     if place.labels.get(names.LABEL_IGNORE) == "true":

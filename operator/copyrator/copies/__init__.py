@@ -1,1 +1,1 @@
-"""Copy rules: the first job, whole."""
+"""Copy rules: cache, policy, reconcilers and status."""

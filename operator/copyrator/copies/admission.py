@@ -1,4 +1,4 @@
-"""Which rules this operator serves, and what it says of one that it doesn't."""
+"""Which rules this operator serves, and the conditions of those that it refuses."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from copyrator.settings.config import Settings
 
 
 def is_served(key: RuleKey, settings: Settings) -> bool:
-    """Whether this operator serves a rule of this name there; of others no spec is parsed."""
+    """Whether this operator serves a rule of this name and namespace; others aren't parsed."""
     named = settings.rule_name in (None, key.name)
     return named and (key.namespace == settings.namespace or settings.tenant_rules)
 
 
 def is_meant(rule: Rule, settings: Settings) -> bool:
-    """Whether this operator has anything to say about the rule at all."""
+    """Whether this operator writes anything to the rule at all."""
     if is_served(rule.key, settings):
         return True
     if settings.rule_name not in (None, rule.key.name):
         return False
-    # Another operator serves it: two would write the status in turns.
+    # Another operator serves it: both would overwrite each other's status.
     return names.FINALIZER_RULE not in rule.finalizers
 
 
 def may_end(rule: Rule, settings: Settings, kinds: Kinds) -> bool:
-    """Whether taking the finalizer off is ours to do.
+    """Whether this operator removes the finalizer.
 
-    Also of a rule that we don't serve any more (other settings than before), but not where another
-    operator serves it and only that one can see its copies.
+    Also of a rule that is no longer served (the settings changed), but not where another operator
+    serves it and only that one can list its copies.
     """
     return is_meant(rule, settings) or rule.kind is None or kinds.allows(*rule.kind)
 
 
 def tenant_of(rule: Rule, settings: Settings) -> str | None:
-    """The namespace of a rule that isn't trusted; None for one that is."""
+    """The namespace of an untrusted rule; None for a trusted one."""
     return None if rule.key.namespace == settings.namespace else rule.key.namespace
 
 
 def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | None:
-    """Why a rule isn't served, or None; judged before anything is watched or read in its name."""
+    """Why a rule isn't served, or None; evaluated before anything is watched or read for it."""
     tenant = tenant_of(rule, settings)
     if tenant and not settings.tenant_rules:
         return verdicts.not_trusted(settings.namespace)

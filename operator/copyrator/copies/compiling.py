@@ -1,8 +1,8 @@
-"""The Jinja2 of a rule, compiled when the rule begins to be served.
+"""Compiles the Jinja2 of a rule when the operator begins to serve it.
 
-Short texts are compiled here, one by one with pauses; all else goes to a child process, since
-neither Jinja2 nor Python's compiler can be interrupted. A rule that can't be compiled is not tried
-again until it is changed.
+Short texts are compiled in this process, one by one with pauses; all others in a child process,
+since neither Jinja2 nor Python's compiler can be interrupted. A rule that can't be compiled is not
+retried until it is changed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from copyrator.workqueue.isolated import IsolatedError
 from copyrator.workqueue.timeslice import TimeSlice
 
 LIMITS_AGAIN = 600.0
-"""Seconds after which what was too much for the child process is tried again: memory may have been
-short."""
+"""Seconds before a text that exceeded the child process's limits is retried.
+
+Memory may have been short.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +46,18 @@ class _Fault:
 
 
 class RuleCompiler:
-    """Compiles rules, and remembers of each that can't be compiled why."""
+    """Compiles rules, and caches why a rule can't be compiled."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
         self._faults: dict[RuleKey, _Fault] = {}
 
     def forget(self, key: RuleKey) -> None:
-        """The rule is gone."""
+        """Drop what is cached of a deleted rule."""
         self._faults.pop(key, None)
 
     async def compile(self, rule: Rule, spec: RuleSpec) -> Mapping[str, Text] | ReadyCondition:
-        """All texts of a rule that hold Jinja2, or why they can't be had."""
+        """All compiled Jinja2 texts of a rule, or why they can't be compiled."""
         fault = self._faults.get(rule.key)
         if (
             fault is not None
@@ -94,7 +96,7 @@ class RuleCompiler:
     async def _compile_batch(
         self, rule: Rule, batch: list[str], places: Mapping[str, object]
     ) -> dict[str, CompiledText | str]:
-        """The code of each text, or what is wrong with it."""
+        """The code of each text, or its error."""
         short = max(map(len, batch)) <= COMPILED_AT_ONCE
         if not short or sum(map(len, places)) > COMPILED_HERE:
             isolated = self._context.isolated
@@ -111,13 +113,13 @@ class RuleCompiler:
 
 
 def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:
-    """What a tenant's name says that tenants' rules may not."""
+    """What in a tenant's name template isn't allowed to tenants' rules."""
     name = spec.transform.name
     return name_refusal(name) if name and tenant_of(rule, settings) else None
 
 
 def _batches(texts: Mapping[str, object]) -> list[list[str]]:
-    """The texts in portions that the child process compiles as one piece of work each."""
+    """The texts in batches, each of which the child process compiles in one call."""
     batches: list[list[str]] = []
     left = 0
     for text in texts:

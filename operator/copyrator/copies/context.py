@@ -1,4 +1,4 @@
-"""All that the copying half knows, and the planner's question put together from it."""
+"""The state that the reconcilers of copies share, and the planner's input made from it."""
 
 from __future__ import annotations
 
@@ -37,20 +37,23 @@ from copyrator.workqueue.queue import Priority, WorkQueue
 log = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
-"""The wall clock, timezone-aware; for what people read."""
+"""The wall clock, timezone-aware; for times in status and messages."""
 
 STATUS_INTERVAL = 1.0
 """Seconds between two writes of one rule's status."""
 SETTLING = 0.2
-"""Seconds that a rule's work may take before its status is first written: small rules are done."""
+"""Seconds that a rule's work may take before its first status is written: small rules are done."""
 SURVEY_REST = 20.0
-"""Times as long as a survey took until the next one for the status' sake. It takes 5 us for a copy
-that is right; while some of 100,000 change all the time, that must not be half of a core."""
+"""Pause between two surveys for the status' sake, in multiples of the last one's duration.
+
+A survey takes 5 us for a copy that is right; while some of 100,000 change all the time, it must not
+take half of a core.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class KindView:
-    """The copies of one kind as the cluster has them."""
+    """The copies of one kind that exist in the cluster."""
 
     resource: Resource
     reader: RecordReader
@@ -59,13 +62,13 @@ class KindView:
 
     @property
     def synced(self) -> bool:
-        """Whether the absence of a copy can be believed."""
+        """Whether the absence of a copy can be relied on."""
         return self.subscription.synced
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class CopyContext:
-    """Everything known, and the means to act; shared by the reconcilers."""
+    """Shared state and clients of the reconcilers."""
 
     client: KubeClient
     watch_pool: InformerFactory
@@ -82,7 +85,7 @@ class CopyContext:
     kinds: dict[str, KindView] = field(default_factory=dict)
     rule_states: dict[RuleKey, RuleState] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
-    """Copies that couldn't be written, with the reason."""
+    """Copies whose write failed, with the reason."""
     tally: RuleMetrics = field(init=False)
     sealer: Sealer | None = None
     namespace_watch: Registration | None = None
@@ -92,13 +95,13 @@ class CopyContext:
     drift: Drift = field(init=False)
     """Copies that have to be read whole."""
     watches_foreign: bool = True
-    """Whether what stands in the way is watched; a rehearsal looks once."""
+    """Whether foreign objects are watched; a dry run reads each once."""
     foreign: ForeignObjects = field(init=False)
-    """Objects that aren't ours and stand where copies should be."""
+    """Objects that aren't ours at the targets of copies."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
-    """Whether all rules of a namespace are known, so that one that isn't doesn't exist."""
+    """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 
     def __post_init__(self) -> None:
         self.shares = SourceShares(self.look_at_rule)
@@ -111,18 +114,18 @@ class CopyContext:
 
     @property
     def namespaces_synced(self) -> bool:
-        """Whether the absence of a namespace can be believed."""
+        """Whether the absence of a namespace can be relied on."""
         return self.namespace_watch is not None and self.namespace_watch.synced
 
     @property
     def namespaces_seen(self) -> bool:
-        """Whether all namespaces were known once."""
+        """Whether all namespaces were listed once."""
         return self.namespace_watch is not None and self.namespace_watch.reflector.lists > 0
 
     # --- planning --------------------------------------------------------------------------------
 
     def plan(self, key: CopyKey, foreign: Foreign | None = None) -> Plan[CopyRequest]:
-        """Decide about a target with all that is known."""
+        """Plan a target from the current state."""
         namespace = self.namespaces.get(key.namespace)
         view = self.kinds[key.kind]
         record = view.copies.get((key.namespace, key.name))
@@ -149,7 +152,7 @@ class CopyContext:
         )
 
     def awaited_source(self, key: CopyKey, foreign: Foreign) -> Rule | None:
-        """The rule that names an object as its source, where its watch hasn't told of it yet."""
+        """The rule whose source has this key, where its watch hasn't delivered the object yet."""
         resource = self.kinds[key.kind].resource
         for state in self.rule_states.values():
             rule = self.rules.get(state.key)
@@ -179,33 +182,33 @@ class CopyContext:
     # --- limits ----------------------------------------------------------------------------------
 
     def copies_meant(self, maker: CompiledRule) -> int:
-        """How many copies a rule means at most, the source's own namespace among them."""
+        """An upper bound of a rule's copies; counts the source's own namespace, too."""
         return len(self.index.of_rule(maker.rule.owner)) * len(maker.targets)
 
     def keeps_limit(self, state: RuleState) -> bool:
-        """Tell whether a rule still means few enough copies; if not, it stops before a write."""
+        """Whether a rule keeps its limit of copies; if not, it stops before its next write."""
         maker = state.maker
         if maker is None or self.copies_meant(maker) <= maker.spec.limit:
             return True
         maker.active = False
-        self.look_at_rule(state.key, Priority.URGENT)  # which says so, and goes on when it may
+        self.look_at_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
-    # --- looking at things again -----------------------------------------------------------------
+    # --- requeueing ------------------------------------------------------------------------------
 
     def touch(self, owner: str) -> None:
-        """Something about a rule's copies changed: its status may have to be written."""
+        """A rule's copies changed: its status may have to be written."""
         rule = self.rules.by_owner(owner)
         if rule is not None and (state := self.rule_states.get(rule.key)):
             wait = max(state.next_status, state.next_survey) - self.monotonic()
             self.queue.add_after(rule.key, max(wait, SETTLING / 2))
 
     def look_at_rule(self, key: RuleKey, lane: Priority = Priority.NORMAL) -> None:
-        """Survey a rule again, now."""
+        """Queue a rule for another survey now."""
         self.queue.add(key, lane)
 
     def look_at_all_rules(self) -> None:
-        """Survey every rule again, now."""
+        """Queue every rule for another survey now."""
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
 

@@ -1,4 +1,4 @@
-"""Why a copy couldn't be written: from the API server's answer to a reason and a remedy."""
+"""Maps an API server's error for a copy to a reason and a remedy."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from copyrator.kube.refusals import NOT_HELD, Refusal, Right
 from copyrator.kube.resources import Resource
 
 REFUSED = (errors.Forbidden, errors.QuotaExceeded, errors.AdmissionDenied)
-"""What the API server answers before it looks whether something stands there: it asks for rights to
-grant, quotas and webhooks first."""
+"""Errors that the API server returns before it checks whether the object exists.
+
+The right to grant a role's rights, quotas and webhooks are checked first.
+"""
 
 _REASONS: tuple[tuple[type[ApiError], FailureReason], ...] = (
     (errors.QuotaExceeded, FailureReason.QUOTA_EXCEEDED),
@@ -24,14 +26,14 @@ _REASONS: tuple[tuple[type[ApiError], FailureReason], ...] = (
 
 
 def is_namespace_closed(error: ApiError) -> bool:
-    """Terminating or gone: left alone, and nobody's failure."""
+    """Terminating or gone: skipped, and not counted as a failure."""
     return isinstance(error, errors.NamespaceTerminating) or (
         isinstance(error, errors.NotFound) and error.namespace_missing
     )
 
 
 def is_place_gone(error: ApiError) -> bool:
-    """Whether more is missing than the object: its namespace, or its kind."""
+    """Whether more is missing than the object: its namespace or its kind."""
     return isinstance(error, errors.NotFound) and (error.namespace_missing or error.kind_missing)
 
 
@@ -43,7 +45,7 @@ def reason_of(error: ApiError) -> FailureReason:
 
 
 def conflict_message(differs: Sequence[str] | None) -> str:
-    """What to do about an object that isn't ours; where it was compared, what isn't as wanted."""
+    """The remedy for an object that isn't ours; where it was compared, the fields that differ."""
     how = f" (it differs in {', '.join(differs)})" if differs else ""
     return (
         "an object of that name that isn't ours stands there; remove it, or set "
@@ -52,7 +54,7 @@ def conflict_message(differs: Sequence[str] | None) -> str:
 
 
 def unsealed_message(owner: str) -> str:
-    """What to do about an object with the marks of a rule (``namespace/name``) and no seal."""
+    """The remedy for an object with the marks of a rule (``namespace/name``) and no seal."""
     return (
         f"an object that carries the marks of the rule {owner} without a valid seal stands "
         "there, and holds something else than the rule wants; remove it, or have it "
@@ -69,7 +71,7 @@ def awaited_message(owner: str) -> str:
 
 
 def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource) -> Refusal | None:
-    """The right to bind the role that a copy would bind, where its lack is what failed."""
+    """The right to bind the role of a copied binding, where its lack is why the write failed."""
     if NOT_HELD not in error.message or resource.kind != "RoleBinding":
         return None
     if winner is None or winner.broken:
@@ -80,7 +82,7 @@ def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource
 
 
 def message_of(error: ApiError, bind: Refusal | None) -> str:
-    """What the API server said, and what to do about it."""
+    """The API server's error, and the remedy."""
     reason = reason_of(error)
     if reason is FailureReason.IMMUTABLE:
         return f"{error.message}; set spec.onImmutable: Recreate to have it deleted and made anew"

@@ -1,4 +1,4 @@
-"""One target object: what all rules want there, what stands there, and at most one write."""
+"""Reconciles one target object with at most one write."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import Priority
 
 ATTEMPTS = 4
-"""Looks and writes in a row before the key waits: each look shows something newer."""
+"""Reads and writes in a row before the key is requeued: each read returns a newer state."""
 AGAIN = 1.0
-"""Seconds after which is looked again at what may be the source of another rule, or what somebody
-else writes as fast as we do."""
+"""Seconds before a target is reconciled again that may be another rule's source, or that another
+client writes as fast as we do.
+"""
 
 
 class CopyReconciler:
@@ -43,20 +44,20 @@ class CopyReconciler:
     def __init__(self, context: CopyContext) -> None:
         self._context = context
         self._unsealed: dict[CopyKey, tuple[str, bytes]] = {}
-        """Objects without a valid seal that aren't as their rule wants them: the version that was
-        read, and the digest of what was wanted then. They aren't read again before either changes.
+        """Unsealed objects that aren't as their rule wants them: the version that was read, and the
+        wanted digest at the time. They aren't read again before either changes.
         """
 
     async def reconcile(self, key: CopyKey) -> Outcome:
-        """Make one target right, with one write where nothing is in the way."""
+        """Reconcile one target; one write where there is no conflict."""
         view = self._context.kinds.get(key.kind)
         if view is None or not view.subscription.reflector.lists:
-            return Done()  # the rules are surveyed when the view is complete
+            return Done()  # the rules are surveyed once the view is complete
         return await _Attempt(self._context, view, key, self._unsealed).run()
 
 
 class _Attempt:
-    """The work on one key."""
+    """One reconcile of one key."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class _Attempt:
         return RequeueAfter(AGAIN)
 
     async def _without_a_write(self, plan: Plan[CopyRequest]) -> Outcome | None:
-        """What a plan comes to where nothing is to be written (now); None: write."""
+        """The outcome of a plan that writes nothing (now); None: write."""
         if plan.act is Action.NOTHING and plan.why in (Cause.FOREIGN, Cause.SATISFIED):
             return await self._in_the_way(plan)
         if plan.act is Action.RESEAL and self._is_refused(plan):
@@ -106,10 +107,10 @@ class _Attempt:
     def _plan(self) -> Plan[CopyRequest]:
         return self._context.plan(self._key, self._writer.foreign)
 
-    # --- what metadata don't prove ---------------------------------------------------------------
+    # --- verification by reading -----------------------------------------------------------------
 
     async def _checked(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
-        """Read first what may be another object than is known, where there is a reason to."""
+        """Read first where the object may differ from the cached state."""
         if plan.why is Cause.UP_TO_DATE:
             return await self._checked_copy(plan)
         foreign, winner = self._context.foreign, plan.winner
@@ -125,13 +126,13 @@ class _Attempt:
         return self._plan()
 
     async def _look(self) -> None:
-        """Find out what stands there."""
+        """Read the target's current state."""
         await self._writer.look()
         if self._writer.foreign is None:
             self._context.foreign.forget(self._key)
 
     async def _checked_copy(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
-        """Read a copy that looks right, where there is a reason to, and compare what it holds."""
+        """Read and compare a copy whose metadata are right, where there is a reason to."""
         drift, winner = self._context.drift, plan.winner
         if drift.wait(self._key) is None or winner is None:
             return plan
@@ -155,7 +156,7 @@ class _Attempt:
         return Plan(Action.REPLACE, Cause.DRIFTED, plan.winner)
 
     def _is_refused(self, plan: Plan[CopyRequest]) -> bool:
-        """Whether the same object was read before, and wasn't what is wanted now."""
+        """Whether the same version was read before and didn't have the content wanted now."""
         record, winner = self._record(), plan.winner
         if record is None or winner is None or winner.reseals:
             return False
@@ -167,7 +168,7 @@ class _Attempt:
             self._unsealed[self._key] = (record.resource_version, plan.winner.wish.digest)
 
     async def _wrote_as_planned(self, plan: Plan[CopyRequest]) -> bool:
-        """Write; where something else stands there than we thought, look and say False."""
+        """Write; where another object than planned exists, read it and return False."""
         record = self._record()
         state = self._context.rule_states.get(plan.winner.rule.key) if plan.winner else None
         with state.writing() if state else nullcontext():
@@ -196,7 +197,7 @@ class _Attempt:
         return True
 
     def _awaits_source(self) -> bool:
-        """Whether what stands there may be a rule's source, which is never overwritten."""
+        """Whether the live object may be a rule's source, which is never overwritten."""
         foreign = self._writer.foreign
         rule = self._context.awaited_source(self._key, foreign) if foreign else None
         if rule is not None:
@@ -209,7 +210,7 @@ class _Attempt:
     # --- objects that aren't ours ----------------------------------------------------------------
 
     async def _in_the_way(self, plan: Plan[CopyRequest]) -> Outcome:
-        """It stays as it is: right where it holds what the rule wants, else in conflict."""
+        """The object isn't changed: right where it has the wanted content, else a conflict."""
         foreign, winner, found = self._context.foreign, plan.winner, self._writer.foreign
         assert winner is not None
         known = foreign.get(self._key)
@@ -226,7 +227,7 @@ class _Attempt:
         return RequeueAfter(foreign.next_wait(self._key, known), Priority.RESYNC)
 
     async def _compared(self, known: ForeignObject, found: Foreign, winner: CopyRequest) -> bool:
-        """Read the object, where the rule may know what it holds; False: it isn't there now."""
+        """Read the object, where the rule may learn its content; False: it doesn't exist now."""
         differs = None
         if compares(winner):
             try:
@@ -246,7 +247,7 @@ class _Attempt:
     # --- outcomes --------------------------------------------------------------------------------
 
     def _nothing(self, plan: Plan[CopyRequest]) -> Outcome:
-        """Nothing can or need be written."""
+        """Nothing can be or has to be written."""
         if plan.act is Action.ASK_OWNER:
             record = self._record()
             rule = self._context.rules.by_owner(record.owner) if record else None
@@ -262,7 +263,7 @@ class _Attempt:
         return Done()
 
     def _not_as_wanted(self) -> Outcome:
-        """It isn't read again before the watch tells of a change, or something else is wanted."""
+        """It isn't read again before the watch delivers a change, or other content is wanted."""
         record = self._record()
         owner = record.marks if record else ""
         self._report(FailureReason.CONFLICT, unsealed_message(owner))
@@ -270,7 +271,7 @@ class _Attempt:
 
     def _failed(self, plan: Plan[CopyRequest], error: ApiError) -> Outcome:
         if is_namespace_closed(error):
-            return self._settled(plan)  # the watch of namespaces will tell, too
+            return self._settled(plan)  # the watch of namespaces will deliver it, too
         reason = reason_of(error)
         self._context.metrics.copy_failures.labels(reason.value).inc()
         bind = missing_bind(error, plan.winner, self._view.resource)
@@ -287,7 +288,7 @@ class _Attempt:
             self._touch(self._plan())
 
     def _touch(self, plan: Plan[CopyRequest]) -> None:
-        """All rules that the target is of any concern to may have another status now."""
+        """Queue all rules whose status the target may have changed."""
         namespace = self._context.namespaces.get(self._key.namespace)
         owners = {plan.winner.owner} if plan.winner else set()
         if record := self._record():

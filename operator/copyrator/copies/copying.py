@@ -1,7 +1,7 @@
-"""The copying half of the operator: what the composition root builds, starts, feeds and stops.
+"""The copying half of the operator, as the composition root builds, starts and stops it.
 
 Handlers call ``rule_event``; workers call ``reconcile``; everything else comes from our own
-watches. The controller holds nothing that it couldn't rebuild from the API server.
+watches. The controller has no state that it couldn't rebuild from the API server.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from copyrator.workqueue.queue import Priority, WorkQueue
 log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 2.0
-"""How often the watches' health is compared with what the rules know of it."""
+"""Period of comparing the watches' health with the state of their rules."""
 READ_SECONDS = 10.0
-"""How often copies are chosen to be read for the daily round's sake."""
+"""Period of choosing copies for the daily read."""
 STALE_SECONDS = 60.0
-"""How often writes that no watch told of are given up (see Copies.forget_stale)."""
+"""Period of dropping writes that no watch delivered (see Copies.forget_stale)."""
 
 
 class CopyController:
-    """Keeps the copies of all rules as they should be.
+    """Reconciles the copies of all rules.
 
-    Everything is keyword-only. ``rules`` and ``namespaces`` are empty stores that the controller
-    fills; they are passed in so that others (status pages, ``why``) can read them.
+    All arguments are keyword-only. ``rules`` and ``namespaces`` are empty stores that the
+    controller fills; they are arguments so that others (status pages, ``why``) can read them.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class CopyController:
         return self._context.sealer.new_hash()
 
     async def prepare(self) -> None:
-        """Begin to watch, and write nothing: what a standby does to be warm.
+        """Begin to watch, and write nothing: a standby's warm start.
 
         Raises:
-            ApiError: the API server can't be had; may be called again.
+            ApiError: the API server can't be reached or refuses; may be called again.
         """
         context = self._context
         if context.sealer is None:
@@ -125,20 +125,20 @@ class CopyController:
             ]
 
     async def start(self) -> None:
-        """Make sure of the hash key too; to be awaited before the workers start.
+        """Read or make the hash key too; await it before the workers start.
 
         Raises:
-            ApiError: the API server can't be had; may be called again.
+            ApiError: the API server can't be reached or refuses; may be called again.
         """
         context = self._context
         sealer = await load_sealer(context.client, context.settings.namespace, make=True)
         if context.sealer not in (None, sealer):
-            self._kinds.forget()  # what was read with another key proves nothing
+            self._kinds.forget()  # digests read with another key prove nothing
         context.sealer = sealer
         await self.prepare()
 
     async def stop(self) -> None:
-        """Let go of the watches. Work in hand is the workers' to finish."""
+        """Release the watches. The workers finish work in progress."""
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -155,9 +155,9 @@ class CopyController:
         await context.isolated.close()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
-        """Take in a CopyratorRule as its handler saw it; cheap.
+        """Process a CopyratorRule from its handler; cheap.
 
-        Whether it is served at all is told from its name: what isn't is not parsed.
+        Whether it is served is decided by its name: one that isn't is not parsed.
         """
         metadata = body["metadata"]
         key = RuleKey(metadata["namespace"], metadata["name"])
@@ -170,19 +170,20 @@ class CopyController:
         if not self._context.rules.put(rule):
             return
         if known is None or not known.says_the_same(rule):
-            # Urgent: what is in the queue for its copies may be superseded by this.
+            # Urgent: this may supersede keys that are queued for its copies.
             self._context.look_at_rule(key, Priority.URGENT)
 
     async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
-        """Do what the key asks for; the workers' handler for rule and copy keys."""
+        """Reconcile one key; the workers' handler for rule and copy keys."""
         if isinstance(key, CopyKey):
             return await self._copies.reconcile(key)
         return await self._rules.reconcile(key)
 
     def tenant_of(self, key: RuleKey | CopyKey) -> str | None:
-        """Whose a key is, for the queue: None for trusted rules and their copies, else a namespace.
+        """The tenant's namespace of a key, for the queue; None for trusted rules and their copies.
 
-        A copy that no rule wants is its owner's; of one without an owner its namespace.
+        A copy that no rule requests belongs to its owner's tenant; without an owner, to its
+        namespace.
         """
         context = self._context
         home = context.settings.namespace
@@ -201,11 +202,11 @@ class CopyController:
         return context.index.tenant_at(*place) or owner or key.namespace
 
     def ask_for_rules(self, knows: Callable[[str], bool]) -> None:
-        """Tell how to find out whether all rules of a namespace are known."""
+        """Set the function that returns whether all rules of a namespace are known."""
         self._context.knows_rules = knows
 
     def retry_forbidden(self) -> None:
-        """Try again what was refused for want of a right: one has been granted."""
+        """Retry what failed for want of a right: one has been granted."""
         for key, problem in list(self._context.problems.items()):
             if problem.reason is FailureReason.FORBIDDEN:
                 self._context.queue.add(key, Priority.RESYNC)
@@ -252,7 +253,7 @@ class CopyController:
                 log.exception("looking after the rules' watches failed; it goes on")
 
     def _compare_health(self) -> None:
-        """A watch that fails, or works again, changes what its rules may do and say."""
+        """Queue the rules whose watches began to fail or have recovered."""
         context = self._context
         common = (context.namespaces_synced,)
         for state in list(context.rule_states.values()):
@@ -270,7 +271,7 @@ class CopyController:
 
 
 def _means_more(old: Namespace, new: Namespace) -> bool:
-    """Whether a namespace changed in a way that any rule could care about."""
+    """Whether a namespace changed in a field on which any rule may depend."""
     return (
         old.labels != new.labels
         or old.annotations != new.annotations

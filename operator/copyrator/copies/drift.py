@@ -1,9 +1,9 @@
 """Which copies have to be read whole, because metadata alone doesn't prove that they are right.
 
-managedFields tell who wrote what, by the name that a client gives itself: whoever names itself as
-this operator is not told from it. While the operator runs, it knows its own writes by their
+managedFields record each writer by the name that the client chooses: a client that uses this
+operator's name can't be told from it. The running operator recognises its own writes by their
 resourceVersion, so any other version is read once, though a copy not more often than every
-REREAD_SECONDS. What was changed so while the operator was down is found by reading each copy about
+REREAD_SECONDS. Such changes made while the operator was down are found by reading each copy about
 once a day, a few in a minute.
 """
 
@@ -19,29 +19,29 @@ from copyrator.copies.cache.copies import Name
 REREAD_SECONDS: Final = 10.0
 """Between two reads of one copy that others keep changing."""
 ROUND_SECONDS: Final = 86_400.0
-"""In which each copy is read once, if there is nothing else to be done."""
+"""In which each copy is read once, if there is no other reason to read it."""
 ROUND_REST: Final = 3_600.0
 """Seconds after the start before the first copy of a round is read: a restart reads nothing."""
 ROUND_RATE: Final = 2.0
-"""Copies that are read in a second at most for a round's sake."""
+"""Copies read per second, at most, for a round."""
 LONGEST_STEP: Final = 60.0
-"""Seconds that one step of a round makes up for at most: after a pause nothing comes in a burst."""
+"""Seconds that one step of a round covers at most: no burst after a pause."""
 
 
 class Drift:
-    """Remembers which copies to read, and when each was read last."""
+    """Which copies to read, and when each was read last."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._now = monotonic
         self._suspects: dict[CopyKey, str | None] = {}
-        """With the version that isn't ours; None where any version is to be read."""
+        """With the version that isn't ours; None where any version has to be read."""
         self._read: dict[CopyKey, float] = {}
 
     def __len__(self) -> int:
         return len(self._suspects)
 
     def suspect(self, key: CopyKey, version: str | None = None) -> None:
-        """A version turned up that we didn't write, or (None) it is a copy's turn to be read."""
+        """Mark a copy to be read: a version that isn't ours, or (None) its turn in the round."""
         self._suspects[key] = version
 
     def wait(self, key: CopyKey) -> float | None:
@@ -51,7 +51,7 @@ class Drift:
         return max(0.0, self._read.get(key, -REREAD_SECONDS) + REREAD_SECONDS - self._now())
 
     def wrote(self, key: CopyKey, version: str) -> None:
-        """We wrote a version ourselves: that one, and what came before it, needs no look."""
+        """A version of ours: neither it nor an earlier one has to be read."""
         suspected = self._suspects.get(key)
         if suspected is None or not (suspected.isdigit() and version.isdigit()):
             self._suspects.pop(key, None)
@@ -59,19 +59,19 @@ class Drift:
             del self._suspects[key]
 
     def reading(self, key: CopyKey) -> None:
-        """A copy is read now."""
+        """A copy is being read now."""
         self._suspects.pop(key, None)
         self._read[key] = self._now()
 
     def forget_old(self) -> None:
-        """Now and then: forget what was read long enough ago."""
+        """Drop times of reads that are older than REREAD_SECONDS."""
         oldest = self._now() - REREAD_SECONDS
         for key in [key for key, when in self._read.items() if when < oldest]:
             del self._read[key]
 
 
 class Round:
-    """Spreads the reading of all copies evenly over a day, from a place chosen by chance."""
+    """Spreads the reading of all copies evenly over a day, from a random start."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Round:
         self._count = 0
 
     def due(self) -> list[CopyKey]:
-        """The copies to be read now; to be called every few seconds."""
+        """The copies to be read now; call it every few seconds."""
         passed = self._now() - self._last
         if passed <= 0:
             return []

@@ -1,8 +1,8 @@
-"""What a changed namespace or source makes due, found out in slices.
+"""Queues the copies that a changed namespace or source makes due, in time slices.
 
-A watch's listener must not take long, and how long this takes is in the hands of those who write
-rules and annotations. Listeners only leave word here. Trusted rules have a task of their own; the
-tenants take turns in another, one slice each.
+A watch's listener must return at once, and the time needed here depends on the rules and
+annotations that users write. Listeners only record the change. Trusted rules have a task of their
+own; the tenants share another, one slice each in turn.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ Tenant = str | None
 
 @dataclass(slots=True)
 class _Moved:
-    """A namespace that came, changed or is gone."""
+    """A namespace that is new, changed or gone."""
 
     members: set[RuleKey]
-    """The rules that it was a target of before."""
+    """The rules that had it as a target before."""
     more: bool
-    """It came, or changed in a way that any rule could care about."""
+    """It is new, or changed in a field on which any rule may depend."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    """What one tenant's rules, or the trusted ones, have to look at."""
+    """Pending changes for one tenant's rules, or for the trusted ones."""
 
     tenant: Tenant
     namespaces: dict[str, _Moved] = field(default_factory=dict)
     claims: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
     """By rule and source."""
     work: Iterator[None] | None = None
-    """What has been begun."""
+    """Work in progress."""
 
 
 class DueWork:
-    """Queues the copies that are due after a change; `run` has to be awaited by a task each."""
+    """Queues the copies that are due after a change; await `run` in a task each."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
@@ -61,13 +61,13 @@ class DueWork:
 
     @property
     def idle(self) -> bool:
-        """Whether everything has been looked at."""
+        """Whether nothing is pending."""
         return not (self._trusted or self._tenants)
 
     # --- in --------------------------------------------------------------------------------------
 
     def claim_changed(self, claim: SourceBinding) -> None:
-        """A source came or changed: all its targets have to be looked at."""
+        """A source is new or changed: queue all its targets."""
         pending = self._pending(claim.maker.targets.tenant)
         pending.claims[claim.maker.rule.owner, claim.origin] = claim
 
@@ -91,7 +91,7 @@ class DueWork:
     # --- out -------------------------------------------------------------------------------------
 
     async def run(self, *, trusted: bool) -> None:
-        """Work off what is due, for ever."""
+        """Process pending changes, for ever."""
         line, wake = self._trusted if trusted else self._tenants, self._wake[trusted]
         turn = TimeSlice()
         while True:
@@ -100,7 +100,7 @@ class DueWork:
             while line:
                 pending = next(iter(line.values()))
                 if self._goes_on(pending, turn):
-                    line[pending.tenant] = line.pop(pending.tenant)  # behind all others
+                    line[pending.tenant] = line.pop(pending.tenant)  # to the end of the line
                 else:
                     del line[pending.tenant]
                 await turn.pause()
@@ -156,7 +156,7 @@ class DueWork:
             yield
 
     def _look(self, claim: SourceBinding, namespace: str, lane: Priority) -> None:
-        """Queue one copy if anything is to be done; what failed before is tried again at once."""
+        """Queue one copy if it is due; one that failed before is retried at once."""
         survey = Survey()
         alone = self._context.index.is_alone(claim)
         survey_target(self._context, survey, claim, namespace, alone=alone)

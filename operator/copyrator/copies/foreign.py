@@ -1,8 +1,9 @@
-"""What is known of objects that aren't ours and stand where a copy should be.
+"""Objects that aren't ours at the targets of copies.
 
-Each is read when it is met, and again only when it changed: a watch tells (foreign_watches.py), or
-where there was no room for one, a look from time to time. What a trusted rule wants is compared
-with what stands there: an object that holds it counts as right and stays as it is (ADR 15).
+Each is read when it is found, and again only when it changed: its watch delivers that
+(foreign_watches.py), or, where there was no room for a watch, a read from time to time. What a
+trusted rule wants is compared with the live object: one with that content counts as right and isn't
+changed (ADR 15).
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from copyrator.kube.watch.informers import InformerFactory
 from copyrator.workqueue.queue import Priority
 
 FIRST_LOOK = 10.0
-"""Seconds after which an object that isn't watched is looked at again, doubling; and between two
-looks at one that changes all the time."""
+"""Seconds before an unwatched object is read again, doubling; also between two reads of an object
+that changes all the time.
+"""
 LONGEST_LOOK = 300.0
-"""The most of them for a conflict. After as many a watch is asked whether it still stands."""
+"""Seconds at most for a conflict. With a watch, the interval of checking that the object exists."""
 LONGEST_SATISFIED = 3_600.0
-"""The most of them for an object that holds what the rule wants: there may be one in each
-namespace."""
+"""Seconds at most for an object with the wanted content: there may be one in each namespace."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,13 +38,13 @@ class ForeignObject:
     looked_at: float
     """Loop time."""
     owner: str
-    """``namespace/name`` of the rule that it is in the way of."""
+    """``namespace/name`` of the rule in conflict with it."""
     terms: Terms | None = None
-    """What it was met with last: for anything else it has to be looked at again."""
+    """What it was last compared for: for anything else it has to be read again."""
     differs: tuple[str, ...] | None = None
-    """The fields that aren't as those terms ask; None where they weren't compared."""
+    """The fields that differ from those terms; None where they weren't compared."""
     wait: float = 0.0
-    """Seconds that were waited last for a look."""
+    """Seconds of the last wait."""
 
     @property
     def satisfied(self) -> Terms | None:
@@ -51,7 +52,7 @@ class ForeignObject:
         return self.terms if self.differs == () else None
 
     def next_wait(self, *, watched: bool) -> float:
-        """Seconds until the next look."""
+        """Seconds until the next read."""
         if watched:
             return LONGEST_LOOK
         longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
@@ -60,7 +61,7 @@ class ForeignObject:
 
 
 class ForeignObjects:
-    """Knows them by the copy's key; has a key looked at again when its object changes.
+    """Foreign objects by the copy's key; requeues a key when its object changes.
 
     Args:
         pool: for the watches; None where nothing is to be watched.
@@ -83,16 +84,16 @@ class ForeignObjects:
         return len(self._known)
 
     def get(self, key: CopyKey) -> ForeignObject | None:
-        """What was found there, if anything that isn't ours was."""
+        """The foreign object at a key, if one was found."""
         return self._known.get(key)
 
     def satisfied(self, key: CopyKey) -> Terms | None:
-        """The terms that the object there fulfils (rules.planning.Situation)."""
+        """The terms that the object there fulfils (copies.policy.planning.TargetState)."""
         known = self._known.get(key)
         return known.satisfied if known else None
 
     def stands(self, key: CopyKey, terms: Terms) -> bool:
-        """Tell whether the object is known to be the same still, and was met with these terms."""
+        """Whether the object is known to be unchanged, and was compared with these terms."""
         known = self._known.get(key)
         return (
             known is not None
@@ -101,13 +102,13 @@ class ForeignObjects:
         )
 
     def is_gone(self, key: CopyKey) -> bool:
-        """Tell whether the object's watch says that nothing stands there."""
+        """Whether the object's watch shows that it doesn't exist."""
         return self.watches.version(key) == ""
 
     def met(
         self, key: CopyKey, resource: Resource, found: Foreign, winner: CopyRequest
     ) -> ForeignObject:
-        """An object was found in the way of a rule."""
+        """An object was found at the target of a rule."""
         known, version = self._known.get(key), found.resource_version
         if known is None:
             known = self._known[key] = ForeignObject(version, self._now(), winner.owner)
@@ -118,22 +119,22 @@ class ForeignObjects:
         return known
 
     def next_wait(self, key: CopyKey, known: ForeignObject) -> float:
-        """Seconds until the object is to be looked at again, if no watch tells anything before."""
+        """Seconds until the object is read again, if no watch event comes before."""
         return known.next_wait(watched=self.watches.version(key) is not None)
 
     def forget(self, key: CopyKey) -> None:
-        """Nothing is in the way any more, or nobody wants the place."""
+        """There is no conflict any more, or no rule requests the target."""
         if self._known.pop(key, None) is not None:
             self.watches.release(key)
 
     def rule_ended(self, owner: str) -> None:
-        """A rule isn't served any more: what is in its way may be in nobody's now."""
+        """A rule isn't served any more: requeue the targets of its conflicts."""
         for key, known in self._known.items():
             if known.owner == owner:
                 self._look_again(key, 0.0, Priority.RESYNC)
 
     def close(self) -> None:
-        """Forget everything, for good."""
+        """Drop everything, for good."""
         self._known.clear()
         self.watches.close()
 
@@ -146,7 +147,7 @@ class ForeignObjects:
 
 
 def compares(winner: CopyRequest) -> bool:
-    """Tell whether what stands there is compared with what a rule wants.
+    """Whether the live object is compared with what a rule wants.
 
     Never for a tenant's rule: its author would learn what others' objects hold.
     """

@@ -1,7 +1,7 @@
-"""Watches of the objects that stand in the way of copies: each by its name, metadata only.
+"""Watches of foreign objects at the targets of copies: each by its name, metadata only.
 
 The watch of our own copies selects them by label and doesn't show others' objects. A watch is a
-connection, so their number is bounded, fair between namespaces; what goes beyond is looked at again
+connection, so their number is bounded, fair between namespaces; objects beyond the bound are read
 from time to time (copies/foreign.py).
 """
 
@@ -18,7 +18,7 @@ from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
 OnNews = Callable[[CopyKey, str], None]
-"""Called with a key and the resourceVersion of what is there now, empty where nothing is."""
+"""Called with a key and the resourceVersion of the live object, empty where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class _Followed:
     subscription: Registration
     places: FairLimit
     namespace: str
-    """For which a place is taken."""
+    """Whose share the watch counts against."""
 
 
 class ForeignWatches:
-    """Tells ``on_news`` of every change of the objects that it follows."""
+    """Calls ``on_news`` for every change of the objects that it watches."""
 
     def __init__(self, pool: InformerFactory | None, on_news: OnNews) -> None:
         self._pool = pool
@@ -47,9 +47,9 @@ class ForeignWatches:
         """Watch an object from now on, while there is room.
 
         Args:
-            key: where it stands.
+            key: its target.
             resource: its kind.
-            tenant: the namespace of the rule that wants the place; None for a trusted rule.
+            tenant: the namespace of the rule that requests the target; None for a trusted rule.
         """
         if self._pool is None or key in self._followed:
             return
@@ -77,7 +77,7 @@ class ForeignWatches:
         self._followed[key] = _Followed(subscription, places, namespace)
 
     def version(self, key: CopyKey) -> str | None:
-        """What stands there now, empty where nothing does; None where no watch can tell."""
+        """The live object's version, empty where there is none; None without a working watch."""
         followed = self._followed.get(key)
         if followed is None or not followed.subscription.synced:
             return None
@@ -85,14 +85,14 @@ class ForeignWatches:
         return told.resource_version if told else ""
 
     def release(self, key: CopyKey) -> None:
-        """Watch it no longer; its place is free. Twice does no harm."""
+        """End its watch; idempotent."""
         followed = self._followed.pop(key, None)
         if followed is not None:
             followed.subscription.release()
             followed.places.release(followed.namespace)
 
     def close(self) -> None:
-        """Watch nothing any more, whatever is still in work."""
+        """End all watches, and open no more."""
         self._pool = None
         for key in list(self._followed):
             self.release(key)

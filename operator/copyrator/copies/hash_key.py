@@ -1,8 +1,8 @@
 """The key of the content hashes: a Secret of the operator, made at its first start.
 
 Without a key, a hash in an annotation would let anybody who may read metadata test guesses of a
-Secret's content. If the Secret is lost, the next start makes a new one, and no copy's hash fits any
-more: each is read once, and sealed anew by one write if it is as its rule wants it.
+Secret's content. If the Secret is lost, the next start makes a new one, and no copy's seal is valid
+any more: each is read once, and sealed anew by one write if it is as its rule wants it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def load_sealer(client: KubeClient, namespace: str, *, make: bool) -> Seal
     """Read the key; where there is none, `make` it, or return None.
 
     Raises:
-        ApiError: it can't be had; without it nothing may be written.
+        ApiError: it can't be read or made; without it nothing may be written.
     """
     try:
         secret = await _get_or_make(client, namespace, make=make)

@@ -1,4 +1,4 @@
-"""The kinds that may be copied, and a watch of our copies of each: metadata only."""
+"""The kinds that may be copied, and a metadata-only watch of our copies of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
 class Kinds:
-    """Starts the watches of copies; they run until the end."""
+    """Starts the watches of copies; they run until the operator stops."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
@@ -33,7 +33,7 @@ class Kinds:
         self._allowed = [_split(kind) for kind in context.settings.kinds]
         self._round = Round(context.monotonic, self._copies)
         self.missing: set[str] = set()
-        """Allowed kinds that the cluster doesn't serve (now)."""
+        """Allowed kinds that the cluster doesn't serve at present."""
 
     def _copies(self) -> dict[str, list[Name]]:
         return {key: view.copies.names() for key, view in self._context.kinds.items()}
@@ -50,7 +50,8 @@ class Kinds:
     async def watch_allowed(self) -> None:
         """Watch the copies of all allowed kinds.
 
-        Those that no rule names too: a rule may have changed its kind while we were down.
+        Also of those that no rule names: a rule may have changed its kind while the operator was
+        down.
         """
         for kind, group, version in self._allowed:
             try:
@@ -70,7 +71,7 @@ class Kinds:
                     self.watch(resource)
 
     def watch(self, resource: Resource) -> KindView:
-        """The view of a kind's copies; the watch starts if it is new."""
+        """The view of a kind's copies; a new one starts its watch."""
         view = self._context.kinds.get(resource.key)
         if view is not None:
             return view
@@ -106,7 +107,7 @@ class Kinds:
         return view
 
     def forget(self) -> None:
-        """Let go of all views."""
+        """Drop all views."""
         for view in self._context.kinds.values():
             view.subscription.release()
         self._context.kinds.clear()
@@ -129,14 +130,14 @@ class Kinds:
                 context.touch(record.owner)
 
     def look_at_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
-        """Queue a copy if there is anything to be done about it.
+        """Queue a copy if it is due.
 
-        `news` of a copy that looks right are a reason to read it: managedFields can be forged.
+        With `news`, a copy whose metadata are right is read: managedFields can be forged.
         """
         key = CopyKey(view.resource.key, *name)
         try:
             plan = self._context.plan(key)
-        except Exception as error:  # what its rule renders, say: that rule's status tells
+        except Exception as error:  # a rule's rendering, say: that rule's status reports it
             log.error("%s can't be planned: %s", key, type(error).__name__)
             return
         if plan.act is Action.RESEAL:
@@ -150,7 +151,7 @@ class Kinds:
             self._context.touch(plan.winner.owner)
 
     def read_next(self) -> None:
-        """Queue the copies whose turn it is to be read whole (drift.py)."""
+        """Queue the copies that are due in the daily round (drift.py)."""
         if not self._context.rule_states:
             return  # another replica leads
         for key in self._round.due():
@@ -158,7 +159,7 @@ class Kinds:
             self._context.queue.add(key, Priority.RESYNC)
 
     def forget_stale_writes(self) -> None:
-        """Once a minute: what the watches should have told long ago (see Copies.forget_stale)."""
+        """Once a minute: drop writes that the watches didn't deliver (see Copies.forget_stale)."""
         for view in self._context.kinds.values():
             for name in view.copies.forget_stale():
                 self.look_at_copy(view, name)

@@ -1,8 +1,8 @@
-"""Sources that rules name: few have a watch each, many in one namespace share one.
+"""Watches of sources that rules name: few have one each, many in one namespace share one.
 
-A watch is a connection. For the first few names in a namespace the server filters, so that nothing
-else costs anything; all others of that namespace and kind are told of by one watch of metadata
-only, and read, whole, when they changed.
+A watch is a connection. For the first few names in a namespace the server filters by name, so that
+no other object is sent; all other names of that namespace and kind share one watch of metadata
+only, and each is read, whole, when it changed.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ log = logging.getLogger(__name__)
 ALONE: Final = 4
 """Names in one namespace, of one kind, that have a watch each."""
 READS: Final = 8
-"""Sources of one shared watch that are read at a time."""
+"""Concurrent reads of one shared watch."""
 FIRST_DELAY, LONGEST_DELAY = 0.2, 30.0
-"""Seconds until a failed read is tried again, doubling."""
+"""Seconds before a failed read is retried, doubling."""
 
 
 _Place = tuple[Resource, str, SourceShare]
-"""Of what kind, in which namespace, for whose rules."""
+"""The kind, the namespace, and the share of its rules."""
 
 
 class NamedSources:
-    """Gives out watches of single objects."""
+    """Opens and shares watches of single objects."""
 
     def __init__(self, client: KubeClient, pool: InformerFactory) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class NamedSources:
         self._shared: dict[_Place, SharedWatch] = {}
 
     def has_watch(self, resource: Resource, name: ObjectName, share: SourceShare) -> bool:
-        """Whether `acquire` begins no new watch."""
+        """Whether `acquire` opens no new watch."""
         if (resource, name.namespace, share) in self._shared:
             return True
         return _spec_of_one(resource, name, share) in self._pool
@@ -60,7 +60,7 @@ class NamedSources:
         listener: OnChange[SourceRecord],
         on_synced: OnSynced,
     ) -> Registration:
-        """Watch one object; what is known of it is told before this returns."""
+        """Watch one object; its known state is delivered before this returns."""
         place = (resource, name.namespace, share)
         spec = _spec_of_one(resource, name, share)
         if place not in self._shared and (spec in self._pool or self._count(place) < ALONE):
@@ -89,7 +89,7 @@ def _spec_of_one(resource: Resource, name: ObjectName, share: SourceShare) -> Wa
 
 
 class SharedWatch:
-    """One watch of a namespace's metadata, for many who each want one object of it."""
+    """One watch of a namespace's metadata, shared by listeners to single objects of it."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class SharedWatch:
     def join(
         self, name: ObjectName, listener: OnChange[SourceRecord], on_synced: OnSynced
     ) -> Registration:
-        """Listen to one object."""
+        """Add a listener to one object."""
         wanted = self._wanted.get(name)
         if wanted is None:
             wanted = self._wanted[name] = _Wanted(self, name)
@@ -133,7 +133,7 @@ class SharedWatch:
         return place
 
     def leave(self, wanted: _Wanted, place: NamedSubscription) -> None:
-        """One listener less; the last one ends the watch."""
+        """Remove a listener; the last one ends the watch."""
         wanted.places.remove(place)
         if wanted.places:
             return
@@ -160,7 +160,7 @@ class SharedWatch:
 
 
 class _Wanted:
-    """One object of a shared watch that rules name."""
+    """One named object of a shared watch."""
 
     def __init__(self, shared: SharedWatch, name: ObjectName) -> None:
         self.name = name
@@ -172,9 +172,9 @@ class _Wanted:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the watch tells of another version than the one that was read.
+        """Whether the watch has another version than the one that was read.
 
-        Also where no room was left to hold what was read, and there is now.
+        Also where there was no room for its content, and there is now.
         """
         told: Seen | None = self.shared.subscription.store.get(self.name)
         if told is None:
@@ -184,7 +184,7 @@ class _Wanted:
         return not self.record.whole and self.shared.share.has_room(self.record.size)
 
     def look(self) -> None:
-        """Read the object if what is known of it isn't what the watch tells of."""
+        """Read the object if the watch has another version."""
         if self.is_stale and self._task is None:
             self._task = asyncio.create_task(self._read(), name=f"read source {self.name}")
 
@@ -193,7 +193,7 @@ class _Wanted:
             self._task.cancel()
 
     def take(self, record: SourceRecord | None) -> None:
-        """Pass on what the object is now."""
+        """Deliver the object's new state."""
         before = self.record
         if before is record:
             return
@@ -209,7 +209,7 @@ class _Wanted:
                 log.exception("a listener to the source %s failed", self.name)
 
     def announce(self) -> None:
-        """Tell everybody that all is known."""
+        """Call every listener's ``on_synced``."""
         for place in tuple(self.places):
             if place.synced and place.on_synced:
                 place.on_synced()
@@ -222,7 +222,7 @@ class _Wanted:
                     with working_for(self.shared.share.tenant):
                         body = await self._get()
                 except ApiError as error:
-                    # What isn't there any more is the watch's to tell.
+                    # The watch delivers deletions.
                     self.failure = None if isinstance(error, errors.NotFound) else error
                     await asyncio.sleep(delay)
                     delay = min(delay * 2, LONGEST_DELAY)
@@ -240,7 +240,7 @@ class _Wanted:
 
 
 class NamedSubscription(Registration):
-    """A place at a shared watch that knows of one object only."""
+    """A registration with a shared watch for one object only."""
 
     def __init__(
         self,
@@ -266,7 +266,7 @@ class NamedSubscription(Registration):
 
     @property
     def seen(self) -> bool:
-        """Whether the object was read once, if there was one."""
+        """Whether the object was read once, if it existed."""
         unread = self._wanted.record is None and self._wanted.is_stale
         return self._shared.seen and not unread
 
@@ -276,7 +276,7 @@ class NamedSubscription(Registration):
         return self._shared.failure or self._wanted.failure
 
     def release(self) -> None:
-        """Hear nothing more; twice does no harm."""
+        """End the registration; idempotent."""
         if self.active:
             self.active = False
             self._wanted.shared.leave(self._wanted, self)

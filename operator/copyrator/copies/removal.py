@@ -1,4 +1,4 @@
-"""The end of a rule: its copies go, or are let go, and then its finalizer."""
+"""The end of a rule: its copies are deleted or released, then its finalizer is removed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from copyrator.workqueue.queue import Priority
 log = logging.getLogger(__name__)
 
 OTHERS_TURN = 30.0
-"""Seconds that the operator which serves a rule has for its end before another one helps."""
+"""Seconds that the operator which serves a rule has for its end before another one takes over."""
 KIND_GONE = 10.0
-"""Seconds that a kind must have been missing to count as gone with all its objects."""
+"""Seconds that a kind must be missing before its objects count as deleted."""
 SAFETY_NET = 5.0
-"""Seconds until a rule that waits for its copies' end is looked at again in any case."""
+"""Seconds before a rule that waits for its copies' deletion is reconciled again in any case."""
 
 
 class RuleRemover:
-    """Takes rules out of service."""
+    """Ends the service of rules."""
 
     def __init__(self, context: CopyContext, kinds: Kinds) -> None:
         self._context = context
         self._kinds = kinds
         self._help_at: dict[RuleKey, float] = {}
-        """When the end of a rule that we don't serve becomes our business."""
+        """When this operator takes over the end of a rule that it doesn't serve."""
 
     def forget(self, key: RuleKey) -> None:
-        """The rule is gone, or none of our business: its copies stay as they are."""
+        """The rule is gone, or not this operator's: its copies aren't changed."""
         self._help_at.pop(key, None)
         self._context.tally.forget(key)
         self._context.shares.forget(key, key.namespace)
@@ -47,7 +47,7 @@ class RuleRemover:
             self._end(state, f"{key.namespace}/{key.name}")
 
     def freeze(self, rule: Rule) -> None:
-        """The rule isn't valid or not trusted (any more): its copies stay as they are."""
+        """The rule isn't valid or not trusted (any more): its copies aren't changed."""
         state = self._context.rule_states.get(rule.key)
         if state is not None:
             state.freeze()
@@ -62,7 +62,7 @@ class RuleRemover:
             subscription.release()
 
     def drop_claims(self, owner: str) -> None:
-        """Take a rule's claims out; others that had to give way to it are looked at again."""
+        """Remove a rule's bindings; rules that had lost a target to it are queued."""
         context = self._context
         rivals: set[RuleKey] = set()
         for claim in context.index.remove_rule(owner):
@@ -71,10 +71,10 @@ class RuleRemover:
             context.look_at_rule(key, Priority.RESYNC)
 
     async def remove(self, rule: Rule) -> Outcome:
-        """Delete what the rule owns, then take the finalizer off.
+        """Delete the rule's copies, then remove the finalizer.
 
         Raises:
-            ApiError: the finalizer can't be taken off, or the status can't be written.
+            ApiError: the finalizer can't be removed, or the status can't be written.
         """
         if names.FINALIZER_RULE not in rule.finalizers:
             self.forget(rule.key)
@@ -102,9 +102,10 @@ class RuleRemover:
         return RequeueAfter(SAFETY_NET)
 
     def _others_turn(self, rule: Rule) -> float:
-        """Seconds to wait for another operator, whose rule it may be; 0 where it's our turn.
+        """Seconds to wait for another operator that may serve the rule; 0 where this one may act.
 
-        The finalizer may also stand there from before our settings changed: then nobody else comes.
+        The finalizer may also date from before our settings changed: then no other operator serves
+        it.
         """
         context, settings = self._context, self._context.settings
         ours = rule.key.namespace == settings.namespace or settings.tenant_rules
@@ -114,10 +115,10 @@ class RuleRemover:
         return max(0.0, help_at - context.monotonic())
 
     def _sees_all_copies(self, rule: Rule) -> bool:
-        """Whether the absence of copies can be believed.
+        """Whether the absence of copies can be relied on.
 
-        A kind that we may not list holds up nobody but the rules about it. One that isn't served
-        any more took its objects along: a CRD's deletion ends only after theirs.
+        A kind that we may not list blocks only its own rules. One that isn't served any more has no
+        objects left: a CRD's deletion ends only after theirs.
         """
         context = self._context
         if not context.namespaces_synced:
@@ -132,10 +133,10 @@ class RuleRemover:
         return True
 
     def _left(self, rule: Rule) -> list[CopyKey]:
-        """The copies that still stand.
+        """The copies that still exist.
 
-        Those in Terminating namespaces go by themselves; so do those that are being deleted: who
-        put a finalizer there has to take it off, and holds up nobody else.
+        Those in Terminating namespaces don't count, nor do those that are being deleted: the owner
+        of their finalizer has to remove it, and that blocks nothing else.
         """
         left = []
         for view, (namespace_name, name) in self._context.owned(rule.owner):

@@ -1,4 +1,4 @@
-"""`copyrator reseal rule`: once, on request, a rule takes over what carries its marks unsealed."""
+"""`copyrator reseal rule`: on request, a rule takes over once what has its marks and no seal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from copyrator.workqueue.queue import Priority
 
 
 def queue_unsealed(context: CopyContext, state: RuleState, rule: Rule, survey: Survey) -> None:
-    """Have what carries the rule's marks without a valid seal read, at leisure."""
+    """Queue the objects with the rule's marks and no valid seal to be read, at low priority."""
     keys = list(survey.unsealed)
     if state.take_reseal(rule.reseal):
         keys += survey.refused
@@ -21,7 +21,7 @@ def queue_unsealed(context: CopyContext, state: RuleState, rule: Rule, survey: S
 
 
 async def end_request(context: CopyContext, state: RuleState, rule: Rule, survey: Survey) -> None:
-    """Take the request off the rule when nothing is left of it to do.
+    """Remove the request from the rule when nothing is left to do.
 
     Raises:
         ConflictError: the rule has changed.

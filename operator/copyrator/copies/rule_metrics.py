@@ -1,4 +1,4 @@
-"""What the gauges of rules and copies say: sums over the rules, kept up to date rule by rule."""
+"""The gauges of rules and copies: sums over the rules, updated rule by rule."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ NOTHING = CopyCounts()
 
 
 class RuleMetrics:
-    """Knows each rule's last verdict and counts, so that a change moves the sums by so much."""
+    """Each rule's last reason and counts, so that a change updates the sums by the difference."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._known: dict[RuleKey, tuple[str, CopyCounts]] = {}
 
     def note(self, key: RuleKey, reason: str, copies: CopyCounts = NOTHING) -> None:
-        """A rule was looked at: the reason of its Ready condition, and its copies."""
+        """A rule was reconciled: the reason of its Ready condition, and its copies."""
         before = self._known.get(key)
         if before == (reason, copies):
             return
@@ -26,7 +26,7 @@ class RuleMetrics:
         self._move(reason, copies, 1)
 
     def forget(self, key: RuleKey) -> None:
-        """A rule is gone, or none of our business any more."""
+        """A rule is gone, or not this operator's any more."""
         known = self._known.pop(key, None)
         if known is not None:
             self._move(*known, -1)

@@ -1,4 +1,4 @@
-"""One rule: what it means now, which copies that makes due or unwanted, and its status."""
+"""Reconciles one rule: its watches, the copies that are due or unwanted, and its status."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from copyrator.workqueue.timeslice import TimeSlice
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN = 2.0
-"""Seconds until a rule whose watches aren't complete is looked at again."""
+"""Seconds before a rule whose watches aren't complete is reconciled again."""
 ROOM_AGAIN = 15.0
-"""Seconds until is looked again whether there is room for all sources of a rule."""
+"""Seconds before a rule without room for all sources is reconciled again."""
 KIND_AGAIN = 15.0
-"""Seconds until a kind that the cluster doesn't serve is looked for again."""
+"""Seconds before a kind that the cluster doesn't serve is looked up again."""
 
 
 class _StoppedError(Exception):
-    """The rule can't be served (now); without a verdict, what its status says stays."""
+    """The rule can't be served (now); without a verdict, its status isn't changed."""
 
     def __init__(self, verdict: ReadyCondition | None, again: float | None = None) -> None:
         super().__init__(verdict and verdict.message)
@@ -56,7 +56,7 @@ class _StoppedError(Exception):
 
 
 def _is_judged(rule: Rule) -> bool:
-    """Whether its status speaks of this spec: after a restart it is as true as it was before."""
+    """Whether its status is of this spec: after a restart it is as true as it was before."""
     return rule.status.get("observedGeneration") == rule.generation
 
 
@@ -70,7 +70,7 @@ class RuleReconciler:
         self._compiler = RuleCompiler(context)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
-        """Look at a rule and at everything that it concerns."""
+        """Reconcile a rule and queue its copies."""
         rule = self._context.rules.get(key)
         if rule is None:
             self._remover.forget(key)
@@ -110,7 +110,7 @@ class RuleReconciler:
             return RequeueAfter(stopped.again) if stopped.again else Done()
         return await self._survey(state, rule, spec)
 
-    # --- what the rule means ---------------------------------------------------------------------
+    # --- spec ------------------------------------------------------------------------------------
 
     def _accepted_spec(self, rule: Rule) -> RuleSpec:
         verdict = refusal(rule, self._context.settings, self._kinds)
@@ -121,7 +121,7 @@ class RuleReconciler:
         return rule.spec
 
     async def _prepare(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
-        """Put the finalizer on, and watch what the rule needs."""
+        """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
@@ -166,7 +166,7 @@ class RuleReconciler:
         spec: RuleSpec,
         made: tuple[Resource, Mapping[str, Text]],
     ) -> None:
-        """Serve a new rule, or a new version of it."""
+        """Begin to serve a new rule, or a new version of it."""
         context = self._context
         assert context.sealer is not None
         resource, texts = made
@@ -213,7 +213,7 @@ class RuleReconciler:
         raise _StoppedError(verdicts.waits(share.no_watch))
 
     def _check_complete(self, state: RuleState, spec: RuleSpec) -> None:
-        """Find out how far the rule may act: nothing is done on a view never seen whole."""
+        """Set the rule's phase: nothing is done on a view that was never complete."""
         context, maker = self._context, state.maker
         assert maker is not None
         view = context.kinds[maker.resource]
@@ -244,7 +244,7 @@ class RuleReconciler:
         else:
             state.wait()
 
-    # --- what is due -----------------------------------------------------------------------------
+    # --- due copies ------------------------------------------------------------------------------
 
     async def _survey(self, state: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
         context = self._context
@@ -277,12 +277,12 @@ class RuleReconciler:
         return RequeueAfter(LOOK_AGAIN) if state.phase is RulePhase.INCOMPLETE else Done()
 
     def _measure_lag(self, state: RuleState, survey: Survey) -> None:
-        """What failed doesn't count: it may wait for a person."""
+        """Failed copies don't count: they may need a person's action."""
         if survey.pending == 0 and (lag := state.take_lag()) is not None:
             self._context.metrics.copy_lag_seconds.observe(lag)
 
     def _judge_unwanted(self, state: RuleState, survey: Survey, *, changed: bool) -> None:
-        """Decide which copies are deleted; a great many only when a second list says the same."""
+        """Decide which copies are deleted; a mass deletion needs a second list with that result."""
         if not survey.unwanted:
             state.spare()
             return

@@ -1,4 +1,4 @@
-"""What is known of a rule while it is served. Its transitions are methods here."""
+"""The state of a rule while it is served. Its transitions are methods here."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from copyrator.kube.watch.informers import Registration
 
 
 class RulePhase(Enum):
-    """How far a rule may act."""
+    """What a rule may do."""
 
     INCOMPLETE = "incomplete"
-    """Not everything is known yet (or any more): nothing is deleted."""
+    """Not everything is known (any more): nothing is deleted."""
     FROZEN = "frozen"
-    """It isn't valid, not trusted, suspended …: its copies stay as they are."""
+    """It isn't valid, not trusted, suspended …: its copies aren't changed."""
     SERVING = "serving"
     DELETING = "deleting"
 
 
 @dataclass(slots=True, eq=False)
 class RuleState:
-    """One rule that is served; changed by its reconciler, and by what is reported to it.
+    """One rule that is served; changed by its reconciler, and by reported events.
 
     Attributes:
-        phase: how far it may act now.
+        phase: what it may do now.
         maker: what makes its copies; None while no version of its spec is served.
         generation: of the spec that `maker` was made from.
         surveyed: the last generation of which a survey completed while SERVING; 0: none.
         sources: the watches of its source, one for each namespace.
         condemned: copies whose deletion was decided on a complete view.
-        source_changed: loop time of the first change of a source that isn't in all copies yet.
+        source_changed: loop time of the first change of a source that not all copies have yet.
         next_status: loop time before which no status is written.
         next_survey: loop time before which changes of copies cause no survey.
     """
@@ -52,9 +52,9 @@ class RuleState:
     _lists_before: dict[Registration, int] | None = None
     """Watches that list again before a mass deletion, with their count of lists before that."""
     _request: str | None = None
-    """The last value of the requestedAt annotation that was acted on."""
+    """The last value of the requestedAt annotation that was handled."""
     _reseal: str | None = None
-    """The last value of the reseal annotation that was acted on."""
+    """The last value of the resealAt annotation that was handled."""
     _last_write: float = 0.0
     """Loop time of the last write of a copy."""
     _open_writes: int = 0
@@ -69,11 +69,11 @@ class RuleState:
         self.spare()
 
     def wait(self) -> None:
-        """Not everything is known: delete nothing."""
+        """Not everything is known: nothing is deleted."""
         self.phase = RulePhase.INCOMPLETE
 
     def freeze(self) -> None:
-        """Leave the copies as they are."""
+        """Don't change the copies."""
         self.phase = RulePhase.FROZEN
 
     def serve(self) -> None:
@@ -85,7 +85,7 @@ class RuleState:
         self.phase = RulePhase.DELETING
 
     def replaced(self) -> None:
-        """Another rule has the name now: compile its spec, whatever its generation is."""
+        """Another rule has the name now: compile its spec, whatever its generation."""
         self.generation = 0
 
     def end(self) -> list[Registration]:
@@ -142,13 +142,13 @@ class RuleState:
     # --- times -----------------------------------------------------------------------------------
 
     def source_has_changed(self, now: float) -> None:
-        """Note the first change of a source since all copies were right."""
+        """Record the first change of a source since all copies were right."""
         if self.source_changed is None:
             self.source_changed = now
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """A copy is being written: its watch may show it before the answer arrives."""
+        """A copy is being written: its watch may deliver it before the response arrives."""
         self._open_writes += 1
         try:
             yield
@@ -160,7 +160,7 @@ class RuleState:
         self._last_write = now
 
     def take_lag(self) -> float | None:
-        """Seconds from a source's change to the last write; None where there is nothing to tell.
+        """Seconds from a source's change to the last write; None without such a write.
 
         To be called when no copy is due.
         """

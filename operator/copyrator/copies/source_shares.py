@@ -1,8 +1,7 @@
 """How many watches of sources, and how many bytes of them, the rules of a namespace may hold.
 
-A rule for which there is no room waits, and is looked at again when room is made; its copies stay
-as they are. So a namespace with a thousand rules, or with very large sources, holds up its own
-rules and nobody else's.
+A rule without room waits, and is reconciled again when there is room; its copies aren't changed. So
+a namespace with a thousand rules, or with very large sources, delays only its own rules.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _MIB: Final = 1024 * 1024
 
 
 class SourceShare:
-    """What the sources of one tenant's rules take, or those of all trusted rules (kube.share)."""
+    """What the sources of one tenant's rules hold, or those of all trusted rules (kube.share)."""
 
     def __init__(self, shares: SourceShares, tenant: str | None) -> None:
         self._shares = shares
@@ -45,7 +44,7 @@ class SourceShare:
         return together and self.watches < limits.TENANT_WATCHES
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more may be held."""
+        """Whether so many more bytes may be held."""
         after = self.bytes + size
         if self._tenant is None:
             return after <= limits.TRUSTED_SOURCE_BYTES
@@ -55,20 +54,20 @@ class SourceShare:
         return together and after <= limits.TENANT_SOURCE_BYTES
 
     def opened(self) -> None:
-        """A watch began."""
+        """A watch was opened."""
         self.watches += 1
         self._shares.watches += self._counts
 
     def closed(self) -> None:
-        """A watch ended: a rule that waits may have its place."""
+        """A watch ended: a waiting rule may use its place."""
         self._shares.watches -= self._counts
         self.watches -= 1
         self._shares.made_room(self)
 
     def held(self, old: Any, new: Any) -> Any:
-        """What to hold of a source: all of it, or no more than its name where there is no room.
+        """What to hold of a source: all of it, or only its name where there is no room.
 
-        What a watch shows that is shared by many names is metadata, and isn't counted.
+        A watch that many names share delivers metadata only, and isn't counted.
         """
         if not isinstance(new, SourceRecord):
             return new
@@ -85,7 +84,7 @@ class SourceShare:
             self._add(-record.held)
 
     def next_rule(self) -> None:
-        """Look at the rule that has waited longest for a watch, where there is room for one."""
+        """Queue the rule that has waited longest for a watch, where there is room for one."""
         if self.waiting and self.may_watch:
             rule = next(iter(self.waiting))
             del self.waiting[rule]
@@ -133,7 +132,7 @@ class SourceShares:
     """The shares of all namespaces. ``look_at`` is called with a rule that needn't wait any more.
 
     Attributes:
-        watches: of all tenants, but for the first ones of each.
+        watches: of all tenants, except the first ones of each.
         bytes: of all tenants' sources.
     """
 
@@ -157,9 +156,9 @@ class SourceShares:
             share.waiting.pop(key, None)
 
     def made_room(self, share: SourceShare) -> None:
-        """A watch of a share has ended: somebody who waits may have its place."""
+        """A watch of a share has ended: a waiting rule may use its place."""
         share.next_rule()
-        if self.watches == limits.TENANTS_WATCHES - 1:  # all were taken: others may wait for it
+        if self.watches == limits.TENANTS_WATCHES - 1:  # all were in use: others may wait
             for other in list(self._shares.values()):
                 other.next_rule()
         if not share.watches and not share.waiting and not share.bytes:

@@ -1,4 +1,4 @@
-"""The sources of rules: which watches a rule needs, and what their news mean for its claims."""
+"""The watches of a rule's sources, and the bindings that their events change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from copyrator.kube.watch.reflector import OnChange
 def has_watches(
     context: CopyContext, tenant: str | None, source: Source, resource: Resource
 ) -> bool:
-    """Whether there is room for the watches that a rule needs; those that are there are joined."""
+    """Whether there is room for the watches that a rule needs; existing ones are joined."""
     share = context.shares.of(tenant)
     if share.may_watch:
         return True
@@ -37,9 +37,9 @@ def has_watches(
 def watch_sources(
     context: CopyContext, state: RuleState, source: Source, resource: Resource, tenant: str | None
 ) -> list[Registration]:
-    """Join a watch for each namespace; what is known already becomes claims before this returns.
+    """Join a watch for each namespace; known sources become bindings before this returns.
 
-    The server filters: the rest of the cluster costs nothing.
+    The server filters: other objects cost nothing.
     """
     share = context.shares.of(tenant)
     subscriptions = []
@@ -71,7 +71,7 @@ def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare
 
 
 def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
-    """Why sources aren't all held, or None; what there is room for by now is read again."""
+    """Why sources aren't all held, or None; those that have room by now are read again."""
     missing = [record for watch in sources for record in watch.store.values() if not record.whole]
     if not missing:
         return None
@@ -107,7 +107,7 @@ def _source_changed(
     claim = SourceBinding(maker, record, (order, name.name))
     earlier = context.index.add(claim)
     if state.phase is not RulePhase.SERVING:
-        return  # the survey that follows sees it
+        return  # the survey that follows covers it
     if not context.keeps_limit(state):
         return
     state.source_has_changed(context.monotonic())

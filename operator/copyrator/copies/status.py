@@ -1,4 +1,4 @@
-"""Writing a rule's status: seldom, and only news."""
+"""Writes a rule's status: rarely, and only changes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from copyrator.kube.events import ObjectRef
 from copyrator.kube.resources import RULES
 
 _NOT_NEWS = (RuleReason.PROGRESSING,)
-"""Reasons that come and go while all is well."""
+"""Reasons that come and go in normal operation."""
 
 
 def delay_first_status(context: CopyContext, state: RuleState) -> None:
-    """Work has just been given out: what it comes to is a better first status than "working"."""
+    """Copies have just been queued: their result is a better first status than Progressing."""
     state.next_status = max(state.next_status, context.monotonic() + SETTLING)
 
 
 async def write_status(
     context: CopyContext, state: RuleState, rule: Rule, verdict: ReadyCondition, facts: RuleFacts
 ) -> None:
-    """Write the status if it says anything new; at most once a second for a rule.
+    """Write the status if it changed; at most once a second for a rule.
 
     Raises:
         ApiError: it can't be written.
@@ -76,16 +76,16 @@ async def write_status(
 
 
 async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
-    """Name a right that is missing, unless it's the right to do so."""
+    """Report a missing right in the status, unless it is the right to write the status."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(errors.ApiError):
         await write_status(context, state, rule, verdicts.forbidden(error), RuleFacts())
 
 
 async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None:
-    """Tell of an error of the operator's own that keeps a rule from being served."""
+    """Report an internal error that keeps a rule from being served."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
-    with suppress(Exception):  # the first error is the one to be told, and the worker logs it
+    with suppress(Exception):  # the first error matters, and the worker logs it
         await write_status(context, state, rule, verdicts.failed(error), RuleFacts())
 
 

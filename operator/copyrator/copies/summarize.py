@@ -1,7 +1,7 @@
-"""A rule's copies as a whole: what is right, what is to be done, and what nobody wants any more.
+"""Summarizes a rule's copies: which are right, due, failed or unwanted.
 
-A survey walks over what is wanted and what stands there, both in memory; it asks the cluster
-nothing. It is done in slices: with 100,000 copies it takes a good part of a second.
+A survey compares what is wanted with what exists, both in memory, without requests. It is done in
+slices: with 100,000 copies it takes a good part of a second.
 """
 
 from __future__ import annotations
@@ -25,45 +25,45 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MASS_LEAST = 20
-"""So many deletions at once are never suspicious."""
+"""A deletion of no more copies than this is never a mass deletion."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What was found."""
+    """The result of a survey."""
 
     desired: int = 0
     ready: int = 0
     satisfied: int = 0
-    """Of the ready ones: objects that others made."""
+    """Of the ready ones: objects that other clients made."""
     failed: int = 0
     conflicts: int = 0
     stuck: int = 0
     """Unwanted copies whose removal failed."""
     kept: int = 0
-    """Wanted copies that stand there and are ours, right or not."""
+    """Wanted copies that exist and are ours, right or not."""
     missing: int = 0
-    """Wanted copies that don't stand there (and nobody else's does)."""
+    """Wanted copies that don't exist (and no foreign object does)."""
     due: list[CopyKey] = field(default_factory=list)
-    """Targets where something is to be done, and didn't fail before."""
+    """Targets that are due and didn't fail before."""
     retrying: list[CopyKey] = field(default_factory=list)
     """Targets that failed and wait for their back-off."""
     unsealed: list[CopyKey] = field(default_factory=list)
     """Wanted copies that carry the rule's marks without a valid seal, to be read once."""
     refused: list[CopyKey] = field(default_factory=list)
-    """Those that were read and don't hold what the rule wants, or couldn't be sealed anew."""
+    """Those that were read and don't have the wanted content, or couldn't be sealed anew."""
     unwanted: list[CopyKey] = field(default_factory=list)
     """Copies of the rule that it doesn't want any more."""
     samples: list[Failure] = field(default_factory=list)
 
     @property
     def pending(self) -> int:
-        """What is neither right nor failed."""
+        """Neither right nor failed."""
         return self.desired - self.ready - self.failed - self.conflicts
 
     @property
     def is_mass_deletion(self) -> bool:
-        """More than half of the rule's copies, and more than a few."""
+        """More than half of the rule's copies, and more than MASS_LEAST."""
         total = self.kept + len(self.unwanted)
         return len(self.unwanted) > MASS_LEAST and 2 * len(self.unwanted) > total
 
@@ -74,7 +74,7 @@ class Survey:
 
 
 async def survey_rule(context: CopyContext, rule: Rule, survey: Survey | None = None) -> Survey:
-    """Look at all targets of a rule and at all its copies; `survey` is filled where it is given."""
+    """Survey all targets of a rule and all its copies; `survey` is filled where it is given."""
     survey = survey or Survey()
     turn = TimeSlice()
     for claim in list(context.index.of_rule(rule.owner).values()):
@@ -95,7 +95,7 @@ async def survey_rule(context: CopyContext, rule: Rule, survey: Survey | None = 
 def survey_target(
     context: CopyContext, survey: Survey, claim: SourceBinding, name: str, *, alone: bool = False
 ) -> None:
-    """Judge one target of a claim; what goes wrong with it is counted, and not raised."""
+    """Survey one target of a binding; errors are counted, not raised."""
     desired = survey.desired
     try:
         _survey_target(context, survey, claim, name, alone=alone)
@@ -138,16 +138,17 @@ def _survey_target(
 
 
 def _find_refused(context: CopyContext, survey: Survey, claim: SourceBinding, name: str) -> None:
-    """A target that the rule names, and that may not be written to.
+    """Count a target that the rule names and may not write to.
 
-    Of those that a glob or a selector means, the rule serves the ones that consent, silently.
+    Of those that a glob or a selector matches, the ones that consent are served; others aren't
+    counted.
     """
     namespace = context.namespaces.get(name)
     if namespace is None or not claim.maker.targets.means(namespace):
         return
     source = claim.source
     if source and source.consent and source.consent.problem:
-        return  # said once, for all
+        return  # reported once for all
     if (why := why_refused(claim, namespace)) is not None:
         survey.desired += 1
         survey.failed += 1
@@ -156,7 +157,7 @@ def _find_refused(context: CopyContext, survey: Survey, claim: SourceBinding, na
 
 
 def _find_unreadable(survey: Survey, claim: SourceBinding) -> None:
-    """A source whose annotation can't be obeyed goes nowhere, and says so once."""
+    """A source with an invalid annotation is copied nowhere; reported once."""
     source = claim.source
     if source is not None and source.consent and source.consent.problem:
         survey.desired += 1
@@ -167,7 +168,7 @@ def _find_unreadable(survey: Survey, claim: SourceBinding) -> None:
 
 
 def why_refused(claim: SourceBinding, namespace: Namespace) -> str | None:
-    """Why a claim may not be copied into a namespace that its rule means, or None."""
+    """Why a binding may not be copied into a namespace that its rule selects, or None."""
     targets, source = claim.maker.targets, claim.source
     if not targets.is_accepted_by(namespace):
         if namespace.consent and namespace.consent.problem:
@@ -184,7 +185,7 @@ def why_refused(claim: SourceBinding, namespace: Namespace) -> str | None:
 def _judge(
     context: CopyContext, survey: Survey, claim: SourceBinding, key: CopyKey, *, owned: bool
 ) -> None:
-    """Count one target by what would be done about it."""
+    """Count one target by its planned action."""
     plan = context.plan(key)
     mine = plan.winner is not None and plan.winner.claim is claim
     survey.kept += owned and mine
@@ -231,7 +232,7 @@ def _lost_to(claim: SourceBinding, winner: CopyRequest) -> str:
 
 
 _OCCUPIED = (Cause.OWNED_BY_OTHER, Cause.IS_SOURCE, Cause.BEING_DELETED)
-"""Something stands there that has to go, by somebody else's hand, before there can be a copy."""
+"""The existing object has to be removed by another client before there can be a copy."""
 
 
 def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
@@ -253,7 +254,7 @@ def _being_deleted(context: CopyContext, key: CopyKey) -> str:
 
 
 async def _find_unwanted(context: CopyContext, survey: Survey, rule: Rule, turn: TimeSlice) -> None:
-    """Copies of the rule that it doesn't want any more; those that are being deleted already go."""
+    """Copies that the rule doesn't want any more, except those that are being deleted already."""
     for view, (namespace_name, name) in list(context.owned(rule.owner)):
         await turn.pause()
         namespace = context.namespaces.get(namespace_name)

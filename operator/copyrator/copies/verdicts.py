@@ -19,17 +19,17 @@ from copyrator.kube.watch.informers import Registration
 
 
 def invalid(problem: InvalidSpec) -> ReadyCondition:
-    """The rule's author has to change it; its copies stay as they are."""
+    """The spec is invalid; its copies aren't changed."""
     return ReadyCondition(Health.STALLED, RuleReason.INVALID_SPEC, str(problem))
 
 
 def tenant_refused(why: str) -> ReadyCondition:
-    """A tenant's rule asks for more than tenants may."""
+    """A tenant's rule requests more than tenants may."""
     return ReadyCondition(Health.STALLED, RuleReason.NOT_TRUSTED, why)
 
 
 def not_trusted(namespace: str) -> ReadyCondition:
-    """The rule stands where rules aren't served."""
+    """The rule is in a namespace whose rules aren't served."""
     return ReadyCondition(
         Health.STALLED,
         RuleReason.NOT_TRUSTED,
@@ -39,7 +39,7 @@ def not_trusted(namespace: str) -> ReadyCondition:
 
 
 def failed(error: Exception) -> ReadyCondition:
-    """The operator has a fault of its own; the error's message may quote data, so it isn't told."""
+    """An internal error; its message may quote data, so it isn't reported."""
     return ReadyCondition(
         Health.RETRYING,
         RuleReason.PARTIAL_FAILURE,
@@ -49,7 +49,7 @@ def failed(error: Exception) -> ReadyCondition:
 
 
 def outside(namespaces: Iterable[str]) -> ReadyCondition:
-    """The rule's sources stand where this operator may not look."""
+    """The rule's sources are in namespaces that this operator may not read."""
     return invalid(
         InvalidSpec(
             "spec.source",
@@ -60,7 +60,7 @@ def outside(namespaces: Iterable[str]) -> ReadyCondition:
 
 
 def kind_not_allowed(kind: str) -> ReadyCondition:
-    """The operator's settings leave the kind out, so it has no rights for it."""
+    """The settings leave the kind out, so the operator has no rights for it."""
     return ReadyCondition(
         Health.STALLED,
         RuleReason.KIND_UNAVAILABLE,
@@ -74,12 +74,12 @@ def kind_unavailable(error: ApiError) -> ReadyCondition:
 
 
 def forbidden(error: Forbidden) -> ReadyCondition:
-    """The operator lacks a right; the API server's words say which."""
+    """The operator lacks a right; the API server's message names it."""
     return ReadyCondition(Health.RETRYING, RuleReason.FORBIDDEN, error.message)
 
 
 def watch_fault(subscriptions: Iterable[Registration]) -> ReadyCondition | None:
-    """What keeps us from seeing everything, or None."""
+    """Why the view isn't complete, or None."""
     for subscription in subscriptions:
         failure = subscription.failure
         if failure is None or subscription.synced:
@@ -97,17 +97,17 @@ def watch_fault(subscriptions: Iterable[Registration]) -> ReadyCondition | None:
 
 
 def waits(why: str) -> ReadyCondition:
-    """There is no room for the rule's sources or their watch; it goes on when there is."""
+    """There is no room for the rule's sources or their watch; it resumes when there is."""
     return ReadyCondition(Health.RETRYING, RuleReason.PROGRESSING, why)
 
 
 def reading() -> ReadyCondition:
-    """Not everything was seen yet."""
+    """Not everything was listed yet."""
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
 
 
 def removing(count: int, failed: Iterable[str]) -> ReadyCondition:
-    """A rule that is being deleted."""
+    """A rule is being deleted."""
     message = next(iter(failed), None)
     if message:
         return ReadyCondition(
@@ -119,7 +119,7 @@ def removing(count: int, failed: Iterable[str]) -> ReadyCondition:
 
 
 def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> ReadyCondition:
-    """A rule that is served, or paused."""
+    """A rule is served, or paused."""
     if spec.suspend:
         return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
     if spec.mode is Mode.PLAN:
@@ -143,7 +143,7 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Read
 
 
 def _right(survey: Survey) -> ReadyCondition:
-    """Everything stands as it should, some of it perhaps by others' hands."""
+    """Everything is as wanted, some of it in objects of others."""
     if not survey.satisfied:
         return ReadyCondition(
             Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date"
@@ -157,7 +157,7 @@ def _right(survey: Survey) -> ReadyCondition:
 
 
 def _failing(survey: Survey) -> str:
-    """How many failed; a missing right is named, because only its grant helps."""
+    """How many failed; a missing right is named, because only granting it helps."""
     text = (
         f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
         f"{survey.conflicts} conflict with other objects"

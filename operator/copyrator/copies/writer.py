@@ -1,6 +1,6 @@
-"""The writes of one target object, and the look at it where it isn't what we thought.
+"""The writes of one target object, and its read after an unexpected state.
 
-Every answer is asked for as metadata only: nobody needs a Secret's data back.
+Every response is requested as metadata only: a Secret's data isn't needed.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from copyrator.kube.client.pages import METADATA_WATCH
 
 
 class NotAsWantedError(Exception):
-    """An object with the rule's marks and without a valid seal doesn't hold what the rule wants."""
+    """An object with the rule's marks and no valid seal doesn't have the wanted content."""
 
 
 class CopyWriter:
-    """Reads and writes one target; what it learns goes into the view, or into ``foreign``."""
+    """Reads and writes one target; results go into the view, or into ``foreign``."""
 
     def __init__(self, context: CopyContext, view: KindView, key: CopyKey) -> None:
         self.foreign: Foreign | None = None
-        """The object that stands there and isn't ours, as the last look found it."""
+        """The foreign object at the target, as the last read found it."""
         self._context = context
         self._view = view
         self._key = key
         self._name = (key.namespace, key.name)
         self._whole: dict[str, Any] | None = None
-        """What `read` found, so that a write needn't read again."""
+        """What `read` returned, so that a write needn't read again."""
         self._exact = view.resource.kind in EXACT_KINDS
 
     async def look(self) -> None:
-        """Read the metadata of what stands there.
+        """Read the target's metadata.
 
         Raises:
             ApiError: it can't be read.
@@ -70,10 +70,10 @@ class CopyWriter:
             self.foreign = _foreign(found["metadata"])
 
     async def read(self) -> dict[str, Any]:
-        """Read the whole object, and remember the version that was read.
+        """Read the whole object, and keep the version that was read.
 
         Raises:
-            NotFound: it is gone.
+            NotFound: it doesn't exist.
             ApiError: it can't be read.
         """
         live: dict[str, Any] = await self._context.client.get(self._view.resource, *self._name)
@@ -89,7 +89,7 @@ class CopyWriter:
         """Carry out a plan.
 
         Raises:
-            AlreadyExists, ConflictError, NotFound: something else stands there than was planned on.
+            AlreadyExists, ConflictError, NotFound: another object than planned exists.
             NotAsWantedError: it isn't to be sealed anew.
             ApiError: it can't be written.
         """
@@ -129,7 +129,7 @@ class CopyWriter:
         else:
             live = await self._live(record.uid)
             body = self._merged(winner, live)
-            if is_as_it_stands(live, body):  # others wrote it, too: as it should be
+            if is_as_it_stands(live, body):  # others wrote it, too, and it is right
                 self._settle(winner, self._view.reader(live))
                 return
         whole, self._whole = self._whole, None
@@ -142,9 +142,9 @@ class CopyWriter:
             raise errors.ConflictError("deleted, to be created anew") from error
         found = self._view.reader(answer)
         if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
-            winner.accept(whole)  # the server's own form of what we send: nothing was changed
+            winner.accept(whole)  # the server's own form of our content: nothing changed
         if self._exact and _is_disturbed(winner, found):
-            # What stood there was right already, but others count as its writers.
+            # The live object was right already, but others are recorded as its writers.
             metadata = answer["metadata"]
             body["metadata"]["resourceVersion"] = metadata["resourceVersion"]
             self._claim(body, winner, metadata)
@@ -175,7 +175,7 @@ class CopyWriter:
         self._wrote(winner, self._view.reader(answer), "adopt")
 
     async def _reseal(self, winner: CopyRequest) -> None:
-        """Write what carries the rule's marks anew, with a seal, in one write."""
+        """Write an object with the rule's marks anew, with a seal, in one write."""
         live = await self.read()
         seen = self._view.reader(live)
         if seen.owner or seen.marks != winner.owner or seen.deleting:
@@ -203,7 +203,7 @@ class CopyWriter:
         self._wrote(winner, self._view.reader(await self._send("PUT", body)), "reseal")
 
     async def _live(self, uid: str) -> dict[str, Any]:
-        """The whole object of a kind that isn't wholly ours."""
+        """The whole object of a kind that others may write to as well."""
         live = self._whole or await self._context.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object stands there now")
@@ -212,7 +212,7 @@ class CopyWriter:
         return live
 
     def _merged(self, winner: CopyRequest, live: dict[str, Any]) -> dict[str, Any]:
-        """The body that replaces a live object, with what others own of it."""
+        """The body that replaces a live object, including the fields that others own."""
         seen = self._view.reader(live)
         body = merge_into(live, self._body(winner), seen.shape)
         extras = seen.extras if seen.owner or seen.marks else _foreign(live["metadata"]).extras
@@ -237,7 +237,7 @@ class CopyWriter:
         self._count(action)
 
     def _settle(self, winner: CopyRequest, record: CopyRecord) -> None:
-        """Remember the copy as it stands now: right."""
+        """Cache the copy as it is now: right."""
         if _is_disturbed(winner, record):
             record.shape = ACCEPTED
         self.foreign = None
@@ -261,10 +261,10 @@ class CopyWriter:
         self._count("delete")
 
     async def _release(self, record: CopyRecord) -> None:
-        """Leave the object and take our marks off, so that it is plainly nobody's.
+        """Leave the object and remove our marks, so that no rule owns it.
 
-        A rule of the same name that is made later would otherwise take it for its own, and delete
-        it where it doesn't want it.
+        A later rule of the same name would otherwise own it, and delete it where it doesn't want
+        it.
         """
         marks = (names.ANN_RULE, names.ANN_SOURCE, names.ANN_HASH, names.ANN_REFERENCES)
         metadata = {
@@ -282,7 +282,7 @@ class CopyWriter:
 
 
 def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:
-    """Whether our own write was left looking as if somebody else had been there."""
+    """Whether our own write looks as if another client had written, too."""
     return winner.is_drift(record) and not winner.is_right(record)
 
 

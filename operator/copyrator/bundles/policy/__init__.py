@@ -1,1 +1,1 @@
-"""Deciding about Bundles: versions, Jobs, states. Pure: no I/O, no clock."""
+"""Pure functions that decide about Bundles: versions, Jobs, states. No I/O, no clock."""

@@ -1,4 +1,4 @@
-"""What keeps a pod of ours from starting, as far as the pod says it or lets it be seen."""
+"""What keeps a pod of ours from starting, as far as its status shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Blocked:
 
 
 def blocked_by(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
-    """Tell why the newest pod of an unfinished Job doesn't start, if it doesn't."""
+    """Why the newest pod of an unfinished Job doesn't start; None where it does."""
     if not pods:
         return None
     status = pods[-1].get("status") or {}
@@ -42,7 +42,7 @@ def blocked_by(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
 
 
 def has_started(pods: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether a container of the newest pod runs or has run: then its volumes are there."""
+    """Whether a container of the newest pod runs or has run: then its volumes exist."""
     statuses = _statuses((pods[-1].get("status") or {}) if pods else {})
     states = [container.get("state") or {} for container in statuses]
     return any("running" in state or "terminated" in state for state in states)
@@ -58,7 +58,7 @@ class Mount:
 
 
 def mounts_of(pods: Sequence[Mapping[str, Any]]) -> list[Mount]:
-    """What the newest pod mounts of our making; projected volumes are the kubelet's."""
+    """What the newest pod mounts by our manifest; projected volumes are the kubelet's."""
     spec = (pods[-1].get("spec") or {}) if pods else {}
     found = []
     for volume in spec.get("volumes") or ():
@@ -70,7 +70,7 @@ def mounts_of(pods: Sequence[Mapping[str, Any]]) -> list[Mount]:
 
 
 def secrets_of(pods: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of the Secrets that the newest pod was given, as files and as variables."""
+    """Names of the Secrets that the newest pod has, as files and as variables."""
     spec = (pods[-1].get("spec") or {}) if pods else {}
     names = [mount.name for mount in mounts_of(pods) if mount.secret]
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):

@@ -1,7 +1,7 @@
-"""Choosing a tag for a range from a stream of tags, in constant memory, and explaining it.
+"""Selects a tag for a range from a stream of tags, in constant memory, with the reasons.
 
-Thousands of tags go by, most of them werf's own stages. What is kept is the best match and the
-few highest tags that were passed over, so that a person can read why it isn't one of those.
+A repository may have thousands of tags, most of them werf's own stages. The best match is kept and
+the few highest tags that were rejected, so that the status can list why none of those was chosen.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from copyrator.bundles.policy.versions import Candidate, VersionRange, is_lower,
 
 
 class Rejection(StrEnum):
-    """Why a tag isn't the one: stable words of ``status.available.rejected``."""
+    """Why a tag was rejected: stable values of ``status.available.rejected``."""
 
     OUT_OF_RANGE = "OutOfRange"
     PRE_RELEASE = "PreRelease"
@@ -31,15 +31,16 @@ class Rejection(StrEnum):
 
 
 class Selection(StrEnum):
-    """What came out."""
+    """The result of a selection."""
 
     CHOSEN = "Chosen"
     NO_MATCH = "NoMatch"
     WOULD_DOWNGRADE = "WouldDowngrade"
-    """The best match is below what is deployed: a deleted tag, or a list that isn't whole."""
+    """The best match is below what is deployed: a deleted tag, or an incomplete list."""
     QUARANTINED = "Quarantined"
-    """The best match failed too often. Its digest is still worth asking for: a new push of the
-    tag ends the quarantine. A lower version is never taken in its place."""
+    """The best match failed too often. Its digest is still resolved: a new push of the tag ends the
+    quarantine. A lower version is never taken instead.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +53,19 @@ class Choice:
     best: str | None = None
     """The best match, whatever the verdict."""
     rejected: tuple[Rejected, ...] = ()
-    """The highest tags that were passed over, highest first."""
+    """The highest tags that were rejected, highest first."""
     counts: Mapping[Rejection, int] = field(default_factory=dict)
-    """How many tags were passed over, by reason."""
+    """How many tags were rejected, by reason."""
     keeps: bool = False
-    """The deployed tag is one that the spec takes, whether or not it is still in the list."""
+    """The deployed tag fits the spec, whether or not it is still in the list."""
 
 
 @dataclass(slots=True)
 class _Contest:
-    """Candidates of one kind: the best match, and the highest that were passed over."""
+    """Candidates of one kind: the best match, and the highest that were rejected."""
 
     entrants: int = 0
-    """How many the tag filter let through."""
+    """How many matched the tag filter."""
     best: Candidate | None = None
     passed_over: list[tuple[Candidate, Rejection]] = field(default_factory=list)
     """Highest first; at most MAX_REJECTED."""
@@ -82,16 +83,15 @@ class _Contest:
         del kept[MAX_REJECTED:]
 
     def above(self, best: Candidate | None) -> list[tuple[Candidate, Rejection]]:
-        """Those passed over that somebody might have expected instead."""
+        """Those rejected that a reader might have expected instead."""
         return [one for one in self.passed_over if best is None or is_lower(best, one[0])]
 
 
 @dataclass(slots=True)
 class TagSelection:
-    """One question to a tag list: offer it every tag, then take the result.
+    """One selection from a tag list: offer it every tag, then take the result.
 
-    The result means something only for a list that came to its end: after an error throw the
-    selection away.
+    The result is valid only for a complete list: drop the selection after an error.
     """
 
     range: VersionRange
@@ -102,14 +102,15 @@ class TagSelection:
     quarantined: Collection[str] = ()
     """Tags that failed too often."""
     deployed: str | None = None
-    """The deployed tag: a floor, as long as the spec still takes it; a spec that doesn't asks for
-    another version and is obeyed. None where the spec now means another repository."""
+    """The deployed tag: the lower bound, as long as it fits the spec; a spec that it doesn't fit
+    requests another version, which is taken. None where the spec now names another repository.
+    """
     _semver: _Contest = field(default_factory=_Contest)
     _dotted: _Contest = field(default_factory=_Contest)
     _junk: int = 0
 
     def offer(self, tag: str) -> None:
-        """Look at the next tag of the list."""
+        """Process the next tag of the list."""
         self.consider(read_tag(tag))
 
     def consider(self, candidate: Candidate | None) -> None:
@@ -126,7 +127,7 @@ class TagSelection:
             contest.best = candidate
 
     def result(self) -> Choice:
-        """The choice among all that was offered."""
+        """The choice among all that were offered."""
         floor = self._floor()
         contest, other = self._semver, self._dotted
         if not contest.entrants and other.entrants and not (floor and floor.is_semver):
@@ -160,7 +161,7 @@ class TagSelection:
         return _UNFIT[self.range.fit(candidate.key, prerelease=self.prerelease)]
 
     def _order(self, candidate: Candidate) -> tuple[Any, ...]:
-        """Among equal versions the deployed one stays, or a new build would deploy for nothing."""
+        """Of equal versions the deployed one wins, or a mere new build would be deployed."""
         version, *rest = candidate.order
         return version, candidate.tag == self.deployed, *rest
 
@@ -188,9 +189,9 @@ _BEST_REJECTED: Final = {
 
 
 def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
-    """Why nothing was chosen, in a sentence for the condition.
+    """Why nothing was chosen, as a sentence for the condition.
 
-    Names tags and no counts: those change with every push of a tag that is no version.
+    Names tags and no counts: those change with every push of a tag that isn't a version.
     """
     if choice.verdict is Selection.WOULD_DOWNGRADE:
         return (

@@ -1,4 +1,4 @@
-"""What a Bundle asks of a tag list: all that its choice depends on, so that equal ones share it."""
+"""The criteria of a Bundle's selection from a tag list; Bundles with equal ones share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from copyrator.bundles.policy.versions import VersionRange
 
 @dataclass(frozen=True, slots=True)
 class Criteria:
-    """A range with everything that narrows it down."""
+    """A range with everything that restricts it."""
 
     range: VersionRange
     tag_filter: str | None = None
@@ -24,7 +24,7 @@ class Criteria:
     """The deployed tag, of the same repository."""
 
     def selection(self) -> TagSelection:
-        """A fresh selection, to be offered every tag of a list."""
+        """A new selection, to be offered every tag of a list."""
         return TagSelection(
             self.range,
             matches=compile_filter(self.tag_filter).matches if self.tag_filter else None,
@@ -35,7 +35,7 @@ class Criteria:
 
 
 def criteria_of(spec: BundleSpec, wanted: VersionRange, status: BundleStatus) -> Criteria:
-    """What this Bundle asks for now."""
+    """The Bundle's present criteria."""
     return Criteria(
         range=wanted,
         tag_filter=spec.tag_filter,
@@ -46,10 +46,10 @@ def criteria_of(spec: BundleSpec, wanted: VersionRange, status: BundleStatus) ->
 
 
 def deployed_tag(status: BundleStatus, reference: str) -> str | None:
-    """The deployed tag, if it came from this repository: tags of another one say nothing here.
+    """The deployed tag, if it came from this repository: tags of another one don't compare.
 
-    Deploys that don't tell where they came from (the original operator's) are taken for ours: a
-    downgrade in the night is worse than a question.
+    Deploys without a recorded repository (the original operator's) count as from this one: an
+    unattended downgrade is worse than a question.
     """
     there = status.deployed
     return there.version if there.reference in (None, reference) else None

@@ -1,7 +1,7 @@
-"""What makes one deploy different from another: hashes of inputs, names of Jobs.
+"""What distinguishes one deploy from another: hashes of inputs, names of Jobs.
 
-Equal inputs give equal hashes in every process and after every restart; that is how an edit that
-changes nothing deploys nothing, and how two operators that both believe they lead make one Job.
+Equal inputs give equal hashes in every process and after every restart; so an edit without a change
+deploys nothing, and two operators that both act as leader create one Job.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _CHUNK: Final = 3 * 64 * 1024
 
 
 class Hash(Protocol):
-    """A hash that is fed piece by piece, such as ``hashlib``'s."""
+    """A hash that is updated piece by piece, such as ``hashlib``'s."""
 
     def update(self, data: bytes, /) -> None:
-        """Take more content in."""
+        """Add more content."""
         ...
 
     def hexdigest(self) -> str:
@@ -62,11 +62,11 @@ class ValuesFiles:
 
 
 class ValuesHash:
-    """Hash of all values of a Bundle, fed source by source; nothing of them is kept.
+    """Hash of all values of a Bundle, computed source by source; no values are kept.
 
-    With a Secret among them it is keyed and salted with the Bundle's uid, because it stands in the
-    status, where more people read: nobody can try passwords against it. ConfigMaps alone are hashed
-    without the key, so losing the key doesn't deploy every Bundle again.
+    With a Secret among them it is keyed and salted with the Bundle's uid, because it is in the
+    status, which more people may read: it can't be used to test passwords. ConfigMaps alone are
+    hashed without the key, so losing the key doesn't deploy every Bundle again.
 
     What is hashed is compact JSON, ``[["Kind","name",{"key":"base64",…}],…]`` with sorted keys: as
     long as that stays, an upgrade deploys nothing.
@@ -86,7 +86,7 @@ class ValuesHash:
         self._has_secret = False
 
     def add(self, kind: ValuesKind, name: str, content: Mapping[str, bytes]) -> Iterator[None]:
-        """Take the next source in; between two steps of the iteration others may run."""
+        """Add the next source; between two steps of the iteration other tasks may run."""
         self._feed(b"," if self._sources else b"[")
         self._sources += 1
         self._has_secret |= kind is ValuesKind.SECRET
@@ -127,16 +127,16 @@ def release_metadata(found: Mapping[str, str] | None) -> dict[str, str]:
 def spec_hash(
     spec: Mapping[str, Any], labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> str:
-    """Hash of what a Bundle itself says about its release.
+    """Hash of what a Bundle itself specifies of its release.
 
-    Takes the spec as written, so that a new default of the operator deploys nothing anew.
+    Takes the spec as written, so that a new default of the operator deploys nothing.
     """
     relevant = {name: spec[name] for name in _RELEASE_FIELDS if spec.get(name) is not None}
     return _digest(_canonical([relevant, release_metadata(labels), release_metadata(annotations)]))
 
 
 def job_name(bundle: str, kind: str, *parts: object) -> str:
-    """A name that says what the Job is for, and is the same whoever computes it from ``parts``."""
+    """A name with the Job's purpose, and the same for the same ``parts`` in every process."""
     suffix = f"-{kind}-{_digest(_canonical([str(part) for part in (bundle, *parts)]))[:10]}"
     stem = bundle.replace(".", "-")[: _NAME_LENGTH - len(suffix)].rstrip("-")
     return stem + suffix

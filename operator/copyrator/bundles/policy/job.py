@@ -15,7 +15,7 @@ from copyrator.bundles.policy.identity import ValuesFiles, job_name
 LONG_TTL: Final = 3 * 24 * 3600
 """Seconds that a Job is kept until its outcome is in the status; then the TTL is cut."""
 DEADLINE_MARGIN: Final = 300.0
-"""Seconds that a deploy may outlive its timeout: werf gives up first, and says why."""
+"""Seconds that a deploy may exceed its timeout: werf ends first, and reports why."""
 UNINSTALL_DEADLINE: Final = 900
 AUTO_ROLLBACK: Final = "--auto-rollback"
 """The flag: the variable of that name does nothing in werf 2.67 (facts/werf.md)."""
@@ -45,14 +45,14 @@ case "${version#v}" in
   ;;
 esac
 """
-"""werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't tell which werf it is.
+"""werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't show which werf it is.
 
-``--ignore-not-found`` isn't used: Helm 3 takes a lack of rights to read releases for "not found".
+``--ignore-not-found`` isn't used: Helm 3 takes a missing right to read releases for "not found".
 """
 
 
 class JobKind(StrEnum):
-    """What a Job of ours is for; the value of its label."""
+    """The purpose of a Job of ours; the value of its label."""
 
     DEPLOY = "deploy"
     UNINSTALL = "uninstall"
@@ -74,7 +74,7 @@ class DeployOrder:
     uid: str
     version: str
     digest: str
-    """``sha256:…``; what is pulled is exactly this manifest."""
+    """``sha256:…``; exactly this manifest is pulled."""
     generation: int
     attempt: int
     values_hash: str | None = None
@@ -137,7 +137,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
             "blockOwnerDeletion": False,
         }
     ]
-    # A rollback begins when the time-out is over, and has as long once more.
+    # A rollback begins when the timeout has passed, and may take as long again.
     longest = spec.timeout * (2 if spec.auto_rollback else 1)
     job["spec"]["activeDeadlineSeconds"] = pod.whole_seconds(longest + DEADLINE_MARGIN)
     return job
@@ -146,7 +146,7 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
 def build_uninstall_job(
     spec: BundleSpec, uid: str, generation: int, attempt: int
 ) -> dict[str, Any]:
-    """The Job that uninstalls. It has no owner: a foreground deletion would take it along."""
+    """The Job that uninstalls. It has no owner: a foreground deletion would delete it."""
     env = pod.variables(_merged(spec, pod.common(spec) | pod.release(spec)))
     pod_spec = pod.pod_spec(spec, ())
     command = ("sh", "-c", UNINSTALL_SCRIPT)
@@ -179,7 +179,7 @@ def _job(
             "backoffLimit": 0,
             "ttlSecondsAfterFinished": LONG_TTL,
             "podFailurePolicy": {
-                # An eviction says nothing about the bundle; the Job's reason then tells it apart.
+                # An eviction isn't the bundle's fault; the Job's reason then distinguishes it.
                 "rules": [
                     {
                         "action": "FailJob",

@@ -1,7 +1,7 @@
-"""What became of a Job: werf's verdict, or the infrastructure's doing.
+"""The outcome of a Job: werf's result, or a failure of the infrastructure.
 
-A digest fails only by werf's own verdict. Everything else (eviction, image pull, scheduling, the
-registry, the API server, a kill) says nothing about the bundle and never counts against it.
+A digest fails only by werf's own result. Everything else (eviction, image pull, scheduling, the
+registry, the API server, a kill) isn't the bundle's fault and never counts against it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """A Job of ours, as much of it as decides anything; about 1 KB, so that all can be held."""
+    """The fields of a Job of ours that decide anything; about 1 KB, so that all can be held."""
 
     namespace: str
     name: str
@@ -64,7 +64,7 @@ class JobRecord:
 
     @property
     def done(self) -> bool:
-        """It has ended, one way or the other."""
+        """It has succeeded or failed."""
         return self.complete or self.failed is not None
 
 
@@ -113,7 +113,7 @@ def _number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How an attempt ended, in the words of the status."""
+    """How an attempt ended, as values of the status."""
 
     outcome: Outcome
     reason: BundleReason
@@ -130,7 +130,7 @@ _GIVEN_UP: Final = Ending(
 
 
 def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
-    """Judge a finished deploy Job by its pods (newest last) and its own condition."""
+    """The outcome of a finished deploy Job, from its pods (newest last) and its own condition."""
     status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
     main = _terminated(status.get("containerStatuses"), DEPLOY_CONTAINER)
     login = _terminated(status.get("initContainerStatuses"), LOGIN_CONTAINER)
@@ -140,7 +140,7 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     if job.complete or ending.outcome is Outcome.SUCCEEDED:
         return _succeeded(main)
     if job.given_up and ending.outcome is Outcome.INTERRUPTED:
-        return _GIVEN_UP  # a kubelet may say of a container that never ran that it was killed
+        return _GIVEN_UP  # a kubelet may report a container that never ran as killed
     if job.failed == "DeadlineExceeded" and ending.outcome is Outcome.INTERRUPTED:
         return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
     if why := _disrupted(status):
@@ -149,7 +149,7 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
 
 
 def with_cause(ending: Ending, log: str) -> Ending:
-    """A failure that the report tells of names operations; the log says why."""
+    """The report of a failure names operations; the log has the cause."""
     why = cause(log)
     if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
         return ending
@@ -159,7 +159,7 @@ def with_cause(ending: Ending, log: str) -> Ending:
 def _ending_without_werf(
     job: JobRecord, pods: Sequence[Mapping[str, Any]], login: Mapping[str, Any] | None
 ) -> Ending:
-    """The container that speaks the verdict never ended, or nobody knows how."""
+    """The container of werf never ended, or its end is unknown."""
     if job.complete:
         return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, "done; its pod is gone already")
     if login is not None and login.get("exitCode") != 0:

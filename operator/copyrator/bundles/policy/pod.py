@@ -21,7 +21,7 @@ CA_DIR: Final = "/run/copyrator/ca"
 CA_KEY: Final = "ca.crt"
 VALUES_DIR: Final = "/run/copyrator/values"
 VALUES_VOLUME: Final = "values-"
-"""What the names of the volumes with values begin with."""
+"""Prefix of the names of the volumes with values."""
 _USER: Final = 1000
 """The user ``build`` of the werf image."""
 
@@ -29,7 +29,7 @@ Env = list[dict[str, Any]]
 
 
 def literal(text: str) -> str:
-    """A value that Kubernetes leaves alone: ``$(NAME)`` in a variable would be expanded."""
+    """A value that Kubernetes doesn't change: ``$(NAME)`` in a variable would be expanded."""
     return text.replace("$", "$$")
 
 
@@ -39,7 +39,7 @@ def variables(values: Mapping[str, str]) -> Env:
 
 
 def common(spec: BundleSpec) -> dict[str, str]:
-    """What every container of ours has. Only the buildah mode ``docker`` works without rights."""
+    """Variables of all our containers. Only the buildah mode ``docker`` works without rights."""
     found = {
         "HOME": HOME,
         "TMPDIR": "/tmp",  # noqa: S108 - as above
@@ -56,7 +56,7 @@ def common(spec: BundleSpec) -> dict[str, str]:
 
 
 def release(spec: BundleSpec) -> dict[str, str]:
-    """Which release, and where."""
+    """The release's name and namespace."""
     return {"WERF_NAMESPACE": spec.project_namespace, "WERF_RELEASE": spec.release}
 
 
@@ -77,7 +77,7 @@ def added_metadata(labels: Mapping[str, str], annotations: Mapping[str, str]) ->
 
 
 def container(spec: BundleSpec, name: str, command: Sequence[str], env: Env) -> dict[str, Any]:
-    """A container that the restricted profile lets through. A failure leaves its message."""
+    """A container that the restricted profile admits. A failure leaves its message."""
     return {
         "name": name,
         "image": spec.werf_image,
@@ -99,7 +99,7 @@ def container(spec: BundleSpec, name: str, command: Sequence[str], env: Env) -> 
 
 
 def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A pod without containers: who it runs as and where it may write."""
+    """A pod without containers: its user and its writable directories."""
     placement: dict[str, Any] = {}
     if spec.job.node_selector:
         placement["nodeSelector"] = dict(spec.job.node_selector)
@@ -126,7 +126,7 @@ def pod_spec(spec: BundleSpec, volumes: Sequence[Mapping[str, Any]]) -> dict[str
 
 
 def values_volumes(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
-    """A volume for each values source. One that vanishes now holds the pod up until it is back."""
+    """A volume for each values source. A source deleted now blocks the pod until it exists."""
     found = []
     for i, source in enumerate(values):
         if source.kind is ValuesKind.SECRET:
@@ -138,7 +138,7 @@ def values_volumes(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
 
 
 def values_mounts(values: Sequence[ValuesFiles]) -> list[dict[str, Any]]:
-    """Where the values' volumes are in the container."""
+    """The mounts of the values' volumes in the container."""
     return [
         {"name": f"{VALUES_VOLUME}{i:03}", "mountPath": f"{VALUES_DIR}/{i:03}", "readOnly": True}
         for i, _ in enumerate(values)

@@ -1,4 +1,4 @@
-"""What the operator's settings let a Bundle do: a Bundle makes pods, so it may name only some."""
+"""What the settings allow Bundles, which create pods: they may name only some objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def image_repository(image: str) -> str:
 
 
 ANY = "*"
-"""Among the allowed Secrets: every one."""
+"""Among the allowed Secrets: all."""
 
 
 def refusal(
@@ -25,7 +25,7 @@ def refusal(
     images: Collection[str],
     secrets: Collection[str],
 ) -> InvalidSpec | None:
-    """Tell what in a valid spec the operator's settings forbid, or None."""
+    """What in a valid spec the operator's settings forbid, or None."""
     if spec.service_account not in service_accounts:
         return InvalidSpec(
             "spec.serviceAccountName",

@@ -1,4 +1,4 @@
-"""The operator's own proxies, handed on to Jobs: werf pulls from where the operator looked."""
+"""The operator's own proxies, passed to Jobs: werf pulls by the same ones as the operator."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from copyrator.bundles.policy.pod import literal
 
 _SCHEMES: Final = ("https", "http")
 _API_SERVER: Final = "$(KUBERNETES_SERVICE_HOST)"
-"""Kubernetes puts the address in. werf heeds proxies on its way to the API server too."""
+"""Kubernetes inserts the address. werf uses proxies for the API server too."""
 
 
 def with_password(proxies: Mapping[str, str]) -> list[str]:
-    """Names of the variables that hold credentials, which everybody who reads Jobs would see."""
+    """Names of the variables with credentials, which anybody who may read Jobs would see."""
     found = {scheme: urlsplit(proxies.get(scheme, "")) for scheme in _SCHEMES}
     return [f"{scheme.upper()}_PROXY" for scheme, url in found.items() if "@" in url.netloc]
 
 
 def variables_for_jobs(proxies: Mapping[str, str]) -> dict[str, str]:
-    """Proxy variables for werf, without the ones that hold credentials.
+    """Proxy variables for werf, without those with credentials.
 
     Args:
-        proxies: proxies by scheme, and under ``no`` the hosts that go without, as
+        proxies: proxies by scheme, and under ``no`` the hosts without a proxy, as
             ``urllib.request.getproxies_environment`` reads them.
     """
     names = {f"{scheme.upper()}_PROXY": proxies.get(scheme) for scheme in _SCHEMES}

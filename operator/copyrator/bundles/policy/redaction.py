@@ -1,8 +1,8 @@
-"""What a Job's log or message may quote of the Secrets that it was given, taken out.
+"""Removes the values of a Job's Secrets from its log or message.
 
-werf prints the values that a chart fails on, and helpful charts print more. A Bundle's status is
-read by people who may not read its Secrets, so their values are looked for in everything that is
-copied out of a pod.
+werf prints the values on which a chart fails, and charts may print more. People may read a Bundle's
+status who may not read its Secrets, so their values are searched for in everything that is copied
+from a pod.
 
 The texts are short and the Secrets may be large, so each value is only compared with the texts and
 then dropped: memory is that of one Secret, time grows with its length.
@@ -20,28 +20,28 @@ import yaml
 HIDDEN: Final = "<redacted>"
 
 SHORTEST: Final = 4
-"""Characters; shorter values would take ordinary words apart."""
+"""Characters; shorter values would match parts of ordinary words."""
 SHORTEST_NUMBER: Final = 6
-"""The same for what isn't text: ports and counts are everywhere."""
+"""The same for what isn't text: ports and counts are frequent."""
 SHORTEST_LINE: Final = 8
 """The same for a single line of a longer text, such as a key in PEM."""
 SHORTEST_PART: Final = 12
-"""The same for the part of a value that a text was cut off in."""
+"""The same for the part of a value at which a text was cut off."""
 
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _LONGEST_WORD: Final = 64
-"""Characters; null, booleans and dates are shorter, so what is longer needs no look at its type."""
+"""Characters; null, booleans and dates are shorter, so the type of a longer one isn't checked."""
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RESOLVER: Final = yaml.resolver.Resolver()
 
 
 def quoted(contents: Iterable[bytes], texts: Sequence[str]) -> set[str]:
-    """What the texts quote of some Secrets: the values, in the forms in which they stand there.
+    """What the texts quote of some Secrets: the values, in the forms in which they occur.
 
     Args:
-        contents: the Secrets' values; one that is YAML or JSON is looked into.
-        texts: where to look. Each may have been cut off inside a value at either end.
+        contents: the Secrets' values; one that is YAML or JSON is parsed.
+        texts: where to search. Each may have been cut off inside a value at either end.
     """
     quotes = _Quotes(texts)
     for content in contents:
@@ -51,14 +51,14 @@ def quoted(contents: Iterable[bytes], texts: Sequence[str]) -> set[str]:
 
 
 def hidden(text: str, quotes: Iterable[str]) -> str:
-    """The text without them, the longest first."""
+    """The text without the quotes, the longest first."""
     for quote_ in sorted(quotes, key=lambda one: (-len(one), one)):
         text = text.replace(quote_, HIDDEN)
     return text
 
 
 class _Quotes:
-    """The texts, made ready for being asked about millions of values."""
+    """The texts, indexed for millions of look-ups of values."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.found: set[str] = set()
@@ -66,10 +66,10 @@ class _Quotes:
         self._starts = {
             text[at : at + SHORTEST] for text in texts for at in range(len(text) - SHORTEST + 1)
         }
-        """Most values end here: their first characters stand nowhere."""
+        """Most values are ruled out here: their first characters don't occur."""
 
     def look_for(self, value: str) -> None:
-        """Note the value in each form in which it is there."""
+        """Add the value in each form that occurs."""
         head = value[:SHORTEST]
         self._look(head, value)
         raw = head.encode("utf-8", "surrogatepass")
@@ -90,7 +90,7 @@ class _Quotes:
                 self._look_at_ends(form, text)
 
     def _look_at_ends(self, form: str, text: str) -> None:
-        """Note the part of a value that a text begins or ends with."""
+        """Add the part of a value that a text begins or ends with."""
         head, tail = text[:SHORTEST_PART], text[-SHORTEST_PART:]
         if len(text) < SHORTEST_PART:
             return
@@ -119,9 +119,9 @@ def _values(content: bytes) -> Iterator[str]:
 
 
 def _scalars(text: str) -> Iterator[str]:
-    """The texts and long numbers of a YAML document; keys are no secrets. Aliases cost nothing.
+    """The texts and long numbers of a YAML document; keys aren't secret. Aliases cost nothing.
 
-    It goes by events: no tree is built, and what stands before an error is found as well.
+    It reads events: no tree is built, and values before an error are found as well.
     """
     # For each open collection: whether a key is next; None in a list.
     is_key: list[bool | None] = []

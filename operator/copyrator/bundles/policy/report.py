@@ -1,8 +1,8 @@
-"""Reading what werf leaves behind: its deploy report and the digest lines of its log.
+"""Parses werf's output: its deploy report and the digest lines of its log.
 
-A report arrives as a termination message, which the kubelet cuts at 4,096 bytes, and which is the
-end of the log instead when werf failed before it wrote one. So everything here expects half-texts
-(docs/facts/werf.md, "Result channel").
+A report is the termination message, which the kubelet truncates at 4,096 bytes, and which is the
+end of the log instead when werf failed before it wrote one. So everything here accepts partial
+texts (docs/facts/werf.md, "Result channel").
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
 _DIGEST_LINE: Final = re.compile(
     r"^[^\w\n]*digest:[ \t]+(?:sha256:)?([0-9a-f]{64})[ \t\r]*$", re.MULTILINE
 )
-"""Nothing of it goes beyond a line, so time grows with the text's length and no faster."""
+"""No part of it matches across lines, so time grows linearly with the text's length."""
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FIELD: Final = r'"{}"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)'
 _SHOWN_OPERATIONS: Final = 5
 _NO_REVISION: Final = 2**63
-"""The API server takes no such number into a status."""
+"""The API server accepts no such number in a status."""
 _CAUSE: Final = 400
 """Characters of an error that go into a condition."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeployReport:
-    """What werf says it did. ``status`` is ``deployed``, ``skipped`` or ``failed``."""
+    """werf's report of a deploy. ``status`` is ``deployed``, ``skipped`` or ``failed``."""
 
     status: str
     revision: int | None = None
@@ -57,7 +57,7 @@ class DeployReport:
 
 
 def parse_report(message: str | None) -> DeployReport | None:
-    """Read a termination message; None where it holds no report."""
+    """Parse a termination message; None where it has no report."""
     text = (message or "")[:BUNDLE_TERMINATION_MESSAGE].strip()
     if not text.startswith("{"):
         return None
@@ -84,27 +84,27 @@ def _texts(value: Any) -> tuple[str, ...]:
 
 
 def _from_fragment(text: str) -> DeployReport | None:
-    """A report that was cut: its short fields stand at its head."""
+    """A truncated report: its short fields come first."""
     found: dict[str, Any] = {}
     for name in ("status", "revision"):
         if match := re.search(_FIELD.format(name), text):
-            with suppress(ValueError):  # no JSON after all: a line break in it, or 5,000 digits
+            with suppress(ValueError):  # not JSON: a line break in it, or 5,000 digits
                 found[name] = read_json(match[1])
     return _from_map(found)
 
 
 def printed_digests(log: str) -> tuple[str, ...]:
-    """The manifest digests that werf says it pulled, ``sha256:…``, in order."""
+    """The manifest digests that werf's log says it pulled, ``sha256:…``, in order."""
     return tuple(f"sha256:{found}" for found in _DIGEST_LINE.findall(plain(log)))
 
 
 def plain(log: str) -> str:
-    """A log without the sequences that colour it."""
+    """A log without colour sequences."""
     return _ANSI.sub("", log)
 
 
 def log_tail(log: str) -> str:
-    """The end of a log, short enough for a status, beginning at a line's start if it can."""
+    """The end of a log, short enough for a status, from the start of a line where possible."""
     text = plain(log).strip()
     if len(text) <= MAX_LOG_TAIL:
         return text
@@ -114,7 +114,7 @@ def log_tail(log: str) -> str:
 
 
 def cause(log: str) -> str:
-    """The end of werf's ``Error: …``, which is where the cause stands; empty where it says none."""
+    """The end of werf's ``Error: …``, which has the cause; empty where there is none."""
     line = last_error_line(log)
     if not line.startswith("Error:"):
         return ""
@@ -123,7 +123,7 @@ def cause(log: str) -> str:
 
 
 def last_error_line(log: str) -> str:
-    """The line that says what went wrong: werf's last ``Error: …``, else the last line."""
+    """The line with the error: werf's last ``Error: …``, else the last line."""
     lines = [line.strip() for line in plain(log).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("Error:")]
     return (errors or lines or [""])[-1][:1024]

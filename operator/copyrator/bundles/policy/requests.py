@@ -1,4 +1,4 @@
-"""What users ask for beside the spec: annotations, and the original's ``status.forceUpdate``."""
+"""Users' requests beside the spec: annotations, and the original's ``status.forceUpdate``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 
 FORCE_UPDATE: Final = "forceUpdate"
 _RESET: Final = "forceUpdate=0"
-"""Stands in its place in the record of an attempt, once it is set back."""
+"""Replaces the token in the record of an attempt, once the field is reset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A deploy that a user asks for, whether or not anything changed."""
+    """A deploy that a user requests, whether or not anything changed."""
 
     requested_at: str | None = None
     """Value of the annotation, where it is a new one; likewise ``force_at``."""
@@ -25,7 +25,7 @@ class Request:
 
     @property
     def token(self) -> str:
-        """What tells this request from another."""
+        """Distinguishes this request from another."""
         parts = (
             f"requestedAt={self.requested_at}" if self.requested_at is not None else "",
             f"forceAt={self.force_at}" if self.force_at is not None else "",
@@ -35,10 +35,9 @@ class Request:
 
 
 def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Request | None:
-    """The request that nobody has acted on yet, or None.
+    """The request that hasn't been handled yet, or None.
 
-    A ``forceUpdate`` that a running attempt was made for isn't asked for again: it only waits to
-    be reset.
+    A ``forceUpdate`` for which an attempt is running isn't pending: it only has to be reset.
     """
     requested = annotations.get(names.ANN_REQUESTED_AT)
     force = annotations.get(names.ANN_FORCE_AT)
@@ -51,7 +50,7 @@ def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Req
 
 
 def acknowledged(status: BundleStatus, request: Request) -> BundleStatus:
-    """The status with the echo of a request that has had its answer."""
+    """The status with the echo of a request that was handled."""
     if request.requested_at is not None:
         status = replace(status, last_handled_request=request.requested_at)
     if request.force_at is not None:
@@ -60,7 +59,7 @@ def acknowledged(status: BundleStatus, request: Request) -> BundleStatus:
 
 
 def awaits_reset(status: BundleStatus) -> bool:
-    """Tell whether ``forceUpdate`` has done its work and has to be set back to 0."""
+    """Whether ``forceUpdate`` was handled and has to be reset to 0."""
     attempted = status.attempted
     return (
         status.forced
@@ -70,10 +69,10 @@ def awaits_reset(status: BundleStatus) -> bool:
 
 
 def reset_patch(status: BundleStatus) -> list[dict[str, object]]:
-    """The JSON Patch of a status that sets ``forceUpdate`` back, unless it isn't 1 any more.
+    """The JSON Patch of a status that resets ``forceUpdate``, unless it isn't 1 any more.
 
-    The attempt that it made says so from the same moment on. So a second force during the attempt
-    is known for what it is, also by a process that starts after this one has died.
+    The same patch records it on the attempt. So a second force during the attempt is recognised,
+    also by a process that starts after this one has died.
     """
     patch: list[dict[str, object]] = [
         {"op": "test", "path": f"/status/{FORCE_UPDATE}", "value": 1},

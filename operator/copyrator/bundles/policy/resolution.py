@@ -1,4 +1,4 @@
-"""What a poll leaves in the status, and whether the status shows that nothing is left to ask."""
+"""How a poll changes the status, and whether the status shows that no poll is due."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from copyrator.api.times import format_time, parse_time
 
 @dataclass(frozen=True, slots=True)
 class DesiredVersion:
-    """Everything whose change wants an answer from the registry at once, not at the next slot."""
+    """Everything whose change requires a poll at once, not at the next slot."""
 
     generation: int
     spec_hash: str
     values_hash: str | None
     request: str
-    """Token of a request that nobody has acted on yet."""
+    """Token of a request that hasn't been handled yet."""
     login: str
     """Fingerprint of the credential, in memory only."""
 
 
 def is_answered(status: BundleStatus, wish: DesiredVersion) -> bool:
-    """After a restart: tell whether everything wished for has had its answer.
+    """After a restart: whether the desired version has been resolved and handled.
 
-    Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything
-    at once.
+    Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything at
+    once.
     """
     last = status.attempted if status.attempted.attempt else status.deployed
     if ready_reason(status.conditions) == BundleReason.DEPLOYED and not status.available.version:
-        return False  # it was deployed again because the registry had nothing for it: does it now?
+        return False  # deployed again because the registry had nothing for it: it may have now
     settled = {
         BundleReason.DEPLOYED,
         BundleReason.QUARANTINED,
@@ -59,9 +59,9 @@ def is_answered(status: BundleStatus, wish: DesiredVersion) -> bool:
 def resolved(
     status: BundleStatus, offer: Available, next_poll: datetime, now: datetime
 ) -> BundleStatus:
-    """The status with what the registry offers; an offer that is known keeps its time.
+    """The status with the registry's resolution; an unchanged one keeps its time.
 
-    ``offer`` has a tag and its digest; its time is of no account.
+    ``offer`` has a tag and its digest; its time is ignored.
     """
     version, digest = offer.version, offer.digest
     return replace(
@@ -91,7 +91,7 @@ def _dated(offer: Available, known: Available, now: datetime) -> Available:
 
 
 def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:
-    """The status with an error; the same one keeps its first time, or every poll would be news."""
+    """The status with an error; an equal one keeps its first time: no change at every poll."""
     known = status.last_error
     if (known.reason, known.message) == (reason, message):
         return status
@@ -100,7 +100,7 @@ def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -
 
 
 def retry_at(status: BundleStatus) -> datetime | None:
-    """When the failed attempt is due again; None where none failed or none follows."""
+    """When the failed attempt is retried; None where none failed or none follows."""
     failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
     return parse_time(status.attempted.next_retry_at) if failed else None
 

@@ -1,9 +1,9 @@
-"""What became of the release after a failed deploy with ``spec.autoRollback``.
+"""The state of the release after a failed deploy with ``spec.autoRollback``.
 
-werf's report says only that the deploy failed. Helm's labels on the Secrets of the release's
-revisions say what runs: after a rollback a further revision is ``deployed``; where the rollback
-failed too (for example because the new version has an object that the API server calls invalid),
-none is newer and deployed (facts/werf.md).
+werf's report has only the deploy's failure. Helm's labels on the Secrets of the release's revisions
+show what runs: after a rollback a further revision is ``deployed``; where the rollback failed too
+(for example because the new version has an object that the API server rejects as invalid), none is
+newer and deployed (facts/werf.md).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NO_REVISION: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A stored revision of a release: its number, and Helm's word for its state."""
+    """A stored revision of a release: its number, and its status in Helm's terms."""
 
     number: int
     status: str
@@ -36,7 +36,7 @@ class RolledBack:
 
 
 def asks_for_rollback(pods: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether the newest pod of a deploy Job ran werf with ``--auto-rollback``."""
+    """Whether the newest pod of a deploy Job ran werf with ``--auto-rollback``."""
     spec = (pods[-1].get("spec") or {}) if pods else {}
     return any(
         container.get("name") == DEPLOY_CONTAINER
@@ -46,7 +46,7 @@ def asks_for_rollback(pods: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def read_revision(metadata: Mapping[str, Any]) -> Revision | None:
-    """Read the metadata of a Secret that Helm keeps a revision in; None where it is none."""
+    """Parse the metadata of a Secret in which Helm stores a revision; None where it isn't one."""
     labels = metadata.get("labels") or {}
     number = str(labels.get("version") or "")
     if not (number.isascii() and number.isdigit() and len(number) < 10):
@@ -56,11 +56,11 @@ def read_revision(metadata: Mapping[str, Any]) -> Revision | None:
 
 
 def judge(revisions: Sequence[Revision], failed: int | None) -> RolledBack:
-    """Tell what became of a release whose revision ``failed`` didn't succeed.
+    """The state of a release whose revision ``failed`` didn't succeed.
 
     Args:
         revisions: all that are stored, in any order.
-        failed: the number of the failed revision as werf's report has it.
+        failed: the number of the failed revision, from werf's report.
     """
     newest = max(revisions, key=lambda revision: revision.number, default=None)
     if newest is None or failed is None:

@@ -1,8 +1,8 @@
-"""When a registry is asked next, and when a failed deploy is tried again. Pure.
+"""When a registry is polled next, and when a failed deploy is retried. Pure.
 
-Polls are locked to slots (slots.py), one for each question: Bundles that share a tag come due
-together and share one request, and a ``nextPollAt`` that was written long ago stays true: that
-moment plus a whole number of intervals.
+Polls are bound to slots (slots.py), one for each question: Bundles that share a tag are due
+together and share one request, and a ``nextPollAt`` that was written long ago stays true: that time
+plus a whole number of intervals.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ FIRST_POLL_RETRY: Final = 15.0
 
 
 def question_of(spec: BundleSpec) -> str:
-    """What is asked of the registry, as far as it has a slot of its own.
+    """The question to the registry, as far as it has a slot of its own.
 
-    All ranges of a repository come due together: one tag list answers them all.
+    All ranges of a repository are due together: one tag list answers them all.
     """
     if isinstance(version := parse_version(spec.version), ExactTag):
         return f"{spec.reference}:{version.tag}"
@@ -36,9 +36,9 @@ def interval_of(spec: BundleSpec) -> float:
 def poll_retry(
     slot: Slot, failures: int, now: datetime, retry_after: float | None = None
 ) -> datetime:
-    """When to ask again after ``failures`` failed polls in a row: soon, then at the slots.
+    """When to poll again after ``failures`` failed polls in a row: soon, then at the slots.
 
-    Whom a registry has told to wait come back one after the other, not all at once.
+    Bundles with a Retry-After resume one after the other, not all at once.
     """
     delay = FIRST_POLL_RETRY * 2 ** min(max(failures, 1) - 1, 20)
     again = min(now + timedelta(seconds=delay), slot.after(now))
@@ -49,12 +49,12 @@ def poll_retry(
 
 
 def same_rhythm(spec: BundleSpec, before: datetime, after: datetime) -> bool:
-    """Tell whether ``after`` is what anybody expects who reads ``before`` in the status."""
+    """Whether ``after`` is ``before`` plus whole intervals, as a reader of the status expects."""
     gap = (after - before).total_seconds()
     rest = gap % interval_of(spec)
     return gap >= 0 and min(rest, interval_of(spec) - rest) <= 1.0
 
 
 def retry_delay(backoff: float, count: int) -> float:
-    """Seconds until a deploy is tried again after ``count`` failures: doubling, bounded."""
+    """Seconds before a deploy is retried after ``count`` failures: doubling, bounded."""
     return min(backoff * 2.0 ** min(max(count, 1) - 1, 30), max(MAX_RETRY_DELAY, backoff))

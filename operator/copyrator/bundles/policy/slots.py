@@ -1,9 +1,9 @@
-"""Which moment of its interval each question to a registry has, so that polls are spread evenly.
+"""Assigns each question to a registry a phase of its interval, so that polls are spread evenly.
 
-A moment drawn by lot (by a hash, say) isn't good enough: of a thousand polls a minute one second
-gets twice its share, and of a thousand in ten minutes five times. So each new question takes the
-moment that is used least. Moments are phases of Unix time: a poll that was announced in a status
-stays true through a restart, because its phase is taken up again. Pure, but for what it holds.
+A random phase (a hash, say) isn't good enough: of a thousand polls a minute one second gets twice
+its share, and of a thousand in ten minutes five times. So each new question takes the phase that is
+used least. Phases are of Unix time: a poll that was announced in a status stays true through a
+restart, because its phase is taken up again. Pure, except for its own state.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from datetime import UTC, datetime
 from typing import Final
 
 _GOLDEN: Final = (math.sqrt(5) - 1) / 2
-"""Multiples of it, modulo 1, are spread evenly however many there are."""
+"""Its multiples, modulo 1, are spread evenly however many there are."""
 _MOST_BINS: Final = 3600
 
 
 @dataclass(slots=True)
 class Slot:
-    """A question's moment: ``phase`` seconds after every multiple of ``interval`` (Unix time)."""
+    """A question's times: ``phase`` seconds after every multiple of ``interval`` (Unix time)."""
 
     question: str
     interval: float
     phase: float
     bin: int
     holders: int = 0
-    """Bundles that ask this question."""
+    """Bundles with this question."""
 
     def after(self, now: datetime) -> datetime:
-        """The first such moment after ``now``."""
+        """The first such time after ``now``."""
         number = (now.timestamp() - self.phase) // self.interval
         while True:
             moment = datetime.fromtimestamp(number * self.interval + self.phase, UTC)
@@ -44,7 +44,7 @@ class Slot:
 class Slots:
     """The slots of all Bundles.
 
-    ``start``, from 0 to 1, turns all of them. It is to be drawn by lot: else all clusters ask a
+    ``start``, from 0 to 1, shifts all of them. It has to be random: else all clusters poll a
     registry at the same second.
     """
 
@@ -66,15 +66,15 @@ class Slots:
         announced: datetime | None = None,
         bundles: int = 1,
     ) -> Slot:
-        """The slot of a question; whoever asks the same one at the same interval gets the same.
+        """The slot of a question; the same question at the same interval has the same slot.
 
         Args:
-            held: the slot that the Bundle has had; it is given back if it is another one.
-            question: what is asked.
+            held: the Bundle's former slot; it is released if it is another one.
+            question: the question's identity.
             interval: seconds.
-            announced: when the Bundle's status says that the registry is asked next. Taken up
-                again unless too many others say the same, as after a change of the interval.
-            bundles: how many there are in all; tells what is too many before all have come.
+            announced: the next poll by the Bundle's status. Its phase is taken up again unless too
+                many others have the same, as after a change of the interval.
+            bundles: how many there are in all; decides what is too many before all are known.
         """
         if held is not None and (held.question, held.interval) == (question, interval):
             return held
@@ -88,7 +88,7 @@ class Slots:
         return slot
 
     def give_back(self, slot: Slot) -> None:
-        """A Bundle is gone, or asks something else."""
+        """A Bundle is deleted, or has another question."""
         slot.holders -= 1
         if slot.holders:
             return

@@ -1,7 +1,7 @@
-"""The decisions about deploys: pure functions from a status and what is wanted to what to do.
+"""Decides about deploys: pure functions from a status and the wanted state to an action.
 
-Everything that a decision needs stands in the status, the Jobs and the registry, so it comes out
-the same after a restart.
+Every input of a decision is in the status, the Jobs and the registry, so it is the same after a
+restart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from copyrator.bundles.policy.schedule import retry_delay
 
 
 class Need(StrEnum):
-    """Why a deploy is made; the words stand in messages."""
+    """Why a deploy is made; the values are used in messages."""
 
     FIRST = "nothing is deployed yet"
     VERSION = "the registry has another version"
@@ -51,7 +51,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What should be deployed, by everything that makes it different."""
+    """What should be deployed, by everything that distinguishes it."""
 
     version: str
     digest: str
@@ -64,7 +64,7 @@ class Wanted:
     request: Request | None = None
 
     def matches(self, other: Deployed | Attempted) -> bool:
-        """Tell whether that deploy or attempt was made from the same inputs."""
+        """Whether that deploy or attempt was made from the same inputs."""
         return (
             other.version == self.version
             and other.digest == self.digest
@@ -75,7 +75,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An action, why, and, for WAIT, until when."""
+    """An action, its reason, and, for WAIT, the time."""
 
     action: Action
     need: Need | None = None
@@ -106,7 +106,7 @@ def _try_again(attempted: Attempted, retry: Retry, now: datetime) -> Decision:
 
 
 def _is_failed_try(attempted: Attempted, wanted: Wanted) -> bool:
-    """The last attempt was this same one and failed. Any edit of the spec starts afresh."""
+    """The last attempt was this same one and failed. Any edit of the spec resets the count."""
     return (
         attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
         and attempted.generation == wanted.generation
@@ -123,7 +123,7 @@ def _difference(deployed: Deployed, wanted: Wanted) -> Need:
 
 
 def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
-    """The status with a new attempt on record; its Job is made afterwards and named into it."""
+    """The status with a new attempt recorded; its Job is created and named in it afterwards."""
     before = status.attempted
     goes_on = wanted.request is None and _is_failed_try(before, wanted)
     request = wanted.request
@@ -148,7 +148,7 @@ def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What goes with an ending: what its log said."""
+    """Findings about a finished attempt: from its log, and its rollback."""
 
     printed_digests: tuple[str, ...] = ()
     log_tail: str = ""
@@ -158,7 +158,7 @@ class Evidence:
 def finish(
     status: BundleStatus, ending: Ending, evidence: Evidence, retry: Retry, now: datetime
 ) -> BundleStatus:
-    """The status with the running attempt's outcome on record."""
+    """The status with the running attempt's outcome recorded."""
     stamp = format_time(now)
     attempted = replace(
         status.attempted,
@@ -215,7 +215,7 @@ def _succeeded(
 
 
 def _with_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attempted:
-    """Count the failure where it belongs, and say when the next try is."""
+    """Count the failure where it belongs, and set the time of the next retry."""
     failures, interruptions = attempted.failures or 0, attempted.interruptions or 0
     if attempted.outcome == Outcome.FAILED:
         failures += 1

@@ -1,7 +1,7 @@
 """Bundles as the original werf operator left them: what it deployed is the baseline, not a Job.
 
-The original compared config digests, which for a SemVer tag stay when templates change. So a digest
-that fits tells that it deployed this version, not that it deployed this very content: such a
+The original compared config digests, which for a SemVer tag stay when templates change. So an equal
+digest proves that it deployed this version, not that it deployed this exact content: such a
 baseline isn't `verified` (docs/adoption.md).
 """
 
@@ -18,13 +18,13 @@ from copyrator.api.times import format_time
 
 
 def is_inherited(status: BundleStatus) -> bool:
-    """Tell whether the original deployed something and none of our fields says what."""
+    """Whether the original deployed something and none of our fields records what."""
     known = bool(status.deploy.version and status.deploy.digest)
     return known and status.deployed == Deployed() and status.attempted == Attempted()
 
 
 def config_digest(manifest: Mapping[str, Any]) -> str | None:
-    """The digest by which the original knew a manifest; an index has none."""
+    """The digest by which the original identified a manifest; an index has none."""
     config = manifest.get("config")
     digest = config.get("digest") if isinstance(config, Mapping) else None
     return digest if isinstance(digest, str) else None
@@ -32,12 +32,12 @@ def config_digest(manifest: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What the registry says of the tag that the original deployed."""
+    """The registry's state of the tag that the original deployed."""
 
     digest: str | None
-    """Manifest digest; None where the tag is gone or names something else by now."""
+    """Manifest digest; None where the tag is deleted or names another manifest by now."""
     values_hash: str | None
-    """Of the present values, likewise ``spec_hash``: nobody knows the ones that were used."""
+    """Of the present values, likewise ``spec_hash``: the ones that were used are unknown."""
     spec_hash: str
     generation: int
 
@@ -45,10 +45,10 @@ class Baseline:
 def taken_over(
     status: BundleStatus, baseline: Baseline, spec: BundleSpec, now: datetime
 ) -> BundleStatus:
-    """The status with the original's deploy in our terms.
+    """The status with the original's deploy in our fields.
 
-    Without a digest only its version is known: enough for never going below it, and nothing that
-    a deploy could be spared by.
+    Without a digest only its version is known: enough to prevent downgrades, but not to skip a
+    deploy.
     """
     version = status.deploy.version
     where = Deployed(version=version, namespace=spec.project_namespace, verified=False)

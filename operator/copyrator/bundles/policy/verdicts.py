@@ -1,6 +1,6 @@
-"""What a Bundle's conditions say, in sentences that name the object and what to do.
+"""The conditions of a Bundle, in sentences that name the object and the remedy.
 
-Sentences hold nothing that changes by itself (no "3 s left"): an equal situation gives an equal
+Sentences contain nothing that changes by itself (no "3 s left"): an equal state gives an equal
 status, which isn't written again.
 """
 
@@ -14,17 +14,17 @@ from copyrator.bundles.policy.state import Need
 
 
 def short(digest: str | None) -> str:
-    """A digest as people read it: ``sha256:0123456789ab``."""
+    """A digest shortened for messages: ``sha256:0123456789ab``."""
     return (digest or "")[:19]
 
 
 def times(count: int) -> str:
-    """How often, as people say it."""
+    """A count of times in words."""
     return "once" if count == 1 else f"{count} times"
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:
-    """All is as asked."""
+    """Everything is as wanted."""
     there = status.deployed
     text = f"{there.version} ({short(there.digest)}) is deployed"
     text += f" as revision {there.revision}" if there.revision else ""
@@ -34,13 +34,13 @@ def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCo
 
 
 def polling(reference: str, version: str) -> ReadyCondition:
-    """The registry has been asked and hasn't answered yet."""
+    """The registry was polled and hasn't answered yet."""
     text = f"Asking the registry for {reference}:{version}"
     return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
 
 
 def taken_over(status: BundleStatus) -> ReadyCondition:
-    """What the original operator deployed is on record now; the registry is asked next."""
+    """What the original operator deployed is recorded now; the registry is polled next."""
     there = status.deployed
     text = f"The original operator deployed {there.version}"
     if there.digest:
@@ -51,7 +51,7 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
 
 
 def deploying(status: BundleStatus, need: Need) -> ReadyCondition:
-    """A Job is about to be made."""
+    """A Job is about to be created."""
     verdict = running(status)
     return ReadyCondition(verdict.health, verdict.reason, f"{verdict.message}: {need.value}")
 
@@ -64,13 +64,13 @@ def running(status: BundleStatus) -> ReadyCondition:
 
 
 def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
-    """A Job can't get on."""
+    """A Job makes no progress."""
     text = f"Job {status.attempted.job} of {status.attempted.version} waits: {why.message}"
     return ReadyCondition(Health.RETRYING, why.reason, text)
 
 
 def will_retry(status: BundleStatus) -> ReadyCondition:
-    """The last attempt failed, and is tried again."""
+    """The last attempt failed, and is retried."""
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
@@ -84,7 +84,7 @@ def will_retry(status: BundleStatus) -> ReadyCondition:
 
 
 def quarantined(status: BundleStatus) -> ReadyCondition:
-    """The last attempt failed once too often."""
+    """The last attempt failed too often."""
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
@@ -95,13 +95,13 @@ def quarantined(status: BundleStatus) -> ReadyCondition:
 
 
 def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
-    """The annotation stands; what is deployed stays."""
+    """The annotation is set; what is deployed stays."""
     text = f"Nothing is asked or updated until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
     return _paused(status, BundleReason.AUTOUPDATE_DISABLED, text)
 
 
 def suspended(status: BundleStatus) -> ReadyCondition:
-    """``spec.suspend``; the registry goes on being asked."""
+    """``spec.suspend``; the registry is still polled."""
     text = "Nothing is deployed while spec.suspend is true"
     offer = status.available
     if offer.digest and offer.digest != status.deployed.digest:
@@ -115,17 +115,17 @@ def _paused(status: BundleStatus, reason: BundleReason, text: str) -> ReadyCondi
 
 
 def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
-    """Something outside is missing or refuses; it is tried again."""
+    """An external object is missing or a server refuses; it is retried."""
     return ReadyCondition(Health.RETRYING, reason, message + _kept(status))
 
 
 def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
-    """The operator lacks a right; the API server's words say which."""
+    """The operator lacks a right; the API server's message names it."""
     return unusable(BundleReason.FORBIDDEN, message, status)
 
 
 def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyCondition:
-    """The operator itself makes a mistake at this Bundle."""
+    """The operator has an internal error at this Bundle."""
     text = (
         f"the operator fails on this Bundle ({error}) and tries again, ever more slowly; please "
         "report it with the operator's log"
@@ -136,17 +136,17 @@ def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyConditi
 
 
 def refused(reason: BundleReason, message: str) -> ReadyCondition:
-    """Only a person can help."""
+    """Only a person can resolve it."""
     return ReadyCondition(Health.STALLED, reason, message)
 
 
 def uninstalling(message: str) -> ReadyCondition:
-    """The Bundle is being deleted and its release is on its way."""
+    """The Bundle is being deleted and its release is being uninstalled."""
     return ReadyCondition(Health.PROGRESSING, BundleReason.UNINSTALLING, message)
 
 
 def uninstall_failed(message: str) -> ReadyCondition:
-    """The Bundle is being deleted and hangs; it says why."""
+    """The Bundle is being deleted and its uninstall fails; the message has the cause."""
     text = (
         f"{_open(message)}. To delete the Bundle without uninstalling, set the annotation "
         'operator.werf.dev/force-delete: "true"'
@@ -160,7 +160,7 @@ def _open(message: str | None) -> str:
 
 
 def _kept(status: BundleStatus) -> str:
-    """What is deployed. After a failed attempt part of that may be in place."""
+    """What is deployed. After a failed attempt parts of its version may be, too."""
     there = status.deployed
     if not there.digest:
         return ""

@@ -1,8 +1,8 @@
-"""Tags as versions: which are some, and which is the higher one.
+"""Tags as versions: which tags are versions, and their order.
 
 SemVer 2.0 decides. A tag such as ``2024.1`` or ``1.2.3.4`` isn't SemVer; ``packaging`` (PEP 440)
-reads it, but such tags count only in a repository without any SemVer tag (candidates.py), so the
-alias ``1.2`` beside ``1.2.9`` and a stray date never win.
+parses it, but such tags count only in a repository without any SemVer tag (candidates.py), so the
+alias ``1.2`` beside ``1.2.9`` and a stray date are never chosen.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 _DOTTED: Final = re.compile(r"[vV]?[0-9]{1,9}\.[0-9]{1,9}(?:[.-]?[0-9A-Za-z]{1,16}){0,4}")
-"""Two numbers at least. A date (``20240115``), a port or a hash is no version."""
+"""Two numbers at least. A date (``20240115``), a port or a hash isn't a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Candidate:
 
     tag: str
     key: Key
-    """Where it stands among SemVer versions; ranges are asked about it."""
+    """Its sort key among SemVer versions; ranges are evaluated on it."""
     is_semver: bool
     order: tuple[Any, ...]
     """Sorts candidates of the same kind, equal versions too: see ``_order``."""
 
 
 def read_tag(tag: str) -> Candidate | None:
-    """A tag as a version; None where it isn't one, or isn't even a tag."""
+    """A tag as a version; None where it isn't one, or isn't a valid tag."""
     if not TAG.fullmatch(tag):
         return None
     key = read_semver(tag)
@@ -63,13 +63,13 @@ def _order(tag: str, version: Any) -> tuple[Any, ...]:
     """Higher versions last. Of equal ones the plain tag is last, then the one without build.
 
     Build metadata and a ``v`` don't order, but the choice among tags that differ in nothing else
-    must come out the same whatever the order in which a registry lists them.
+    must be the same whatever the order in which a registry lists them.
     """
     return version, "_" not in tag, tag[0] not in "vV", tag
 
 
 def is_lower(one: Candidate, other: Candidate) -> bool:
-    """Tell whether ``one`` is a lower version; equal versions aren't, whatever their build."""
+    """Whether ``one`` is a lower version; equal versions aren't, whatever their build."""
     if one.is_semver == other.is_semver:
         return bool(one.order[0] < other.order[0])
     return one.key < other.key

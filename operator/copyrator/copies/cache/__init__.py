@@ -1,1 +1,1 @@
-"""What is known of rules, sources, copies and namespaces, in memory."""
+"""In-memory state of rules, sources, copies and namespaces."""

@@ -1,8 +1,8 @@
-"""Which rule wants what where: claims by target and by rule, without an entry for each copy.
+"""Source bindings: which rule requests which copies, without an entry for each copy.
 
-A claim is a rule's wish for one source (or for its template) in all its target namespaces. One
-that has the same name everywhere is found by kind and name; only names that depend on the
-namespace are worked out, and remembered, for each.
+A binding is one source of a rule (or its template) in all target namespaces. One whose copies have
+the same name everywhere is found by kind and name; only names that depend on the namespace are
+rendered, and cached, for each.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from copyrator.copies.policy.sources import SourceRecord
 from copyrator.copies.policy.transform import TransformError
 
 Rank = tuple[int, str]
-"""Within a rule: the order of the source's namespace in the list, then the source's name."""
+"""Order within a rule: index of the source's namespace in the list, then the source's name."""
 
 
 @dataclass(slots=True, eq=False)
 class CompiledRule:
-    """What a rule makes copies with: its spec, compiled once for a generation."""
+    """What a rule renders copies from: its spec, compiled once for a generation."""
 
     rule: Rule
     spec: RuleSpec
@@ -49,7 +49,7 @@ class CompiledRule:
     name: Text | None
     template: Tree | None
     active: bool = False
-    """Everything that decides who wins is known, and nothing forbids the rule to write."""
+    """Everything that decides the precedence is known, and nothing forbids the rule to write."""
 
     @classmethod
     def of(
@@ -62,10 +62,10 @@ class CompiledRule:
         sealer: Sealer,
         texts: Mapping[str, Text] = NO_TEXTS,
     ) -> CompiledRule:
-        """Make it of a rule; what isn't among the ``texts`` is compiled at once.
+        """Build it from a rule; what isn't among the ``texts`` is compiled now.
 
         Raises:
-            TemplateError: a text that isn't Jinja2.
+            TemplateError: a text isn't valid Jinja2.
         """
         named = spec.transform.name
         name = (texts.get(named) or Text(named)) if named else None
@@ -86,35 +86,35 @@ class CompiledRule:
 
 
 class DesiredCopy:
-    """What a claim wants at one target, or at all of them alike."""
+    """The wanted copy at one target, or at all of them alike."""
 
     __slots__ = ("_content", "digest", "equal", "name", "problem", "right_shape")
 
     def __init__(self, name: str, content: Content | None, problem: str | None = None) -> None:
         self.name = name
-        """Of the copy; empty where it can't be worked out."""
+        """Of the copy; empty where it can't be rendered."""
         self.digest = content.digest if content else b""
         self.problem = problem
-        """Why it can't be made: a message for the rule's author."""
+        """Why it can't be rendered: a message for the rule's author."""
         self.right_shape: Shape | None = None
-        """The last one that was found in order; nearly always the next one's too."""
+        """The last shape that was found right; usually that of the next copy, too."""
         self.equal: bytes | None = None
-        """The digest of another form of the content, which the API server makes of ours."""
+        """The digest of the content's other form, as the API server returns it."""
         self._content = content
 
     @property
     def content(self) -> Content | None:
-        """What the copy shall hold; None where it has to be rendered anew, or can't be made."""
+        """The wanted content; None where it has to be rendered again, or can't be rendered."""
         return self._content
 
     def without_content(self) -> DesiredCopy:
-        """The same for a template, whose content is rendered when it is needed."""
+        """The same for a template, whose content is rendered on demand."""
         self._content = None
         return self
 
 
 class SourceBinding:
-    """A rule's wish for one source, or for its template."""
+    """One source of a rule, or its template, bound to the rule's targets."""
 
     __slots__ = ("_names", "_wish", "_wishes", "maker", "rank", "source")
 
@@ -152,21 +152,21 @@ class SourceBinding:
 
     @property
     def static_name(self) -> str | None:
-        """The copies' name, where it is the same everywhere."""
+        """The copies' name, where it is the same in all namespaces."""
         return None if self.follows_namespaces or self._wish is None else self._wish.name
 
     @property
     def tenant(self) -> str | None:
-        """The namespace of a rule that isn't trusted."""
+        """The namespace of an untrusted rule."""
         return self.maker.targets.tenant
 
     def known_name(self, namespace: str) -> str | None:
-        """The name of the copy in a namespace, if that was worked out."""
+        """The name of the copy in a namespace, if it is cached."""
         wish = self._wishes.get(namespace)
         return wish.name if wish else None
 
     def at(self, namespace: Namespace) -> DesiredCopy:
-        """What the claim wants in a namespace."""
+        """The wanted copy in a namespace."""
         if not self.follows_namespaces:
             assert self._wish is not None
             return self._wish
@@ -176,11 +176,11 @@ class SourceBinding:
         return wish
 
     def forget(self, namespace: str) -> None:
-        """A namespace changed or is gone: work its copy out anew."""
+        """Drop what is cached of a namespace that changed or is gone."""
         self._wishes.pop(namespace, None)
 
     def covers(self, namespace: Namespace) -> bool:
-        """Tell whether the claim wants a copy in a namespace at all."""
+        """Whether a copy is wanted in a namespace at all."""
         if namespace.name not in self.maker.targets:
             return False
         if self.source is None:
@@ -192,7 +192,7 @@ class SourceBinding:
         return self.at(namespace).name != self.source.name  # a source is never a target
 
     def content(self, namespace: Namespace) -> Content:
-        """What the copy in a namespace shall hold; not to be asked where the wish has a problem."""
+        """The wanted content of the copy in a namespace; not for a copy with a ``problem``."""
         return self.at(namespace).content or self._render(namespace)[1]
 
     def _render(self, namespace: Namespace) -> tuple[str, Content]:
@@ -257,7 +257,7 @@ def _rule_context(rule: Rule) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """A claim in one namespace, as the planner sees it (rules.planning.Want)."""
+    """A binding in one namespace, as the planner takes it (copies.policy.planning.Want)."""
 
     claim: SourceBinding
     wish: DesiredCopy
@@ -265,12 +265,12 @@ class CopyRequest:
 
     @classmethod
     def of(cls, claim: SourceBinding, namespace: Namespace) -> CopyRequest:
-        """The claim's bid for its copy in a namespace."""
+        """The request for a binding's copy in a namespace."""
         return cls(claim, claim.at(namespace), namespace)
 
     @property
     def rule(self) -> Rule:
-        """Whose bid it is."""
+        """The rule that requests the copy."""
         return self.claim.maker.rule
 
     @property
@@ -290,16 +290,16 @@ class CopyRequest:
 
     @property
     def terms(self) -> Terms:
-        """What a foreign object has to hold to count as right, and under which policy."""
+        """The digest that a foreign object must have to count as right, and the conflict policy."""
         return self.wish.digest, self.on_conflict
 
     @property
     def broken(self) -> bool:
-        """What is wanted can't be made."""
+        """The wanted content can't be rendered."""
         return self.wish.problem is not None
 
     def is_right(self, record: CopyRecord) -> bool:
-        """Whether the copy is as wanted; never of a broken bid."""
+        """Whether the copy is as wanted; False where it can't be rendered."""
         wish = self.wish
         if wish.problem is not None:
             return False
@@ -313,13 +313,13 @@ class CopyRequest:
         return True
 
     def is_held_by(self, live: Mapping[str, Any]) -> bool:
-        """Whether a whole object holds what is wanted; never of a broken bid."""
+        """Whether a whole object has the wanted content; not for a copy with a ``problem``."""
         if self.claim.content(self.namespace).is_held_by(live):
             return True
         return self.wish.equal == self.claim.maker.sealer.digest(payload_of(live))
 
     def accept(self, live: Mapping[str, Any]) -> None:
-        """Take what stands there for what is wanted: writing that changed nothing."""
+        """Take the live object for the wanted one: writing it changed nothing."""
         self.wish.equal = self.claim.maker.sealer.digest(payload_of(live))
 
     def is_drift(self, record: CopyRecord) -> bool:
@@ -328,11 +328,11 @@ class CopyRequest:
 
     @property
     def reseals(self) -> bool:
-        """Whether what carries the rule's marks without a seal is overwritten, as was asked for."""
+        """Whether objects with the rule's marks and no seal are overwritten, as requested."""
         return self.rule.reseal is not None
 
     def adopts(self, foreign: Foreign) -> bool:
-        """Whether this very foreign object is taken over.
+        """Whether this foreign object is adopted.
 
         The old form adopts by labels, which anybody may write: only in a trusted rule.
         """

@@ -1,8 +1,8 @@
-"""The copies that stand in the cluster, of one kind, with who owns which.
+"""The copies of one kind that exist in the cluster, indexed by owner.
 
-What the watch told is read from the reflector's own store, so that each copy is held once. On top
-lies what we wrote and the watch hasn't told yet: without it, a key that is worked on twice within
-milliseconds would be written twice.
+Watched objects are read from the reflector's own store, so that each copy is held once. Our own
+writes that the watch hasn't delivered yet are kept on top: without them, a key that is reconciled
+twice within milliseconds would be written twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Name = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """Our own write: the copy as the answer showed it, or None for the object of ``uid`` gone."""
+    """Our own write: the copy from the response; None where the object of ``uid`` was deleted."""
 
     record: CopyRecord | None
     uid: str
@@ -26,7 +26,7 @@ class _Written:
     """The count of ``forget_stale`` when it was written."""
 
     def is_overtaken_by(self, seen: CopyRecord | None) -> bool:
-        """Tell whether the watch, which shows ``seen`` now, knows of this write."""
+        """Whether the watch, which has ``seen`` now, has delivered this write."""
         if self.record is None:
             return seen is None or seen.uid != self.uid
         return seen is not None and not self.record.is_newer_than(seen)
@@ -45,17 +45,17 @@ class Copies:
         return len(self._store)
 
     def names(self) -> list[Name]:
-        """All that the watch told of."""
+        """All names that the watch has delivered."""
         return list(self._store)
 
     def get(self, name: Name) -> CopyRecord | None:
-        """The copy as it stands to the best of our knowledge."""
+        """The copy, from the watch or from a later write of ours."""
         if self._written and (written := self._written.get(name)):
             return written.record
         return self._store.get(name)
 
     def owned_by(self, owner: str) -> Collection[Name]:
-        """Where the copies of a rule (``namespace/name``) stand."""
+        """The names of the copies of a rule (``namespace/name``)."""
         return self._by_owner.get(owner, ())
 
     def count(self, owner: str) -> int:
@@ -63,9 +63,9 @@ class Copies:
         return len(self._by_owner.get(owner, ()))
 
     def wrote(self, name: Name, record: CopyRecord) -> None:
-        """Remember a copy as the answer to our write showed it, until the watch tells of it.
+        """Cache a copy as the response to our write shows it, until the watch delivers it.
 
-        Where the watch was faster, what we accepted of that very version holds for its record.
+        Where the watch was faster and that version was accepted, its record is accepted too.
         """
         seen = self._store.get(name)
         if seen is not None and seen.uid == record.uid and _version(seen) == _version(record):
@@ -73,7 +73,7 @@ class Copies:
         self._remember(name, _Written(record, record.uid, self._age))
 
     def deleted(self, name: Name, uid: str) -> None:
-        """Remember that we deleted the object of this uid, until the watch tells of it."""
+        """Cache that we deleted the object of this uid, until the watch delivers it."""
         self._remember(name, _Written(None, uid, self._age))
 
     def _remember(self, name: Name, written: _Written) -> None:
@@ -85,10 +85,10 @@ class Copies:
         self._index(name, before, self.get(name))
 
     def observe(self, name: Name, old: CopyRecord | None, new: CopyRecord | None) -> bool:
-        """Take in what the watch tells, after its store has changed from ``old`` to ``new``.
+        """Process a watch event, after its store has changed from ``old`` to ``new``.
 
         Returns:
-            Whether this is news; False for the echo of our own write.
+            Whether anything changed; False for the event of our own write.
         """
         written = self._written.get(name)
         before = written.record if written else old
@@ -101,9 +101,10 @@ class Copies:
         return _version(before) != _version(after)
 
     def forget_stale(self) -> list[Name]:
-        """To be called about once a minute: give up what the watch should have told long ago.
+        """Drop writes that the watch should have delivered long ago; call it about once a minute.
 
-        A watch that broke in between and lists anew doesn't tell of an object that came and went.
+        A watch that broke and lists again doesn't deliver an object that was created and deleted
+        between.
         """
         stale = [name for name, written in self._written.items() if written.age < self._age]
         for name in stale:
@@ -124,7 +125,7 @@ class Copies:
 
 
 def _was_deleted(written: _Written, old: CopyRecord | None, new: CopyRecord | None) -> bool:
-    """Tell whether the very object that we wrote is gone (not its predecessor)."""
+    """Whether the object that we wrote is gone (not its predecessor)."""
     return new is None and written.record is not None and old is not None and old.uid == written.uid
 
 

@@ -1,4 +1,4 @@
-"""All claims, found by target, by source and by rule."""
+"""Index of all source bindings by target, by source and by rule."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from copyrator.copies.cache.claims import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 
 Origin = str
-"""``namespace/name`` of a claim's source; empty for a template."""
+"""``namespace/name`` of a binding's source; empty for a template."""
 
 
 FEW: Final = 8
-"""Claims that are asked whose a target is, where it is tenants': any of them will do."""
+"""Bindings that are examined to find a target's tenant: any of them will do."""
 
 
 class ClaimIndex:
-    """Claims of all rules; no entry for each copy."""
+    """Source bindings of all rules; no entry for each copy."""
 
     def __init__(self) -> None:
         self._by_rule: dict[str, dict[Origin, SourceBinding]] = {}
@@ -30,20 +30,20 @@ class ClaimIndex:
         self._sources: dict[tuple[str, Origin], int] = {}
 
     def of_rule(self, owner: str) -> Mapping[Origin, SourceBinding]:
-        """A rule's claims by source."""
+        """A rule's bindings by source."""
         return self._by_rule.get(owner, {})
 
     def all(self) -> Iterator[SourceBinding]:
-        """Every claim of every rule."""
+        """Every binding of every rule."""
         for claims in self._by_rule.values():
             yield from claims.values()
 
     def is_source(self, resource: str, namespace: str, name: str) -> bool:
-        """Tell whether any rule copies this very object."""
+        """Whether any rule copies this object."""
         return (resource, f"{namespace}/{name}") in self._sources
 
     def bids(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
-        """Who wants this target, by precedence."""
+        """The requests for this target, by precedence."""
         found = [
             CopyRequest.of(claim, namespace)
             for claim in self._by_name.get((resource, name), ())
@@ -59,7 +59,7 @@ class ClaimIndex:
         return found
 
     def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
-        """Tell whether a trusted rule may want this target, as far as it is worked out."""
+        """Whether a trusted rule may request this target, as far as its names are rendered."""
         named = self._trusted_by_name.get((resource, name), ())
         if any(namespace in claim.maker.targets for claim in named):
             return True
@@ -67,7 +67,7 @@ class ClaimIndex:
         return any(claim.known_name(namespace) == name for claim in following)
 
     def tenant_at(self, resource: str, namespace: str, name: str) -> str | None:
-        """A tenant whose rule may want this target; of many rules the first few are asked."""
+        """A tenant whose rule may request this target; of many rules the first few are examined."""
         named = self._by_name.get((resource, name), ())
         for claim in islice(named, FEW):
             if claim.tenant is not None and namespace in claim.maker.targets:
@@ -78,18 +78,18 @@ class ClaimIndex:
         return None
 
     def is_alone(self, claim: SourceBinding) -> bool:
-        """Tell whether no other claim can want any of this one's targets."""
+        """Whether no other binding can have any of this one's targets."""
         if claim.static_name is None or self._following.get(claim.maker.resource):
             return False
         return len(self._by_name[claim.maker.resource, claim.static_name]) == 1
 
     def rivals(self, claim: SourceBinding) -> Iterable[SourceBinding]:
-        """The claims, this one included, that share its (fixed) name, or follow namespaces."""
+        """The bindings, this one included, that share its (fixed) name, or follow namespaces."""
         named = self._by_name.get((claim.maker.resource, claim.static_name or ""), [])
         return (*named, *self._following.get(claim.maker.resource, ()))
 
     def add(self, claim: SourceBinding) -> SourceBinding | None:
-        """Put a claim in; it replaces its rule's earlier one for the same source."""
+        """Add a binding; it replaces its rule's earlier one for the same source."""
         owner = claim.maker.rule.owner
         earlier = self.remove(owner, claim.origin)
         self._by_rule.setdefault(owner, {})[claim.origin] = claim
@@ -102,7 +102,7 @@ class ClaimIndex:
         return earlier
 
     def remove(self, owner: str, origin: Origin) -> SourceBinding | None:
-        """Take a claim out."""
+        """Remove a binding."""
         claims = self._by_rule.get(owner, {})
         claim = claims.pop(origin, None)
         if claim is None:
@@ -124,12 +124,12 @@ class ClaimIndex:
         return claim
 
     def remove_rule(self, owner: str) -> list[SourceBinding]:
-        """Take all claims of a rule out."""
+        """Remove all bindings of a rule."""
         removed = (self.remove(owner, origin) for origin in list(self.of_rule(owner)))
         return [claim for claim in removed if claim is not None]
 
     def forget_namespace(self, namespace: str) -> None:
-        """A namespace changed or is gone: what was rendered for it is stale."""
+        """Drop what was rendered for a namespace that changed or is gone."""
         for claims in self._following.values():
             for claim in claims:
                 claim.forget(namespace)

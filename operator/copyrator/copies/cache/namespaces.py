@@ -1,7 +1,7 @@
 """The namespaces that exist, as targets.
 
-Which namespaces a rule means is worked out once for all rules that say the same, and kept up to
-date by the namespaces' events: no look-up walks over all namespaces.
+The targets of a rule are evaluated once for all rules with the same ``spec.targets``, and updated
+by the namespaces' events: no look-up iterates over all namespaces.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Namespace:
     _consent: list[Consent | None] = field(
         default_factory=list, init=False, repr=False, compare=False
     )
-    """What its annotation says, once it has been read."""
+    """What its annotation allows, once it has been parsed."""
 
     @classmethod
     def from_metadata(cls, body: Mapping[str, Any]) -> Namespace:
@@ -60,13 +60,13 @@ class Namespace:
 
     @property
     def consent(self) -> Consent | None:
-        """Which tenants' rules may copy into it, by its annotation; None where it doesn't say."""
+        """Which tenants' rules may copy into it, by its annotation; None where it has none."""
         if not self._consent:
             self._consent.append(read_consent(self.annotations, names.ANN_ALLOW_FROM))
         return self._consent[0]
 
     def accepts(self, tenant: str) -> bool:
-        """Tell whether it takes copies from a tenant's rules; without a word it doesn't."""
+        """Whether it accepts copies from a tenant's rules; False without the annotation."""
         return self.consent is not None and self.consent.names(tenant)
 
 
@@ -80,11 +80,11 @@ class NamespaceReader:
 
 
 class TargetSet:
-    """The namespaces that one ``spec.targets`` means; shared by all rules that say the same.
+    """The namespaces that one ``spec.targets`` selects; shared by all rules with the same targets.
 
-    For a tenant's rule only those that accept copies from the tenant's namespace. A namespace that
-    came or changed is judged when it is asked about; `settle` judges those that are left. The
-    members that are counted and walked over are those that were judged.
+    For a tenant's rule only those that accept copies from the tenant's namespace. A new or changed
+    namespace is evaluated when it is looked up; `settle` evaluates the rest. Counting and iterating
+    cover the members that have been evaluated.
     """
 
     __slots__ = ("__weakref__", "_find", "_names", "_unjudged", "targets", "tenant")
@@ -111,25 +111,25 @@ class TargetSet:
 
     @property
     def settled(self) -> bool:
-        """Whether all namespaces that are known have been judged."""
+        """Whether all known namespaces have been evaluated."""
         return not self._unjudged
 
     async def settle(self, turn: TimeSlice) -> None:
-        """Judge what hasn't been judged yet."""
+        """Evaluate what hasn't been evaluated yet."""
         while self._unjudged:
             self.judge(next(iter(self._unjudged)))
             await turn.pause()
 
     def had(self, name: str) -> bool:
-        """Tell whether a namespace was a member when it was judged last."""
+        """Whether a namespace was a member at its last evaluation."""
         return name in self._names
 
     def changed(self, name: str) -> None:
-        """A namespace came, or changed: it has to be judged anew."""
+        """A namespace is new or changed: it has to be evaluated again."""
         self._unjudged[name] = None
 
     def judge(self, name: str) -> None:
-        """Take a namespace in, or leave it out."""
+        """Evaluate one namespace."""
         self._unjudged.pop(name, None)
         namespace = self._find(name)
         if namespace is not None and self.means(namespace) and self.is_accepted_by(namespace):
@@ -138,15 +138,15 @@ class TargetSet:
             self._names.pop(name, None)
 
     def means(self, namespace: Namespace) -> bool:
-        """Tell whether the rule asks for a copy there, accepted or not."""
+        """Whether the rule selects the namespace, accepted or not."""
         return namespace.is_target and self.targets.matches(namespace.name, namespace.labels)
 
     def is_accepted_by(self, namespace: Namespace) -> bool:
-        """Tell whether the namespace takes copies from this rule's namespace."""
+        """Whether the namespace accepts copies from this rule's namespace."""
         return self.tenant is None or namespace.accepts(self.tenant)
 
     def drop(self, name: str) -> None:
-        """Forget a namespace that is gone."""
+        """Remove a deleted namespace."""
         self._unjudged.pop(name, None)
         self._names.pop(name, None)
 
@@ -167,26 +167,26 @@ class Namespaces:
         return iter(self._known.values())
 
     def get(self, name: str) -> Namespace | None:
-        """The namespace, or None where none of that name is known."""
+        """The namespace, or None where it isn't known."""
         return self._known.get(name)
 
     def put(self, namespace: Namespace) -> None:
-        """Take in a new or changed namespace."""
+        """Add or replace a namespace."""
         self._known[namespace.name] = namespace
         for targets in list(self._sets.values()):
             targets.changed(namespace.name)
 
     def drop(self, name: str) -> None:
-        """Forget a namespace that is gone."""
+        """Remove a deleted namespace."""
         self._known.pop(name, None)
         for targets in list(self._sets.values()):
             targets.drop(name)
 
     def targets(self, targets: Targets, tenant: str | None = None) -> TargetSet:
-        """The namespaces that are meant; lives as long as the caller holds it.
+        """The selected namespaces; cached as long as the caller holds the set.
 
         ``tenant`` is the namespace of a rule that needs the targets' consent. A new set has to be
-        settled before it is counted or walked over.
+        settled before it is counted or iterated over.
         """
         found = self._sets.get((targets, tenant))
         if found is None:

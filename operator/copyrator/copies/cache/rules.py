@@ -1,4 +1,4 @@
-"""The rules that exist, as their last event told, and what each is being served with."""
+"""The rules that exist, as of their last event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from copyrator.api.rule_status import read_rule_status
 from copyrator.settings.limits import REQUEST_TEXT
 
 NOT_READ: Final = InvalidSpec("spec", "isn't read: this operator doesn't serve the rule")
-"""In place of a spec that isn't looked at."""
+"""In place of a spec that isn't parsed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +33,7 @@ class Rule:
     kind: tuple[str, str | None] | None
     """Kind and apiVersion of its copies, also where the spec isn't read; None where unknown."""
     orphans: bool
-    """``spec.deletionPolicy: Orphan`` as far as it can be read, even of an invalid rule."""
+    """``spec.deletionPolicy: Orphan`` where it can be read, even of an invalid rule."""
     requested: str | None = None
     """Value of the requestedAt annotation."""
     reseal: str | None = None
@@ -42,16 +42,16 @@ class Rule:
 
     @property
     def owner(self) -> str:
-        """As the rule annotation of its copies has it."""
+        """``namespace/name``, as in the annotation of its copies."""
         return f"{self.key.namespace}/{self.key.name}"
 
     @property
     def precedence(self) -> tuple[str, str]:
-        """For a free target the older rule wins."""
+        """Sort key: for a free target the older rule wins."""
         return (self.created, self.owner)
 
     def says_the_same(self, other: Rule) -> bool:
-        """Whether a later state of the rule is no news: an echo of our own status, say."""
+        """Whether a later state of the rule has no relevant change (our own status, say)."""
         return (
             self.uid == other.uid
             and self.generation == other.generation
@@ -64,9 +64,9 @@ class Rule:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any], *, served: bool = True) -> Rule:
-        """Read a CopyratorRule.
+        """Decode a CopyratorRule.
 
-        Of one that isn't `served` the spec isn't parsed; only what its end needs is looked up.
+        Where it isn't `served` the spec isn't parsed; only what its deletion needs is read.
 
         Raises:
             KeyError: it has no name or no namespace.
@@ -101,7 +101,7 @@ class Rule:
 
 
 class RuleCache:
-    """Every CopyratorRule by its key and by the name that its copies carry."""
+    """Every CopyratorRule by its key and by ``namespace/name``."""
 
     def __init__(self) -> None:
         self._rules: dict[RuleKey, Rule] = {}
@@ -114,7 +114,7 @@ class RuleCache:
         return iter(list(self._rules.values()))
 
     def get(self, key: RuleKey) -> Rule | None:
-        """The rule, or None where there is none (any more)."""
+        """The rule, or None where it doesn't exist."""
         return self._rules.get(key)
 
     def by_owner(self, owner: str) -> Rule | None:
@@ -122,10 +122,10 @@ class RuleCache:
         return self._by_owner.get(owner)
 
     def put(self, rule: Rule) -> bool:
-        """Take in a rule as an event or an answer showed it.
+        """Store a rule from an event or a response.
 
         Returns:
-            False for one that is older than what is known: answers and events overtake each other.
+            False for one that is older than the stored one: events and responses come in any order.
         """
         known = self._rules.get(rule.key)
         if known is not None and known.uid == rule.uid and _is_older(rule, known):
@@ -135,7 +135,7 @@ class RuleCache:
         return True
 
     def drop(self, key: RuleKey, uid: str | None = None) -> Rule | None:
-        """Forget a rule; with ``uid`` only the very one, not its successor of the same name."""
+        """Remove a rule; with ``uid`` only that one, not its successor of the same name."""
         known = self._rules.get(key)
         if known is None or (uid and known.uid != uid):
             return None

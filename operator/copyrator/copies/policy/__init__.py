@@ -1,1 +1,1 @@
-"""What a rule means, as pure functions: no I/O, no clock, no memory."""
+"""Pure functions that decide about copies: no I/O, no clock, no state."""

@@ -1,4 +1,4 @@
-"""Copies that other tools made, recognised by their marks, so that they can be taken over.
+"""Copies that other tools made, recognised by their annotations, so that they can be adopted.
 
 Read in each tool's own source, at the version that docs/adoption.md names.
 """
@@ -47,12 +47,12 @@ def copier(annotations: Mapping[str, str]) -> Copier | None:
 
 
 def kept_extras(metadata: Mapping[str, Any]) -> Extras:
-    """What stays of an object's metadata when it is taken over.
+    """The metadata that an adopted object keeps.
 
-    Of another tool's copy its marks go, so that the tool doesn't take it for its own any more; and
-    what the tool took over from the source although it never should be copied: Argo CD's or Helm's
-    ownership, kubectl's annotation with the data in clear, owners in another namespace. Whatever
-    else stands there stays.
+    Of another tool's copy its marks are removed, so that the tool doesn't manage it any more; and
+    what the tool copied from the source although it never should be copied: Argo CD's or Helm's
+    ownership, kubectl's annotation with the data in clear, owners in another namespace. All other
+    metadata stay.
     """
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
@@ -74,7 +74,7 @@ def kept_extras(metadata: Mapping[str, Any]) -> Extras:
 
 
 _Fields = Mapping[str, Any]
-"""Who wrote what under ``metadata``: one manager's fields."""
+"""The fields under ``metadata`` that one manager wrote."""
 
 
 def _kept(

@@ -1,7 +1,7 @@
-"""From Jinja2 texts to code that counts what it does.
+"""Compiles Jinja2 texts to code that counts its own work.
 
-A text is parsed, its tree is changed so that loops, macros and what makes long values pass by the
-meter, and Python code is made of it. None of this runs anything that the text says.
+A text is parsed, its tree is changed so that loops, macros and operations that make long values
+call the meter, and Python code is generated. None of this executes anything in the text.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _STATEMENTS: Final[dict[type[nodes.Node], str]] = {
     nodes.ScopedEvalContextModifier: "autoescape",
     nodes.EvalContextModifier: "autoescape",
 }
-"""There is nothing to import from, and what autoescape is given would be worked out at once."""
+"""There is nothing to import from, and the argument of autoescape would be evaluated at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledText:
-    """A text as code; may come from another process of the same Python."""
+    """A text as code; may be made by another process with the same Python."""
 
     names: frozenset[str]
     """Names that it reads."""
     steps: int
-    """What it takes outside of loops and macros."""
+    """Steps outside of loops and macros."""
     code: bytes
     """Marshalled."""
 
@@ -54,12 +54,12 @@ class CompiledText:
 
 
 def is_jinja(text: str) -> bool:
-    """Tell quickly whether a text may hold Jinja2 at all."""
+    """Whether a text may contain Jinja2; a quick check."""
     return "{" in text
 
 
 def rule_texts(spec: RuleSpec) -> Iterator[tuple[Place, str]]:
-    """The path and the text of everything in a rule that may hold Jinja2."""
+    """The path and the text of every field of a rule that may contain Jinja2."""
     if spec.transform.name and is_jinja(spec.transform.name):
         yield (None, "spec.transform.name"), spec.transform.name
     if spec.template:
@@ -72,7 +72,7 @@ def compile_text(text: str) -> CompiledText:
     """Compile one text.
 
     Raises:
-        TemplateError: it is no valid Jinja2, or it can't be compiled.
+        TemplateError: it is not valid Jinja2, or it can't be compiled.
     """
     try:
         tree = ENVIRONMENT.parse(text)
@@ -102,7 +102,7 @@ def compile_text(text: str) -> CompiledText:
 
 
 def compile_texts(texts: Iterable[str]) -> dict[str, CompiledText | str]:
-    """Compile many, for another process: what is wrong with a text stands in its place."""
+    """Compile many, in another process; a text's error takes the place of its code."""
     found: dict[str, CompiledText | str] = {}
     for text in texts:
         try:
@@ -131,7 +131,7 @@ def _count(root: nodes.Node) -> dict[int, _Cost]:
         node, cost = pending.pop()
         if isinstance(node, nodes.TemplateData):
             cost.characters += len(node.data)
-        elif not isinstance(node, nodes.Output):  # which counts what it puts out
+        elif not isinstance(node, nodes.Output):  # which counts its own output
             cost.steps += 1
         if isinstance(node, nodes.Getattr) and isinstance(node.node, nodes.Name):
             continue
@@ -144,13 +144,13 @@ def _count(root: nodes.Node) -> dict[int, _Cost]:
 
 
 class _Metering(NodeTransformer):
-    """Puts the meter into a tree."""
+    """Inserts calls of the meter into a tree."""
 
     def __init__(self, costs: dict[int, _Cost]) -> None:
         self._costs = costs
 
     def visit(self, node: nodes.Node, *_args: Any, **_kwargs: Any) -> Any:
-        """Change a node and all in it; refuse what rules can't use."""
+        """Change a node and its children; refuse what rules can't use."""
         if word := _STATEMENTS.get(type(node)):
             raise TemplateError(f"is no valid Jinja2 text: {word} isn't available in rules")
         self.generic_visit(node)
@@ -158,7 +158,7 @@ class _Metering(NodeTransformer):
         return change(self, node) if change else node
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        """A node that needs nothing, but for what is passed on with * and **."""
+        """A node that needs no change, except what it passes on with * and **."""
         super().generic_visit(node, *args, **kwargs)
         for field, filter_ in (("dyn_args", own.ITEMS), ("dyn_kwargs", own.WEIGHED)):
             if getattr(node, field, None) is not None:
@@ -166,7 +166,7 @@ class _Metering(NodeTransformer):
         return node
 
     def _for(self, node: nodes.For) -> nodes.Node:
-        """Each pass costs as much as the body."""
+        """Each iteration costs as much as the body."""
         cost = self._costs[id(node)]
         node.iter = _through(node.iter, own.LOOP, cost.steps, cost.characters)
         if node.recursive:
@@ -187,7 +187,7 @@ class _Metering(NodeTransformer):
         return _through(nodes.List(node.nodes), own.CONCAT, line=node.lineno)
 
     def _compare(self, node: nodes.Compare) -> nodes.Node:
-        """Values are looked through to be compared."""
+        """Comparing values reads all of them."""
         first, *others = node.ops
         if first.op in ("in", "notin") and not others:
             found = _through(first.expr, own.CONTAINS, node.expr, line=node.lineno)
@@ -202,14 +202,14 @@ class _Metering(NodeTransformer):
         return node
 
     def _getitem(self, node: nodes.Getitem) -> nodes.Node:
-        """A part is a new value, and a key is looked through."""
+        """An item is a new value, and the key is read."""
         if isinstance(node.arg, nodes.Slice):
             return _through(node, own.SLICED)
         node.arg = _weighed(node.arg)
         return node
 
     def _pair(self, node: nodes.Pair) -> nodes.Node:
-        """A key of a map is looked through."""
+        """A key of a map is read."""
         node.key = _weighed(node.key)
         return node
 
@@ -231,7 +231,7 @@ def _weighed(node: nodes.Expr) -> nodes.Expr:
 
 
 def _through(node: nodes.Node, name: str, *args: Any, line: int | None = None) -> nodes.Filter:
-    """The node as one of our filters passes it on."""
+    """The node, wrapped in one of our filters."""
     given = [one if isinstance(one, nodes.Expr) else nodes.Const(one) for one in args]
     made = nodes.Filter(node, name, given, [], None, None, lineno=line or node.lineno or 1)
     return made.set_environment(ENVIRONMENT)  # type: ignore[return-value] # itself

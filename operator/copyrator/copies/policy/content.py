@@ -1,7 +1,7 @@
-"""What a copy shall hold: from a rule and its source (or template) to an object without a place.
+"""The wanted content of a copy, made from a rule and its source (or template).
 
-Where no namespace's name goes into it, one Content serves all targets: only the place and the seal
-differ from copy to copy.
+Where it doesn't depend on the namespace, one Content serves all targets: only the place and the
+seal differ from copy to copy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.policy.transform import transform_data
 
 EXACT_KINDS: Final = frozenset({"ConfigMap", "Secret"})
-"""Kinds whose content is wholly ours, and that are written without being read."""
+"""Kinds of which we own the whole content, and that are written without being read."""
 
 _NOT_CONTENT: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
 
@@ -33,7 +33,7 @@ _SERVER_FIELDS: Final[Mapping[str, frozenset[str]]] = {
 
 @dataclass(slots=True, eq=False)
 class Content:
-    """A wanted object, but for where it stands."""
+    """A wanted object without its place."""
 
     api_version: str
     kind: str
@@ -44,15 +44,15 @@ class Content:
     """Without the seal, which differs from place to place."""
     digest: bytes
     _known_right: Shape | None = field(default=None, repr=False)
-    """The last shape found in order: the same for all copies, as a rule."""
+    """The last shape that was found right: usually the same for all copies."""
 
     @property
     def exact(self) -> bool:
-        """Whether the copy is wholly ours, so that it can be replaced unread."""
+        """Whether we own the whole copy, so that it can be replaced unread."""
         return self.kind in EXACT_KINDS
 
     def is_undisturbed(self, shape: Shape) -> bool:
-        """Tell whether nobody touched what we wrote (ownership.py)."""
+        """Whether nothing that we wrote was changed (ownership.py)."""
         if shape is self._known_right:
             return True
         check = is_ours_exactly if self.exact else is_ours_enough
@@ -67,9 +67,9 @@ class Content:
         return True
 
     def is_held_by(self, live: Mapping[str, Any]) -> bool:
-        """Tell whether a whole object holds this content, whoever wrote it.
+        """Whether a whole object has this content, whoever wrote it.
 
-        Of kinds that aren't wholly ours, others may have added to it.
+        Objects of kinds of which we don't own everything may have more.
         """
         metadata = live.get("metadata") or {}
         if not (
@@ -84,17 +84,17 @@ class Content:
         return all((found.get(name) or None) == (self.payload.get(name) or None) for name in fields)
 
     def is_right(self, record: CopyRecord) -> bool:
-        """Tell whether a copy holds this content and nothing else that matters."""
+        """Whether a copy has this content and nothing else that matters."""
         return record.digest == self.digest and self.is_undisturbed(record.shape)
 
 
 def payload_of(live: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a live object may be content: all but metadata and status."""
+    """The fields of a live object that may be content: all but metadata and status."""
     return {name: value for name, value in live.items() if name not in _NOT_CONTENT}
 
 
 def _contains(found: Any, wanted: Any) -> bool:
-    """Tell whether a value holds all that is wanted; maps may hold more, lists may not."""
+    """Whether a value has all that is wanted; maps may have more, lists may not."""
     if wanted in (None, "", [], {}):
         return True
     if isinstance(wanted, Mapping):
@@ -140,7 +140,7 @@ def copied_content(
 def rendered_content(
     rendered: Mapping[str, Any], transform: Transform, *, rule: str, sealer: Sealer
 ) -> Content:
-    """The content of a copy that a template made for one namespace."""
+    """The content of a copy that a template rendered for one namespace."""
     metadata = rendered.get("metadata") or {}
     payload = {key: value for key, value in rendered.items() if key not in _NOT_CONTENT}
     kind = str(rendered["kind"])
@@ -157,7 +157,7 @@ def rendered_content(
 
 
 def _as_read(kind: str, payload: dict[str, Any]) -> dict[str, Any]:
-    """A Secret's ``stringData`` in the form that the API server keeps and shows."""
+    """A Secret's ``stringData`` in the form that the API server stores and returns."""
     if kind != "Secret":
         return payload
     texts = payload.pop("stringData", None) or {}
@@ -175,7 +175,7 @@ def _seal(sealer: Sealer, **parts: Any) -> Content:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a copy stands; ``resource`` is the kind's key as in CopyKey."""
+    """The place of a copy; ``resource`` is the kind's key as in CopyKey."""
 
     resource: str
     namespace: str
@@ -201,7 +201,7 @@ def new_object(content: Content, place: Place, rule: str, sealer: Sealer) -> dic
 def carry_on(
     body: dict[str, Any], extras: Extras, *, uid: str, resource_version: str
 ) -> dict[str, Any]:
-    """Turn a new object's body into one that replaces what stands there, keeping others' marks."""
+    """Turn a new object's body into one that replaces the live object, keeping others' metadata."""
     metadata = body["metadata"]
     metadata["uid"] = uid
     metadata["resourceVersion"] = resource_version

@@ -1,11 +1,11 @@
-"""Whether an object that isn't ours holds what a rule wants, so that it can stay as it is.
+"""Whether an object that isn't ours has the content that a rule wants, so that it can stay.
 
-What the API server shows isn't what was sent: it fills in defaults, drops empty fields and rewrites
-quantities. Both sides are therefore brought into one form and compared whole: a field more can
-narrow a NetworkPolicy or widen a binding, so "holds all that is wanted" isn't enough. Only to
-labels, annotations and the lists of a ServiceAccount may others have added: it takes nothing away.
+The API server returns another form than was sent: it adds defaults, drops empty fields and rewrites
+quantities. Both sides are therefore normalised and compared whole: an additional field can narrow a
+NetworkPolicy or widen a binding, so "has all that is wanted" isn't enough. Only labels, annotations
+and the lists of a ServiceAccount may have additional items: these restrict nothing.
 
-Fields that the API server fills in by itself are known of the built-in kinds that are listed here
+The fields that the API server defaults are known for the built-in kinds that are listed here
 (source: pkg/apis/*/v1/defaults.go of Kubernetes 1.34). A custom resource has to be written with its
 defaults to count as equal.
 """
@@ -29,11 +29,11 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 
 
 def differences(content: Content, live: Mapping[str, Any]) -> tuple[str, ...]:
-    """The fields of a whole object that aren't as wanted; none: it holds what the rule wants.
+    """The fields of a whole object that aren't as wanted; none: it has the wanted content.
 
     Args:
-        content: what the rule wants there. Our own marks don't count.
-        live: as the API server shows it; anybody may have written it.
+        content: what the rule wants. Our own marks don't count.
+        live: as the API server returned it; any client may have written it.
 
     Returns:
         Names of top-level fields, ``labels`` and ``annotations`` in order; never a value.
@@ -64,13 +64,13 @@ def differences(content: Content, live: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _has(found: Any, wanted: Mapping[str, str]) -> bool:
-    """Whether labels or annotations are there, but for our marks."""
+    """Whether all labels or annotations exist, except our marks."""
     there = found or {}
     return all(there.get(key) == value for key, value in wanted.items() if key not in OUR_KEYS)
 
 
 def _is_larger(value: Any, most: int) -> bool:
-    """Whether there are more values in it; looks at no more than that."""
+    """Whether it has more values than ``most``; reads no more than that."""
     pending, count = [value], 0
     while pending:
         one = pending.pop()
@@ -87,21 +87,21 @@ def _is_larger(value: Any, most: int) -> bool:
     return False
 
 
-# --- one form for both sides ----------------------------------------------------------------------
+# --- normalisation --------------------------------------------------------------------------------
 
 _EMPTIED: Final = frozenset(
     {"default", "defaultRequest", "hard", "matchLabels", "max", "maxLimitRequestRatio", "min"}
 )
-"""Maps that mean the same empty as absent. Elsewhere ``{}`` may say "all" (a namespaceSelector)."""
+"""Maps that mean the same empty as absent. Elsewhere ``{}`` may be "all" (a namespaceSelector)."""
 
 
 def _without_empty(payload: _Payload) -> _Payload:
-    """Of a ConfigMap or Secret: no field that is empty, as ``immutable: false``."""
+    """A ConfigMap or Secret without its empty fields, such as ``immutable: false``."""
     return {name: value for name, value in payload.items() if value}
 
 
 def _dropped(payload: Mapping[str, Any]) -> _Payload:
-    """Without null, empty texts and empty lists, which mean the same as nothing there."""
+    """Without null, empty strings and empty lists, which mean the same as an absent field."""
     inside = ((key, _bare(value)) for key, value in payload.items())
     return {key: value for key, value in inside if not _is_nothing(key, value)}
 
@@ -117,7 +117,7 @@ def _is_nothing(key: str, value: Any) -> bool:
 
 
 def _binding(payload: _Payload) -> _Payload:
-    """A RoleBinding: its subjects are a set, and groups and users are of the RBAC group."""
+    """A RoleBinding: its subjects are a set, and groups and users belong to the RBAC group."""
     bare = _dropped(payload)
     if isinstance(role := bare.get("roleRef"), Mapping):
         bare["roleRef"] = {"apiGroup": _RBAC, **role}
@@ -167,7 +167,7 @@ def _limit_range(payload: _Payload) -> _Payload:
 
 
 def _limit(limit: Mapping[str, Any]) -> dict[str, Any]:
-    """One item of a LimitRange; of a container the defaults follow from its other fields."""
+    """One item of a LimitRange; for a container the defaults follow from its other fields."""
     found = {
         key: _quantities(value) if isinstance(value, Mapping) else value
         for key, value in limit.items()
@@ -181,7 +181,7 @@ def _limit(limit: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_others(have: _Payload, want: _Payload) -> _Payload:
-    """A ServiceAccount without the tokens and pull secrets that others put there."""
+    """A ServiceAccount without the tokens and pull secrets that others added."""
     kept = dict(have)
     for name in ("secrets", "imagePullSecrets"):
         wanted = want.get(name)
@@ -194,7 +194,7 @@ def _without_others(have: _Payload, want: _Payload) -> _Payload:
 
 
 def _order(value: Any) -> str:
-    """To compare lists whose order means nothing."""
+    """A sort key, to compare lists without their order."""
     return repr(sorted(value.items())) if isinstance(value, Mapping) else repr(value)
 
 
@@ -227,7 +227,7 @@ _SUFFIXES: Final = {
 
 
 def _quantities(value: Any) -> Any:
-    """``4``, ``"4"`` and ``"4000m"`` are the same to the API server, which shows one of them."""
+    """``4``, ``"4"`` and ``"4000m"`` are the same to the API server, which returns one of them."""
     if not isinstance(value, Mapping):
         return value
     return {key: _quantity(amount) for key, amount in value.items()}

@@ -1,4 +1,4 @@
-"""Which objects may be sources at all, and what the annotations of consent say."""
+"""Which objects may be sources, and the annotations of consent."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ _ROOT_CA: Final = "kube-root-ca.crt"
 def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     """Why this object is never copied, or None.
 
-    Tokens would hand a service account's rights to other namespaces, releases would make Helm
-    see ghosts, every namespace has its own root CA, and a copy of a copy never ends.
+    A token would grant a service account's rights in other namespaces, a copied release Secret
+    would be a release to Helm, every namespace has its own root CA, and copies of copies would
+    never end.
     """
     metadata = body.get("metadata") or {}
     if reason := metadata.get(NOT_WHOLE):
@@ -43,20 +44,20 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Consent:
-    """What an allow-to or allow-from annotation says, read once."""
+    """An allow-to or allow-from annotation, parsed once."""
 
     listed: frozenset[str] = frozenset()
     globs: Globs = NO_GLOBS
     problem: str | None = None
-    """Why it isn't obeyed, for its author: it allows nothing then."""
+    """Why it is invalid, for its author: it allows nothing then."""
 
     def names(self, namespace: str) -> bool:
-        """Tell whether it names a namespace."""
+        """Whether it names a namespace."""
         return namespace in self.listed or self.globs.matches(namespace)
 
 
 def read_consent(annotations: Mapping[str, str], annotation: str) -> Consent | None:
-    """What an allow-to or allow-from annotation says; None where it is absent."""
+    """Parse an allow-to or allow-from annotation; None where it is absent."""
     text = annotations.get(annotation)
     return None if text is None else _parse_consent(text)
 

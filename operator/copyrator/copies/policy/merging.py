@@ -1,7 +1,7 @@
-"""What stays of a live object when a copy of a kind that isn't wholly ours is written anew.
+"""The fields of a live object that stay when a copy is replaced whose kind we don't wholly own.
 
-Controllers and other tools rightly keep things on such objects: a ServiceAccount's tokens and pull
-secrets, a ResourceQuota's status. Whatever they own stays.
+Controllers and other tools rightly add fields to such objects: a ServiceAccount's tokens and pull
+secrets, a ResourceQuota's status. The fields that they own stay.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from copyrator.api import names
 from copyrator.copies.policy.ownership import SEP, Shape
 
 REFERENCES = "imagePullSecrets"
-"""A list of names that several may add to, though the API server has but one owner for all of it
-(listType atomic): an annotation says which items are ours."""
+"""A list of names to which several may add, though the API server records one owner for all of it
+(listType atomic): an annotation says which items are ours.
+"""
 
 
 def reference_marks(payload: Mapping[str, Any]) -> dict[str, str]:
-    """The annotation that says which references of a copy are ours, where it has any."""
+    """The annotation that lists which references of a copy are ours, where it has any."""
     found = payload.get(REFERENCES)
     if not found or not _is_reference_list(found):
         return {}
@@ -26,7 +27,7 @@ def reference_marks(payload: Mapping[str, Any]) -> dict[str, str]:
 
 
 def merge_into(live: Mapping[str, Any], body: dict[str, Any], shape: Shape) -> dict[str, Any]:
-    """Add to a replacing body what others own of a live object of a kind that isn't wholly ours.
+    """Add to a replacing body the fields of the live object that others own.
 
     Top-level fields that we neither want nor wrote before stay; of a list of references the items
     that we didn't write stay.
@@ -43,7 +44,7 @@ def merge_into(live: Mapping[str, Any], body: dict[str, Any], shape: Shape) -> d
 
 
 def is_as_it_stands(live: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
-    """Tell whether writing a merged body would change nothing."""
+    """Whether writing a merged body would change nothing."""
     old, new = live["metadata"], body["metadata"]
     mine = ("labels", "annotations", "finalizers", "ownerReferences")
     return all((old.get(part) or None) == (new.get(part) or None) for part in mine) and all(

@@ -1,7 +1,7 @@
-"""Which labels and annotations of a source its copies carry, and the marks that we add.
+"""The labels and annotations of a source that its copies get, and the marks that we add.
 
-A copy that carries another tool's ownership mark gets pruned by it, and a copy that carries a
-copying tool's instructions gets copied further: both are stripped, whatever the rule says.
+Another tool's ownership mark would make it prune the copy, and a copying tool's instructions would
+make it copy further: both are stripped, whatever the rule says.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STRIPPED_PREFIXES: Final = (
 
 STRIPPED_KEYS: Final = frozenset(
     {
-        names.LABEL_MANAGED_BY,  # Helm's or ours; ours is put on afterwards
+        names.LABEL_MANAGED_BY,  # Helm's or ours; ours is added afterwards
         "app.kubernetes.io/instance",  # Argo CD's default tracking label
         "kopf.zalando.org/last-handled-configuration",
         "deployment.kubernetes.io/revision",
@@ -62,11 +62,11 @@ OUR_KEYS: Final = frozenset(
         names.ANN_REFERENCES,
     }
 )
-"""The marks by which a copy is known to be ours."""
+"""The marks by which a copy is recognised as ours."""
 
 
 def is_stripped(key: str) -> bool:
-    """Tell whether a label or annotation of this key is never copied."""
+    """Whether a label or annotation of this key is never copied."""
     return key in STRIPPED_KEYS or key.startswith(STRIPPED_PREFIXES) or key.endswith(_KOPF_SUFFIXES)
 
 
@@ -103,7 +103,7 @@ def _transformed(source: Mapping[str, str] | None, transform: MetadataTransform)
 
 
 def is_copy(metadata: Mapping[str, Any]) -> bool:
-    """Tell whether an object carries our marks; such an object is never a source."""
+    """Whether an object has our marks; such an object is never a source."""
     labels = metadata.get("labels") or {}
     annotations = metadata.get("annotations") or {}
     return labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY and names.ANN_RULE in annotations

@@ -1,8 +1,8 @@
-"""Who wrote which field of an object, read from ``metadata.managedFields``.
+"""Which manager wrote which field of an object, read from ``metadata.managedFields``.
 
-This is how drift is seen in metadata alone, without reading a Secret's data: a value that somebody
-edits moves to their entry, a key that they add stands in it, a key that they delete is missing
-from ours (measured: docs/facts/writes.md).
+This detects drift by metadata alone, without reading a Secret's data: a value that another client
+edits moves to its entry, a key that it adds is in its entry, a key that it deletes is missing from
+ours (measured: docs/facts/writes.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.json import decode, encode
 from copyrator.api.names import FIELD_MANAGER
 
 SEP: Final = "\n"
-"""Between the steps of a path; no key, label or field name can hold it."""
+"""Separates the steps of a path; no key, label or field name can contain it."""
 
 LABELS: Final = "metadata" + SEP + "labels" + SEP
 ANNOTATIONS: Final = "metadata" + SEP + "annotations" + SEP
@@ -33,22 +33,25 @@ class Shape:
     """
 
     ours: frozenset[str]
-    """What our last write set and nobody changed since."""
+    """Fields of our last write that weren't changed since."""
     alien: frozenset[str]
     """Content (not metadata, not a subresource's) that others set and we didn't."""
 
     def owns_label(self, key: str) -> bool:
-        """Tell whether a label is as we wrote it."""
+        """Whether a label is as we wrote it."""
         return LABELS + key in self.ours
 
     def owns_annotation(self, key: str) -> bool:
-        """Tell whether an annotation is as we wrote it."""
+        """Whether an annotation is as we wrote it."""
         return ANNOTATIONS + key in self.ours
 
 
 ACCEPTED: Final = Shape(frozenset(), frozenset())
-"""Of a copy that our own write left looking disturbed: an admission webhook changes what we send,
-or managedFields don't tell any more who wrote what. Writing again would give the same, for ever."""
+"""Of a copy that looks changed by others after our own write.
+
+An admission webhook changes what we send, or managedFields don't record any more who wrote what.
+Writing again would have the same result, for ever.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ class Shapes:
 
 @lru_cache(maxsize=1_024)
 def _paths(fields: bytes) -> frozenset[str]:
-    """The leaves of one entry's fields; ten thousand copies of one source have the same."""
+    """The leaves of one entry's fields; cached: ten thousand copies of one source share them."""
     found: set[str] = set()
     _flatten(decode(fields), "", found)
     return frozenset(found)
@@ -130,8 +133,8 @@ _EMPTY_MAPS: Final = frozenset({"data", "binaryData", "metadata"})
 def is_ours_enough(wanted: Mapping[str, Any], shape: Shape) -> bool:
     """Drift of any other kind, where the server and controllers rightly add fields of their own.
 
-    Nobody else set anything under the top-level fields that we write, items of keyed lists apart,
-    and nothing that we wrote is missing.
+    No other manager set anything under the top-level fields that we write, except items of keyed
+    lists, and nothing that we wrote is missing.
     """
     for path in shape.alien:
         steps = path.split(SEP)
@@ -157,7 +160,7 @@ def _ancestors(paths: Iterable[str]) -> set[str]:
 
 
 def _is_present(path: str, ours: frozenset[str], ancestors: set[str]) -> bool:
-    """A leaf counts where we own it, something below it, or an atomic field above it."""
+    """A leaf counts where we own it, a field below it, or an atomic field above it."""
     return path in ours or path in ancestors or any(above in ours for above in _above(path))
 
 

@@ -1,8 +1,8 @@
-"""Saying who wrote what, where the API server can't know: at the adoption of an object.
+"""Sets managedFields where the API server can't derive them: when an object is adopted.
 
-A PUT makes us the owner of what it changes only. What an adopted (or restored) object held already
+A PUT makes us the owner of what it changes only. What an adopted (or restored) object had already
 stays its former writer's in ``managedFields``, and would look like drift at every start. A PUT may
-say itself who owns what; the API server takes it as the state before the write.
+set managedFields itself; the API server takes them as the state before the write.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from copyrator.api.names import FIELD_MANAGER
 def claimed_fields(
     managed_fields: Iterable[Mapping[str, Any]] | None, body: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """The managedFields of an object whose content is wholly ours from now on.
+    """The managedFields of an object of which we own the whole content from now on.
 
-    Others keep what they own of the metadata, but for the labels and annotations that we write.
+    Others keep what they own of the metadata, except the labels and annotations that we write.
 
     Args:
-        managed_fields: of the object as it stands.
-        body: what we want, as ``new_object`` makes it: only what is ours.
+        managed_fields: of the live object.
+        body: the wanted object, as ``new_object`` makes it: only what is ours.
     """
     ours = _our_fields(body)
     kept = []
@@ -61,7 +61,7 @@ def _keys(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without(fields: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields but for the leaves that are taken."""
+    """The fields without the leaves that are taken."""
     left: dict[str, Any] = {}
     for step, below in fields.items():
         if step == "." or step not in taken:

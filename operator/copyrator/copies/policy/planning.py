@@ -1,7 +1,7 @@
 """What to do about one target object: one pure function, one named answer.
 
-Everything that wants the target, whoever owns what stands there, and what is known of both comes
-in; one decision goes out. Because it is made for the target as a whole, two rules can't rewrite
+Its input is every request for the target, whoever owns the live object, and what is known of both;
+its output is one decision. Because it decides for the target as a whole, two rules can't rewrite
 each other's copies.
 """
 
@@ -17,7 +17,7 @@ from copyrator.copies.policy.records import NO_EXTRAS, CopyRecord, Extras
 
 
 class Action(StrEnum):
-    """What is done to the target."""
+    """The action on the target."""
 
     NOTHING = "Nothing"
     CREATE = "Create"
@@ -26,10 +26,11 @@ class Action(StrEnum):
     """Replace an object that isn't ours."""
     DELETE = "Delete"
     RELEASE = "Release"
-    """Take our marks off and leave the object."""
+    """Remove our marks and leave the object."""
     RESEAL = "Reseal"
-    """Read an object that carries the rule's marks without a valid seal; write it anew if it is as
-    the rule wants it, or if the rule's author asked for it."""
+    """Read an object that has the rule's marks and no valid seal; write it anew if it is as the
+    rule wants it, or if the rule's author requested it.
+    """
     ASK_OWNER = "AskOwner"
     """Its rule has to decide about its deletion, with all its copies in view."""
 
@@ -43,46 +44,46 @@ class Cause(StrEnum):
     CHANGED = "Changed"
     """The wanted content changed."""
     DRIFTED = "Drifted"
-    """Somebody else changed the copy."""
+    """Another client changed the copy."""
     TAKEN_OVER = "TakenOver"
-    """Its former rule let go of it."""
+    """Its former rule released it."""
     ABANDONED = "Abandoned"
-    """Its rule exists no more and nobody wants it: not ours to delete."""
+    """Its rule doesn't exist any more and no rule requests it: not ours to delete."""
     OWNED_BY_OTHER = "OwnedByOther"
     FOREIGN = "Foreign"
     SATISFIED = "Satisfied"
-    """An object that isn't ours holds what is wanted: it stays as it is, and counts as right."""
+    """An object that isn't ours has the wanted content: it isn't changed, and counts as right."""
     UNSEALED = "Unsealed"
-    """It carries the rule's marks, but no valid seal: a lost key, or a forgery."""
+    """It has the rule's marks, but no valid seal: a lost key, or a forgery."""
     IS_SOURCE = "IsSource"
-    """A rule copies this very object: it is never overwritten."""
+    """A rule copies this object: it is never overwritten."""
     NAMESPACE_CLOSED = "NamespaceClosed"
     """Terminating or gone."""
     BEING_DELETED = "BeingDeleted"
     PAUSED = "Paused"
     BROKEN = "Broken"
-    """The wanted content can't be made (template, transform)."""
+    """The wanted content can't be rendered (template, transform)."""
 
 
 class Hold(StrEnum):
-    """What is known of the rule that owns a copy but doesn't claim it (now)."""
+    """What is known of the rule that owns a copy but doesn't request it (now)."""
 
     GONE = "Gone"
     """No such rule exists."""
     KEEPS = "Keeps"
-    """It exists, and whether it wants the copy can't be told: leave the copy alone."""
+    """It exists, and whether it wants the copy is unknown: leave the copy alone."""
     CONDEMNED = "Condemned"
-    """It let go, and its reconcile decided this deletion with everything in view."""
+    """It released the copy, and its reconcile decided this deletion on a complete view."""
     LET_GO = "LetGo"
     """It doesn't want the copy any more; its reconcile hasn't decided yet."""
 
 
 Terms = tuple[bytes, ConflictPolicy]
-"""The digest of what a claim wants, and its policy: what a foreign object was compared with."""
+"""The wanted digest and the conflict policy: what a foreign object was compared with."""
 
 
 class Want(Protocol):
-    """What the planner asks of a claim."""
+    """What the planner needs of a request for a copy."""
 
     @property
     def owner(self) -> str:
@@ -94,7 +95,7 @@ class Want(Protocol):
 
     @property
     def broken(self) -> bool:
-        """What is wanted can't be made (template, transform)."""
+        """The wanted content can't be rendered (template, transform)."""
 
     @property
     def on_conflict(self) -> ConflictPolicy:
@@ -102,21 +103,21 @@ class Want(Protocol):
 
     @property
     def terms(self) -> Terms:
-        """What a foreign object has to hold to count as right, and under which policy."""
+        """The digest that a foreign object must have to count as right, and the conflict policy."""
 
     def is_right(self, record: CopyRecord) -> bool:
         """Whether a copy is as wanted."""
 
     def is_drift(self, record: CopyRecord) -> bool:
-        """Whether a copy that isn't right holds the wanted digest, so that others changed it."""
+        """Whether a copy that isn't right has the wanted digest, so that others changed it."""
 
     def adopts(self, foreign: Foreign) -> bool:
-        """Whether ``onConflict: Adopt``, or the old form, takes this very object."""
+        """Whether ``onConflict: Adopt``, or the old form, adopts this object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """The metadata of an object that isn't ours, as a look found it."""
+    """The metadata of an object that isn't ours, as last read."""
 
     uid: str
     resource_version: str
@@ -124,7 +125,7 @@ class Foreign:
     annotations: Mapping[str, str]
     metadata: Mapping[str, Any]
     extras: Extras = NO_EXTRAS
-    """What stays of its metadata when it is taken over."""
+    """The metadata that it keeps when it is adopted."""
 
 
 W = TypeVar("W", bound=Want)
@@ -132,28 +133,28 @@ W = TypeVar("W", bound=Want)
 
 @dataclass(frozen=True, slots=True)
 class TargetState(Generic[W]):
-    """All that is known of one target."""
+    """The known state of one target."""
 
     claims: Sequence[W]
-    """Who wants it, by precedence: the older rule first; within a rule the source listed first."""
+    """The requests for it: the older rule first; within a rule the source listed first."""
     standing: CopyRecord | None
-    """Our copy there, or an object that carries our marks without a valid seal."""
+    """Our copy there, or an object that has our marks and no valid seal."""
     open: bool
     """Its namespace exists and isn't Terminating."""
     hold: Hold = Hold.GONE
-    """About ``standing``'s owner, where it is none of the claims'."""
+    """About ``standing``'s owner, where it has no request here."""
     deletion: DeletionPolicy = DeletionPolicy.DELETE
     """That owner's policy."""
     foreign: Foreign | None = None
-    """What a look found instead of our copy."""
+    """The object that a read found instead of our copy."""
     satisfied: Terms | None = None
-    """The terms that such an object was found to fulfil, by this look or an earlier one."""
+    """The terms that such an object was found to fulfil, by this read or an earlier one."""
     is_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[W]):
-    """The decision. ``winner`` is the claim that the target goes to, or would go to."""
+    """The decision. ``winner`` is the request that gets the target, or would get it."""
 
     act: Action
     why: Cause
@@ -161,7 +162,7 @@ class Plan(Generic[W]):
 
 
 def plan_copy(now: TargetState[W]) -> Plan[W]:
-    """Decide about one target."""
+    """Plan one target."""
     if not now.open:
         return Plan(Action.NOTHING, Cause.NAMESPACE_CLOSED)
     standing = now.standing
@@ -178,7 +179,7 @@ def plan_copy(now: TargetState[W]) -> Plan[W]:
 
 
 def _plan_free(now: TargetState[W]) -> Plan[W]:
-    """Nothing stands there that is proved to be ours."""
+    """Nothing exists there that is proved to be ours."""
     winner = _first_active(now.claims)
     if winner is None:
         why = Cause.PAUSED if now.claims else Cause.UNWANTED
@@ -191,7 +192,7 @@ def _plan_free(now: TargetState[W]) -> Plan[W]:
 
 
 def _plan_unowned(now: TargetState[W], winner: W) -> Plan[W]:
-    """A claim may have the place, unless an object that isn't ours is to stay there."""
+    """A request may have the target, unless an object that isn't ours is to stay there."""
     foreign = now.foreign
     if foreign and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(foreign)):
         return Plan(Action.ADOPT, Cause.FOREIGN, winner)
@@ -203,7 +204,7 @@ def _plan_unowned(now: TargetState[W], winner: W) -> Plan[W]:
 
 
 def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
-    """An object that a rule would make carries that rule's marks, and no valid seal."""
+    """An object at the target of a rule has that rule's marks, and no valid seal."""
     assert now.standing is not None
     if now.standing.deleting:
         return Plan(Action.NOTHING, Cause.BEING_DELETED, marked)
@@ -217,7 +218,7 @@ def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
 
 
 def _plan_let_go(now: TargetState[W]) -> Plan[W]:
-    """A copy stands there whose owner doesn't claim it."""
+    """A copy exists whose owner doesn't request it."""
     if now.hold is Hold.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
     heir = _first_active(now.claims)

@@ -1,7 +1,7 @@
-"""What we remember of a copy: at most 400 bytes, from its metadata alone.
+"""The record of a copy: at most 400 bytes, from its metadata alone.
 
 Everything that is the same for many copies (the rule's name, who wrote which fields) is shared;
-what others put on a copy is kept only where there is any.
+metadata that others added is kept only where there is any.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from copyrator.copies.policy.sealing import DIGEST_BYTES, Sealer
 _UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 UNKNOWN: Final = bytes(DIGEST_BYTES)
-"""Stands for the digest of an object that carries no valid seal."""
+"""The digest of an object without a valid seal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extras:
-    """What others put on a copy, and what is carried on by our writes."""
+    """Metadata that others added to a copy, which our writes keep."""
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ NO_EXTRAS: Final = Extras()
 
 
 class CopyRecord:
-    """One object that carries our managed-by label."""
+    """One object that has our managed-by label."""
 
     __slots__ = ("_identity", "_version", "extras", "owner", "shape")
 
@@ -58,9 +58,9 @@ class CopyRecord:
         self._identity = digest + _pack_uid(uid)
         self._version = int(resource_version) if resource_version.isdigit() else resource_version
         self.owner = owner
-        """``namespace/name`` of the rule; empty where the object isn't ours after all."""
+        """``namespace/name`` of the rule; empty where the object isn't ours."""
         self.shape = shape
-        """Who wrote which field; ACCEPTED where the copy is taken as it is at this version."""
+        """Which manager wrote which field; ACCEPTED where this version is accepted as it is."""
         self.extras = extras
 
     @property
@@ -86,11 +86,11 @@ class CopyRecord:
 
     @property
     def deleting(self) -> bool:
-        """Being deleted, held by somebody's finalizer."""
+        """Being deleted, and held by a finalizer."""
         return self.extras.deleting
 
     def is_newer_than(self, other: CopyRecord) -> bool:
-        """Tell which of two records of one object is the later one; unknown counts as newer."""
+        """Whether this is the later one of two records of one object; unknown counts as newer."""
         if isinstance(self._version, int) and isinstance(other._version, int):
             return self._version > other._version
         return self._version != other._version
@@ -116,7 +116,7 @@ class RecordReader:
         self._shapes = shapes
 
     def __call__(self, body: Mapping[str, Any]) -> CopyRecord:
-        """Read an object; a whole one does as well as its metadata."""
+        """Read an object, whole or metadata only."""
         metadata = body["metadata"]
         fields = self._shapes.read(metadata.get("managedFields"))
         owner, digest = self._owner(metadata)
@@ -131,7 +131,7 @@ class RecordReader:
         )
 
     def _owner(self, metadata: Mapping[str, Any]) -> tuple[str, bytes]:
-        """Ours is what carries our seal for its place.
+        """An object is ours if it has our seal for its place.
 
         Marks and a field manager's name prove nothing: anybody may write both.
         """
@@ -172,7 +172,7 @@ def _extras(metadata: Mapping[str, Any], fields: Ownership, marks: str) -> Extra
 
 
 def _foreign(found: Mapping[str, str] | None, prefix: str, fields: Ownership) -> dict[str, str]:
-    """What isn't ours alone: set by others, or by nobody known."""
+    """Metadata that aren't ours alone: set by others, or by an unknown manager."""
     return {
         key: value
         for key, value in (found or {}).items()

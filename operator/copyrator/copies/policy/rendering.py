@@ -23,14 +23,14 @@ __all__ = [
 ]
 
 _TEXT_STEPS: Final = 20
-"""Steps for beginning and ending the rendering of one text."""
+"""Steps for starting and ending the rendering of one text."""
 
 _PATH_SEGMENT_KINDS: Final = ("Role", "RoleBinding")
-"""RBAC's names may hold anything that a path segment may, such as ``system:``."""
+"""RBAC's names may contain anything that a path segment may, such as ``system:``."""
 
 
 class Text:
-    """One text. Constant where it holds no Jinja2 at all."""
+    """One text. Constant where it contains no Jinja2."""
 
     __slots__ = ("_steps", "_template", "names", "source")
 
@@ -38,7 +38,7 @@ class Text:
         """Take a text, compiled or to be compiled now.
 
         Raises:
-            TemplateError: it is no Jinja2.
+            TemplateError: it isn't valid Jinja2.
         """
         self.source = source
         self._template: jinja2.Template | None = None
@@ -54,7 +54,7 @@ class Text:
             self._template = compiled.load()
 
     def render(self, context: Mapping[str, Any], meter: Meter | None = None) -> str:
-        """Fill in the context; ``meter`` is the object's where the text is one of many.
+        """Render it; ``meter`` is the object's where the text is one of many.
 
         Raises:
             TemplateError: an unknown name, a forbidden operation, or any other fault of the text.
@@ -69,7 +69,7 @@ class Text:
         except TemplateError as error:
             raise TemplateError(f"{_shown(self.source)}: {error}") from None
         except Exception as error:
-            # Filters raise whatever they like; only jinja2's own messages are free of values.
+            # Filters raise any exception; only jinja2's own messages are free of values.
             told = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
             raise TemplateError(f"{_shown(self.source)}: {told}") from None
         if len(result) > RENDERED_TEXT:
@@ -82,15 +82,15 @@ NO_TEXTS: Final[Mapping[str, Text]] = {}
 
 
 class Tree:
-    """A whole object whose strings, keys included, may hold Jinja2; compiled once."""
+    """A whole object whose strings, keys included, may contain Jinja2; compiled once."""
 
     __slots__ = ("_root", "names")
 
     def __init__(self, root: Mapping[str, Any], texts: Mapping[str, Text] = NO_TEXTS) -> None:
-        """Take an object; what isn't among the ``texts`` is compiled now.
+        """Take an object; texts that aren't among the ``texts`` are compiled now.
 
         Raises:
-            TemplateError: one is no Jinja2.
+            TemplateError: one isn't valid Jinja2.
         """
         found = dict(texts)
         self._root = _compile(root, found)
@@ -122,7 +122,7 @@ def _compile(value: Any, found: dict[str, Text]) -> Any:
 
 
 def _render(value: Any, context: Mapping[str, Any], meter: Meter) -> Any:
-    """Maps were compiled to lists of pairs and lists to tuples, to be told apart here."""
+    """Maps were compiled to lists of pairs and lists to tuples, to tell them apart here."""
     if isinstance(value, Text):
         return value.render(context, meter)
     if isinstance(value, list):
@@ -141,12 +141,12 @@ def _render(value: Any, context: Mapping[str, Any], meter: Meter) -> Any:
 def namespace_context(
     name: str, labels: Mapping[str, str], annotations: Mapping[str, str]
 ) -> dict[str, Any]:
-    """What ``namespace`` means in a template."""
+    """The variable ``namespace`` of a template."""
     return {"name": name, "labels": dict(labels), "annotations": dict(annotations)}
 
 
 def source_context(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """What ``source`` means in a template: metadata only, never data."""
+    """The variable ``source`` of a template: metadata only, never data."""
     return {
         "kind": kind,
         "name": metadata.get("name", ""),
@@ -157,10 +157,10 @@ def source_context(metadata: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 
 def checked_name(name: str, kind: str) -> str:
-    """A rendered name that the API server will take as the name of an object of this kind.
+    """A rendered name that the API server accepts as the name of an object of this kind.
 
     Raises:
-        TemplateError: it won't.
+        TemplateError: it doesn't.
     """
     if kind in _PATH_SEGMENT_KINDS:
         if not name or name in (".", "..") or "/" in name or "%" in name or len(name) > 253:

@@ -1,9 +1,9 @@
-"""The content hash of a copy: keyed, so that it tells nobody anything, and bound to its place.
+"""The content hash of a copy: keyed, so that it reveals nothing, and bound to its place.
 
 The annotation holds 24 bytes in base64url: a digest of the wanted content, the same for all copies
-of one source, and a tag that binds it to this kind, namespace, name and rule. By the tag a copy is
-told from an object that somebody made by editing a copy's manifest: such an object is not ours,
-and we never delete what we didn't make.
+of one source, and a tag that binds it to this kind, namespace, name and rule. The tag distinguishes
+a copy from an object that was made by editing a copy's manifest: such an object is not ours, and we
+never delete what we didn't make.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DIGEST_BYTES: Final = 16
 TAG_BYTES: Final = 8
 
 _FORMAT: Final = b"1"
-"""Changing what is hashed, or how, changes this, and every copy is written once more."""
+"""To be changed with what is hashed, or how; every copy is then written once more."""
 
 _encoder = msgspec.json.Encoder(order="deterministic")
 

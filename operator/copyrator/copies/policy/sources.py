@@ -1,4 +1,4 @@
-"""What we remember of a source: all that its copies need, and nothing else of the object."""
+"""The record of a source: all that its copies need, and nothing else of the object."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEPT_METADATA: Final = (*_NAME, "labels", "annotations")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceRecord:
-    """One object that matches a rule's source."""
+    """One object that a rule's source selects."""
 
     resource_version: str
     body: Mapping[str, Any]
@@ -26,11 +26,11 @@ class SourceRecord:
     refused: str | None = None
     """Why it is never copied."""
     size: int = 0
-    """Bytes that it takes, roughly, when it is held whole."""
+    """Bytes that it takes when it is held whole; an estimate."""
     whole: bool = True
-    """False where no room was left to hold more than its name."""
+    """False where there was no room for more than its name."""
     _consent: list[Consent | None] = field(default_factory=list, init=False, repr=False)
-    """What its annotation says, once it has been read."""
+    """What its annotation allows, once it has been parsed."""
 
     @property
     def held(self) -> int:
@@ -54,19 +54,19 @@ class SourceRecord:
 
     @property
     def consent(self) -> Consent | None:
-        """Where it may be copied to, by its annotation; None where it doesn't say."""
+        """Where it may be copied to, by its annotation; None where it has none."""
         if not self._consent:
             self._consent.append(read_consent(self.annotations, names.ANN_ALLOW_TO))
         return self._consent[0]
 
     def allows(self, target: str) -> bool:
-        """Tell whether it may be copied into a namespace; without a word it may."""
+        """Whether it may be copied into a namespace; True without the annotation."""
         return self.consent is None or self.consent.names(target)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceReader:
-    """Decodes the sources of one kind: objects of a list don't say what they are.
+    """Decodes the sources of one kind: objects of a list have no kind of their own.
 
     A frozen dataclass, so that equal readers make equal watches, which are shared.
     """

@@ -1,7 +1,7 @@
-"""What filters, methods and formats may make: how long a result can get is told from the arguments.
+"""Bounds of filters, methods and formats: the length of a result is computed from the arguments.
 
-A filter or method that isn't in these tables isn't there for templates: what it makes, or how long
-it takes, can't be told before it runs.
+A filter or method that isn't in these tables isn't available to templates: the length of its
+result, or its time, can't be computed before it runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bound = Callable[..., None]
 """Takes the meter, the value and the arguments; counts, or raises TemplateError."""
 
 MISSING_FILTERS: Final = ("pprint", "striptags", "urlize", "xmlattr")
-"""Filters of Jinja2 for web pages and for looking at values; slow in ways that can't be told."""
+"""Jinja2's filters for web pages and for debugging; their time can't be computed beforehand."""
 
 _PRINTF: Final = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?")
 _SPEC: Final = re.compile(r"(?:.?[<>=^])?[-+ ]?z?#?0?(\d*)[,_]?(?:\.(\d+))?[a-zA-Z%]?", re.DOTALL)
@@ -60,7 +60,7 @@ def _width(digits: str | None) -> int:
     return int(digits)
 
 
-# Methods and filters by what they make ----------------------------------------------------------
+# Methods and filters by their results -----------------------------------------------------------
 
 
 def _same(meter: Meter, value: Any, *_args: Any, **_kwargs: Any) -> None:
@@ -140,7 +140,7 @@ def _sum(meter: Meter, values: Any, attribute: Any = None, start: Any = 0) -> No
 
 
 def _whole(value: Any) -> int:
-    """An argument that says how many; Jinja2 itself refuses what is no number."""
+    """An argument that is a count; Jinja2 itself refuses what isn't a number."""
     return min(abs(value), RENDER_STEPS * 100) if isinstance(value, int) else 0
 
 
@@ -166,7 +166,7 @@ FILTER_BOUNDS: Final[Mapping[str, Bound]] = {
     "wordcount": _slow,
     "wordwrap": _wordwrap,
 }
-"""Filters whose result may be longer than what they are given, or that are slow."""
+"""Filters whose result may be longer than their input, or that are slow."""
 
 SEQUENCE_FILTERS: Final = frozenset(
     {
@@ -175,7 +175,7 @@ SEQUENCE_FILTERS: Final = frozenset(
         *("sum", "unique"),
     }
 )
-"""Filters that go through a sequence item by item."""
+"""Filters that iterate over a sequence."""
 
 _PLAIN: Final = (
     "capitalize casefold endswith isalnum isalpha isascii isdecimal isdigit isidentifier islower "
@@ -210,4 +210,4 @@ INSTEAD: Final[Mapping[str, str]] = {
     "maketrans": "use the filter replace",
     "translate": "use the filter replace",
 }
-"""What to use for a method that isn't available."""
+"""The replacement for a method that isn't available."""

@@ -1,7 +1,7 @@
-"""What rendering one object takes: steps and characters are counted, so that it has an end.
+"""Bounds the rendering of one object: steps and characters are counted.
 
-Counted and not timed: what a template may do is the same on every machine. A step is an operation,
-a pass of a loop for each node in its body, or 64 characters that are worked on.
+Counts, not time: the limits of a template are the same on every machine. A step is an operation, an
+iteration of a loop for each node in its body, or 64 characters that are processed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from copyrator.settings.limits import (
 )
 
 CHARACTERS: Final = 64
-"""Characters that are worked on in one step."""
+"""Characters that are processed in one step."""
 
 _PARTED: Final = (list, tuple, set, frozenset, KeysView, ValuesView, ItemsView)
 _OTHER: Final = 64
-"""Characters of what is written as its type's name and address."""
+"""Length of a value that is written as its type's name and address."""
 
 
 class TemplateError(Exception):
-    """A template that couldn't be rendered for a target; the message is for its author."""
+    """A template couldn't be rendered for a target; the message is for its author."""
 
 
 class Meter:
@@ -73,7 +73,7 @@ class Meter:
             )
 
     def weigh(self, value: Any) -> int:
-        """Count a value with all its parts as one that is looked through, and return its length.
+        """Count a value with all its parts as read, and return its length.
 
         Raises:
             TemplateError: it is too large, or nested too deeply.
@@ -87,7 +87,7 @@ class Meter:
             for one in level:
                 length += self._length(one, parts)
             if not parts:
-                self.take(1, 4 * length)  # quotes and escapes, where it is written out
+                self.take(1, 4 * length)  # quotes and escapes, where it is written as text
                 return length
             level = parts
         raise TemplateError(f"a value is nested more than {RULE_DEPTH} levels deep")
@@ -112,7 +112,7 @@ class Meter:
         return _OTHER
 
     def items(self, values: Iterable[Any]) -> list[Any]:
-        """All of an iterable, each counted before the next one is made."""
+        """All items of an iterable, each counted before the next one is made."""
         found = []
         for value in values:
             self.take(1)
@@ -120,13 +120,13 @@ class Meter:
         return found
 
     def loop(self, values: Iterable[Any], steps: int, characters: int) -> Iterator[Any]:
-        """An iterable whose every item costs as much as the loop's body."""
+        """An iterable each of whose items costs as much as the loop's body."""
         for value in values:
             self.take(steps, characters)
             yield value
 
     def search(self, text: str, part: Any) -> None:
-        """Count looking for a part in a text; in short texts Python may compare all with all."""
+        """Count a search in a text; in short texts Python may compare every pair of characters."""
         length = len(text)
         other = len(part) if isinstance(part, str) else 1
         self.take(1, length * 8 if length >= 30_000 else length + length * other // 8)
@@ -144,5 +144,5 @@ def checked(value: Any) -> Any:
 
 
 def count_of(value: Any) -> int:
-    """How many items or characters a value has; 0 of one that has none."""
+    """How many items or characters a value has; 0 where it has none."""
     return len(value) if isinstance(value, Sized) else 0

@@ -1,4 +1,4 @@
-"""The Jinja2 environment of rules: sandboxed, strict, and with an end to all that it does.
+"""The Jinja2 environment of rules: sandboxed, strict and bounded.
 
 An unknown name is an error on that target, never an empty string, and no template can reach
 Python's internals. Everything that costs time or memory is counted by the meter first.
@@ -31,7 +31,7 @@ from copyrator.copies.policy.template_meter import Meter, TemplateError, checked
 
 _TESTS: Final[dict[str, Any]] = {**TESTS}
 
-# No template can write these: a filter's name is a word.
+# No template can contain these: a filter's name is a word.
 LOOP: Final = "$loop"
 CHARGE: Final = "$charge"
 ITEMS: Final = "$items"
@@ -42,7 +42,7 @@ CONTAINS: Final = "$contains"
 
 
 class SandboxEnvironment(ImmutableSandboxedEnvironment):
-    """Counts what a template does in `meter`, which whoever renders sets before."""
+    """Counts a template's work in `meter`, which the caller sets before rendering."""
 
     intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 
@@ -54,7 +54,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             optimized=False,  # it would run filters while it compiles
             finalize=_finalize,
         )
-        # Jinja2 has a global function of the name `namespace`, which would hide that ours is meant.
+        # Jinja2 has a global function of the name `namespace`, which would shadow our variable.
         self.globals = {"range": safe_range}
         self.meter = Meter()
         self.filters = {
@@ -67,7 +67,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
     # --- operators -------------------------------------------------------------------------------
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
-        """Count the operation, and refuse the ones that would fill the memory."""
+        """Count the operation, and refuse those that would fill the memory."""
         self.meter.take(1)
         if operator == "**":
             raise TemplateError("powers aren't allowed in templates")
@@ -116,7 +116,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         bound(self.meter, owner, *args, **kwargs)
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """``str.format`` with a bound; format_map stays what it is, which can't be called."""
+        """``str.format`` with a bound; format_map isn't changed, and can't be called."""
         if getattr(value, "__name__", "") == "format_map":
             return None
         wrapped = super().wrap_str_format(value)
@@ -134,7 +134,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
     # --- filters and tests -----------------------------------------------------------------------
 
     def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A filter of Jinja2's whose work is counted before it is done."""
+        """One of Jinja2's filters, whose work is counted before it is done."""
         skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
         bound = FILTER_BOUNDS.get(name)
 
@@ -155,7 +155,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         return filtered
 
     def _plain(self, value: Any) -> Any:
-        """A result as a template may hold it: no markup, and nothing that works later."""
+        """A result in a form that a template may have: no markup, and nothing lazy."""
         if isinstance(value, Markup):
             return str(value)
         return checked(self._listed(value))
@@ -179,7 +179,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         return tested
 
     def _own_filters(self) -> dict[str, Callable[..., Any]]:
-        """What compiling.py puts into the tree of every template."""
+        """The filters that compiling.py inserts into every template's tree."""
         own: dict[str, Callable[..., Any]] = {
             LOOP: self._loop,
             CHARGE: self._charge,
@@ -222,7 +222,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
 
 
 def _at_run_time(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Jinja2 works out no filter in advance that is passed the context."""
+    """Jinja2 evaluates no filter at compile time that is passed the context."""
 
     @jinja2.pass_context
     def late(_context: Context, *args: Any) -> Any:
@@ -233,7 +233,7 @@ def _at_run_time(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @jinja2.pass_context
 def _finalize(context: Context, value: Any) -> Any:
-    """Count what is put out. With the context passed, nothing is put out while compiling."""
+    """Count the output. With the context passed, nothing is output at compile time."""
     environment = context.environment
     assert isinstance(environment, SandboxEnvironment)
     if not isinstance(value, Undefined):

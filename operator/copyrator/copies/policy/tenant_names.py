@@ -1,7 +1,8 @@
-"""What the name of a tenant's copies may say: names of what is known, and a few filters.
+"""What the template of a tenant's copy names may contain: known variables and a few filters.
 
-A tenant's text is worked on in a process that serves everybody. So that nothing in it can take long
-or make long texts, what it is made of is listed here; all else is refused before it is compiled.
+A tenant's text is processed in a process that serves all tenants. So that nothing in it can take
+long or make long texts, its allowed parts are listed here; all else is refused before it is
+compiled.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _WORDS: Final[dict[type[nodes.Node], str]] = {
 def name_refusal(text: str) -> str | None:
     """Why a tenant's rule may not have this ``spec.transform.name``, or None.
 
-    What is no Jinja2 at all is left to the compiler, which says what is wrong.
+    What isn't valid Jinja2 is left to the compiler, which reports the error.
     """
     if len(text) > TENANT_NAME_TEXT:
         return (
@@ -79,7 +80,7 @@ def name_refusal(text: str) -> str | None:
 
 
 def _fault(node: nodes.Node) -> str | None:
-    """What about this node, without those in it, isn't allowed; None where nothing is."""
+    """What of this node, without its children, isn't allowed; None where all is."""
     fault = None
     match node:
         case nodes.Name(name=name) if name not in TENANT_VARIABLES:

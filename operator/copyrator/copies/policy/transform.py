@@ -1,4 +1,4 @@
-"""What a rule does to the data of a ConfigMap or Secret on its way into a copy."""
+"""Transforms the data of a ConfigMap or Secret for a copy."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class TransformError(Exception):
 
 
 def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, Any]:
-    """The content of a copy; ``content`` is left as it is.
+    """The content of a copy; ``content`` isn't changed.
 
-    ``data`` and ``binaryData`` share one space of names, as the API server has it.
+    ``data`` and ``binaryData`` share one space of names, as in the API server.
 
     Raises:
         TransformError: two keys would have one name, or they are too many for so many globs.
@@ -53,7 +53,7 @@ def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, 
 
 
 def check_work(texts: Collection[str], *choices: Globs) -> None:
-    """Refuse what would hold up everybody: very many keys times very long lists of patterns.
+    """Refuse what would block the event loop: very many keys times very long lists of patterns.
 
     Raises:
         TransformError: they are too many.

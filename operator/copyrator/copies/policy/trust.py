@@ -1,8 +1,8 @@
-"""What a tenant's rule may do: less than a trusted one, so that nobody gains rights by it.
+"""What a tenant's rule may do: less than a trusted one, so that it can't raise its author's rights.
 
-Whoever may write rules in the operator's namespace is trusted with all that the operator may do. A
-tenant's rule reads only what its author can be expected to read, its own namespace, and writes only
-where the target's owner said so.
+Anybody who may write rules in the operator's namespace is trusted with all that the operator may
+do. A tenant's rule reads only its own namespace, which its author is expected to be able to read,
+and writes only where the target's owner consented.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final
 from copyrator.api.rule import ConflictPolicy, RuleSpec
 
 TENANT_KINDS: Final = ("ConfigMap", "Secret")
-"""Kinds that give no rights by themselves; a copied RoleBinding would."""
+"""Kinds that grant no rights by themselves; a copied RoleBinding would."""
 
 
 def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
     """Why a rule of the namespace ``home`` isn't served there, or None.
 
-    Judged before anything is watched or read in the rule's name.
+    Evaluated before anything is watched or read for the rule.
     """
     if spec.source is None:
         return "spec.template is for trusted rules only: it can make any object; use spec.source"
