@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from copyrator.api import names
-from copyrator.kube.errors import AmbiguousKind, KindUnavailable
+from copyrator.kube.errors import AmbiguousKind, KindUnavailable, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,25 @@ class Resource:
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The URL's path; without `namespace`, a namespaced kind's path for the whole cluster."""
+        """The URL's path; without `namespace`, a namespaced kind's path for the whole cluster.
+
+        Raises:
+            NotFound: no object can have this name, and its path would be another resource's.
+        """
         path = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
         if namespace and self.namespaced:
             path += f"/namespaces/{quote(namespace, safe='')}"
         path += f"/{self.plural}"
-        if name:
+        if name is not None:
+            if name in _NO_NAMES:
+                raise NotFound(f"no {self.kind} can have the name {name!r}")
             path += f"/{quote(name, safe='')}"
         if subresource:
             path += f"/{subresource}"
         return path
 
+
+_NO_NAMES = frozenset(("", ".", ".."))
 
 _RBAC = "rbac.authorization.k8s.io"
 

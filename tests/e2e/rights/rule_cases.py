@@ -27,6 +27,9 @@ def creating(plural: str) -> Case:
     return case
 
 
+OTHERS_ARE_RIGHT = "1 objects that others made hold what the rule wants"
+
+
 def looking(plural: str) -> Case:
     """What stands in a copy's way is read."""
 
@@ -41,7 +44,7 @@ def looking(plural: str) -> Case:
         yield None
         stage.allow(plural, name, stage.first, stage.second)
         yield says
-        until(lambda: "forbidden" not in says() and "1 conflict" in says(), says, SECONDS)
+        until(lambda: "forbidden" not in says() and OTHERS_ARE_RIGHT in says(), says, SECONDS)
 
     return case
 
