@@ -3,12 +3,12 @@
 # Every recipe goes through hack/run, which makes the locked Python environment where it is missing.
 # Variables: PYTHON (the interpreter to build on), COPYRATOR_CACHE (where environments and the
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
-# WORKERS (tests side by side), TESTS (what `make test` runs), KEEP=1 (the demo leaves all running),
-# BENCH (scenarios and options of the benchmarks), NAME (of the cluster that cluster-up and
+# WORKERS (tests side by side: more than two cores, since they mostly wait), TESTS (what `make test`
+# runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that cluster-up and
 # cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
-WORKERS ?= 2
+WORKERS ?= 4
 TESTS ?= tests --ignore tests/node
 NAME ?= default
 export PYTHON
@@ -32,7 +32,7 @@ format: ## Format the code and mend what ruff can mend.
 test: check ## Everything: check, then all tests, on a real control plane (built once, minutes).
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m localcluster build promql
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile $(TESTS)
+	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-node: ## Image and chart on a real kubelet: needs root and Debian, skips elsewhere (in CI: fails).
 	@$(RUN) pytest -p no:cacheprovider tests/node

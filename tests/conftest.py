@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,38 @@ from tests.long import LONG
 # Deadlines measure the machine; a hang is found by pytest's time limit.
 settings.register_profile("copyrator", max_examples=2000 if LONG else 200, deadline=None)
 settings.load_profile("copyrator")
+
+
+HERE = Path(__file__).parent
+SLOWEST = (
+    "e2e/faults/test_faults.py",
+    "e2e/rights/test_missing_rights.py",
+    "e2e/bundles/test_life.py",
+    "e2e/hostile/test_hostile_neighbours.py",
+    "e2e/bundles/test_first_slice.py",
+    "e2e/test_operator_process.py",
+    "e2e/faults/test_supervision.py",
+    "e2e/copies/test_conflicts.py",
+    "e2e/test_bench.py",
+    "e2e/faults/test_two_replicas.py",
+    "e2e/bundles/test_deletion.py",
+)
+"""A minute and more each."""
+PARTS = ("e2e", "component", "unit")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that no worker is alone with it at the end."""
+
+    def rank(item: pytest.Item) -> tuple[int, int]:
+        file = item.path.relative_to(HERE).as_posix()
+        part = file.partition("/")[0]
+        return (
+            SLOWEST.index(file) if file in SLOWEST else len(SLOWEST),
+            PARTS.index(part) if part in PARTS else len(PARTS),
+        )
+
+    items.sort(key=rank)
 
 
 @pytest.fixture(scope="session", autouse=True)
