@@ -4,8 +4,9 @@
 # Variables: PYTHON (the interpreter to build on), COPYRATOR_CACHE (where environments and the
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
 # WORKERS (tests side by side: more than two cores, since they mostly wait), TESTS (what `make test`
-# runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and options of the benchmarks), NAME (of the cluster that cluster-up and
-# cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
+# runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and options of the benchmarks), NAME
+# (of the cluster that cluster-up and cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on
+# that version instead of 1.34).
 
 RUN := hack/run
 WORKERS ?= 4

@@ -264,7 +264,7 @@ class App:
         """Add those that only the leader has, and end back-offs when the API server is back."""
         live, metrics = self.health.live, self.metrics
         queue, limit, requests = parts.queue, parts.limit, self.connection.requests
-        requests.on_open = queue.hurry
+        requests.on_close = queue.hurry
         live.add("workers", lambda: None if workers.alive else "none is alive")
         live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES, namespaces=self.settings.scopes).fault)

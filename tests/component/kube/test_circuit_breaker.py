@@ -8,7 +8,7 @@ import pytest
 from tests.component.kube.fake_api import Answer, FakeApi, cut, error, raw, stream, until
 
 from copyrator.kube import errors
-from copyrator.kube.client import circuit_breaker as gate
+from copyrator.kube.client import circuit_breaker
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.faults import Timing
@@ -17,7 +17,7 @@ from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 
 @pytest.fixture(autouse=True)
 def shorter_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "LONGEST_PAUSE", 0.4)
+    monkeypatch.setattr(circuit_breaker, "LONGEST_PAUSE", 0.4)
 
 
 BROKEN: dict[str, Answer] = {
@@ -45,9 +45,9 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     api.put("a")
     api.always("get", answer)
     assert client.outage is None
-    opened: list[bool] = []
-    client.connection.requests.on_open = lambda: opened.append(True)
-    for _ in range(gate.FAILURES):
+    closed: list[bool] = []
+    client.connection.requests.on_close = lambda: closed.append(True)
+    for _ in range(circuit_breaker.FAILURES):
         assert await ask(client) != "ok"
     assert client.outage is not None
     assert client.outage[0].concerns_all
@@ -59,8 +59,8 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     outcomes = await asyncio.wait_for(asyncio.gather(*crowd), 10)
     assert outcomes.count("ok") >= 196
     assert client.outage is None
-    assert opened == [True]
-    told = [r.getMessage() for r in caplog.records if r.name == gate.__name__]
+    assert closed == [True]
+    told = [r.getMessage() for r in caplog.records if r.name == circuit_breaker.__name__]
     assert len(told) == 2
     assert "is back for requests after" in told[1]
 
@@ -68,13 +68,13 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
 async def test_who_waits_too_long_fails_as_the_others_did(
     client: KubeClient, api: FakeApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "PATIENCE", 0.05)
+    monkeypatch.setattr(circuit_breaker, "PATIENCE", 0.05)
     api.always("get", error(503, "ServiceUnavailable", "etcd is away"))
-    for _ in range(gate.FAILURES):
+    for _ in range(circuit_breaker.FAILURES):
         await ask(client)
     with pytest.raises(errors.ServerError, match="etcd is away"):
         await client.get(CONFIGMAPS, "ns", "a")
-    assert api.count("get") == gate.FAILURES
+    assert api.count("get") == circuit_breaker.FAILURES
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ async def test_failures_among_successes_do_not_close_the_gate(
     for _ in range(4):
         await ask(client)
     for _ in range(3):
-        api.script("get", *[error(500)] * (gate.FAILURES - 1))
+        api.script("get", *[error(500)] * (circuit_breaker.FAILURES - 1))
         async with asyncio.timeout(2):
-            for _ in range(gate.FAILURES):
+            for _ in range(circuit_breaker.FAILURES):
                 last = await ask(client)
         assert last == "ok"
 
@@ -116,7 +116,7 @@ async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
 ) -> None:
     api.put("a")
     api.always("get", error(500))
-    for _ in range(gate.FAILURES):
+    for _ in range(circuit_breaker.FAILURES):
         await ask(client)
 
     async def never(request: Any) -> Any:
@@ -133,7 +133,7 @@ async def test_a_probe_that_is_cancelled_leaves_its_turn_to_the_next(
 
 async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) -> None:
     api.always("get", error(500))
-    for _ in range(gate.FAILURES):
+    for _ in range(circuit_breaker.FAILURES):
         await ask(client)
     api.always("watch", stream())
 
@@ -143,17 +143,17 @@ async def test_watches_wait_at_the_gate_too(client: KubeClient, api: FakeApi) ->
 
     started = asyncio.get_running_loop().time()
     await watch()
-    assert asyncio.get_running_loop().time() - started >= gate.FIRST_PAUSE * 0.9
+    assert asyncio.get_running_loop().time() - started >= circuit_breaker.FIRST_PAUSE * 0.9
     assert api.count("watch") == 1
 
 
-async def test_one_that_fails_again_and_again_does_not_close_the_gate_for_others() -> None:
-    watches = gate.CircuitBreaker("watches")
-    for _ in range(gate.FAILURES * 3):
-        (await watches.turn("the one", patience=1)).failed(errors.ServerError("no"))
+async def test_one_that_fails_again_and_again_does_not_open_the_breaker_for_others() -> None:
+    watches = circuit_breaker.CircuitBreaker("watches")
+    for _ in range(circuit_breaker.FAILURES * 3):
+        (await watches.permit("the one", patience=1)).failed(errors.ServerError("no"))
     assert watches.outage is None
-    for number in range(gate.FAILURES):
-        (await watches.turn(number, patience=1)).failed(errors.ServerError("no"))
+    for number in range(circuit_breaker.FAILURES):
+        (await watches.permit(number, patience=1)).failed(errors.ServerError("no"))
     assert watches.outage is not None
 
 
@@ -166,14 +166,14 @@ async def test_a_crowd_of_watches_that_close_at_once_waits_for_one_that_stands(
     api.always("watch", stream())
     for number in range(40):
         pool.acquire(WatchSpec(CONFIGMAPS, f"ns-{number}"), lambda *_: None)
-    await until(lambda: client.connection.watches.outage is not None, "the gate is closed")
+    await until(lambda: client.connection.watches.outage is not None, "the breaker is open")
     await until(lambda: api.count("watch") >= 40, "each has tried")
     before = api.count("watch")
     await asyncio.sleep(2.0)  # a rate is measured over a time
     assert api.count("watch") - before <= 2.0 / 0.4 + 1
     told = [record.getMessage() for record in caplog.records]
     assert sum("fails all watches" in line for line in told) == 1
-    assert len(told) <= 1 + gate.FAILURES
+    assert len(told) <= 1 + circuit_breaker.FAILURES
     api.behave()
     await until(lambda: api.watches == 40, "all stand")
     await until(lambda: not any(status.failure for status in pool.statuses()), "all are well")

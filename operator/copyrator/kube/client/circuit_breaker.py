@@ -33,46 +33,46 @@ PATIENCE = 15.0
 class Permit:
     """One attempt that was let through. Only the first outcome that is reported counts."""
 
-    __slots__ = ("_gate", "_open", "_who")
+    __slots__ = ("_breaker", "_caller", "_reported")
 
-    def __init__(self, gate: CircuitBreaker, who: object) -> None:
-        self._gate = gate
-        self._who = who
-        self._open = True
+    def __init__(self, breaker: CircuitBreaker, caller: object) -> None:
+        self._breaker = breaker
+        self._caller = caller
+        self._reported = False
 
     def succeeded(self) -> None:
         """The server answered, or refused this request alone."""
-        if self._close():
-            self._gate.answered()
+        if self._is_first():
+            self._breaker.answered()
 
     def failed(self, error: ApiError) -> None:
         """It failed with an error that any other attempt would get."""
-        if self._close():
-            self._gate.failed(error, self._who)
+        if self._is_first():
+            self._breaker.failed(error, self._caller)
 
     def given_up(self) -> None:
         """It ended without an outcome."""
-        if self._close():
-            self._gate.abandoned()
+        if self._is_first():
+            self._breaker.abandoned()
 
-    def _close(self) -> bool:
-        was, self._open = self._open, False
-        return was
+    def _is_first(self) -> bool:
+        reported, self._reported = self._reported, True
+        return not reported
 
 
 class CircuitBreaker:
-    """Open while attempts at `what` succeed; closed, with single probes, while all of them fail."""
+    """Closed while attempts at `what` succeed; open, with single probes, while all of them fail."""
 
     def __init__(self, what: str = "requests", clock: Callable[[], float] = time.monotonic) -> None:
         self.answered_at = clock()
         """`clock` at the server's last answer, including the refusal of a single request."""
-        self.on_open: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = lambda: None
         """Called when the server is back, so that back-offs elsewhere can end."""
         self._what = what
         self._clock = clock
         self._failing: set[object] = set()
         self._last: ApiError | None = None
-        self._closed_at: float | None = None
+        self._opened_at: float | None = None
         self._pause = 0.0
         self._probing = False
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -80,10 +80,10 @@ class CircuitBreaker:
 
     @property
     def outage(self) -> tuple[ApiError, float] | None:
-        """The common error and its duration in seconds; None while open."""
-        if self._closed_at is None or self._last is None:
+        """The common error and its duration in seconds; None while closed."""
+        if self._opened_at is None or self._last is None:
             return None
-        return self._last, self._clock() - self._closed_at
+        return self._last, self._clock() - self._opened_at
 
     @asynccontextmanager
     async def attempt(self) -> AsyncIterator[None]:
@@ -92,65 +92,65 @@ class CircuitBreaker:
         Raises:
             ApiError: a copy of the last probe's, after PATIENCE seconds.
         """
-        turn = await self.turn(patience=PATIENCE)
+        permit = await self.permit(patience=PATIENCE)
         try:
             yield
         except NotLeading:
-            turn.given_up()  # nothing was sent
+            permit.given_up()  # nothing was sent
             raise
         except ApiError as error:
             if error.concerns_all:
-                turn.failed(error)
+                permit.failed(error)
             else:
-                turn.succeeded()
+                permit.succeeded()
             raise
         except BaseException:
-            turn.given_up()
+            permit.given_up()
             raise
         else:
-            turn.succeeded()
+            permit.succeeded()
 
-    async def turn(self, who: object = None, *, patience: float) -> Permit:
+    async def permit(self, caller: object = None, *, patience: float) -> Permit:
         """Wait until attempts are let through; the outcome must be reported to the Permit.
 
         Args:
-            who: failures of the same caller count once; without a caller, each counts.
+            caller: failures of the same caller count once; without a caller, each counts.
             patience: seconds to wait.
 
         Raises:
             ApiError: a copy of the last probe's, after `patience` seconds.
         """
-        if self._closed_at is not None:
+        if self._opened_at is not None:
             await self._wait(patience)
-        return Permit(self, who or object())
+        return Permit(self, caller or object())
 
     async def _wait(self, patience: float) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiting)
         self._arm()
         try:
             async with asyncio.timeout(patience):
-                await turn
+                await waiting
         except (asyncio.CancelledError, TimeoutError) as error:
-            if turn.done() and not turn.cancelled():
+            if waiting.done() and not waiting.cancelled():
                 self.abandoned()
             else:
-                self._waiting.remove(turn)
+                self._waiting.remove(waiting)
             if isinstance(error, TimeoutError) and self._last:
                 raise copy.copy(self._last) from None
             raise
 
-    def failed(self, error: ApiError, who: object) -> None:
+    def failed(self, error: ApiError, caller: object) -> None:
         """Record a failed attempt."""
         self._last = error
         self._probing = False
-        if self._closed_at is not None:
+        if self._opened_at is not None:
             self._pause = min(self._pause * 2, LONGEST_PAUSE)
             self._arm()
             return
-        self._failing.add(who)
+        self._failing.add(caller)
         if len(self._failing) >= FAILURES:
-            self._closed_at = self._clock()
+            self._opened_at = self._clock()
             self._pause = FIRST_PAUSE
             log.warning(
                 "the API server fails all %s (%s); they wait until it is back", self._what, error
@@ -162,13 +162,13 @@ class CircuitBreaker:
         self.answered_at = self._clock()
         self._failing.clear()
         self._probing = False
-        if self._closed_at is not None:
-            seconds = self._clock() - self._closed_at
+        if self._opened_at is not None:
+            seconds = self._clock() - self._opened_at
             log.info("the API server is back for %s after %.0f s", self._what, seconds)
-            self._closed_at = None
+            self._opened_at = None
             while self._waiting:
                 self._release()
-            self.on_open()
+            self.on_close()
 
     def abandoned(self) -> None:
         """Record an attempt without an outcome: the next one becomes the probe."""
@@ -176,7 +176,7 @@ class CircuitBreaker:
         self._arm()
 
     def _arm(self) -> None:
-        if self._closed_at is not None and self._waiting and not (self._probing or self._timer):
+        if self._opened_at is not None and self._waiting and not (self._probing or self._timer):
             self._timer = asyncio.get_running_loop().call_later(self._pause, self._probe)
 
     def _probe(self) -> None:
@@ -186,7 +186,7 @@ class CircuitBreaker:
 
     def _release(self) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiting = self._waiting.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
                 return

@@ -154,8 +154,8 @@ class Transport:
             call = replace(call, params={**call.params, "dryRun": "All"})
         await self._limit.pause()
         slot = self._limit.slot() if call.writes else self._read_slot()
-        gate = nullcontext() if self._alone else self.connection.requests.attempt()
-        async with slot, gate, self._request_places:
+        attempt = nullcontext() if self._alone else self.connection.requests.attempt()
+        async with slot, attempt, self._request_places:
             started = time.perf_counter()
             code = 0
             try:

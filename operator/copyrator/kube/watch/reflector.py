@@ -192,20 +192,20 @@ class Reflector(Generic[R]):
     async def _cycle(self) -> None:
         """List where needed, then watch; waits first while watches are held back."""
         try:
-            turn = await self._client.connection.watches.turn(self, patience=POLL_SECONDS)
+            permit = await self._client.connection.watches.permit(self, patience=POLL_SECONDS)
         except ApiError:
             self._version = await self._list()  # no watch can be opened, but a list shows changes
             return
         try:
             if self._version is None:
                 self._version = await self._get() or await self._list()
-            await self._follow(self._version, turn)
+            await self._follow(self._version, permit)
         except ApiError as error:
             if not isinstance(error, Forbidden | NotFound):  # which affect this watch alone
-                turn.failed(error)
+                permit.failed(error)
             raise
         finally:
-            turn.given_up()
+            permit.given_up()
 
     async def _get(self) -> str | None:
         """Read the one object that is watched; return a version to watch from, or None: list.
@@ -252,13 +252,13 @@ class Reflector(Generic[R]):
         self._complete = self._unannounced = True
         self._announce()
 
-    async def _follow(self, version: str, turn: Permit) -> None:
+    async def _follow(self, version: str, permit: Permit) -> None:
         """Watch until the stream ends; an early or silent end is a fault."""
         opened: list[float] = []
         timers: list[asyncio.TimerHandle] = []
 
         def stands() -> None:
-            turn.succeeded()
+            permit.succeeded()
             if not self._standing.doubt:  # else only after an event or bookmark
                 self._recover()
 
