@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from contextvars import Context as TaskContext
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.context import Context
@@ -22,6 +22,7 @@ from copyrator.kube.refusals import Refusal, Right
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 from copyrator.kube.rights import is_granted
 from copyrator.kube.watch.informers import Registration, WatchSpec
+from copyrator.kube.watch.seen import Seen, seen
 from copyrator.kube.watch.wanted import Wanted
 
 log = logging.getLogger(__name__)
@@ -32,18 +33,6 @@ LOOK_SECONDS: Final = 2.0
 """Seconds between two checks whether a watch is refused, or may be retried."""
 FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
 """Seconds before a scope that isn't granted is retried, doubling."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stamp:
-    """What a watch keeps of an object."""
-
-    resource_version: str
-
-
-def stamp(body: dict[str, Any]) -> Stamp:
-    """Decode for the watches."""
-    return Stamp(body["metadata"].get("resourceVersion", ""))
 
 
 @dataclass(slots=True)
@@ -86,7 +75,7 @@ class OpenWatches:
         self,
         context: Context,
         *,
-        on_news: Callable[[Opened, Ref, Stamp | None], None],
+        on_news: Callable[[Opened, Ref, Seen | None], None],
         on_listed: Callable[[Scope, Opened], None],
     ) -> None:
         self.wanted = {resource: Wanted() for resource in (CONFIGMAPS, SECRETS)}
@@ -228,7 +217,7 @@ class OpenWatches:
         self.arrange_soon()
 
     def _begin(self, scope: Scope, opened: Opened) -> None:
-        def changed(name: ObjectName, _old: Stamp | None, new: Stamp | None) -> None:
+        def changed(name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
             self._on_news(opened, Ref(scope.resource, *name), new)
 
         spec = WatchSpec(
@@ -236,7 +225,7 @@ class OpenWatches:
             namespace=scope.namespace,
             name=scope.name,
             metadata_only=True,
-            decode=stamp,
+            decode=seen,
             wanted=self.wanted[scope.resource] if scope.is_wide else None,
             reserved=True,
         )

@@ -14,8 +14,9 @@ from typing import Protocol
 
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
-from copyrator.bundles.reference_opened import Opened, OpenWatches, Stamp
+from copyrator.bundles.reference_opened import Opened, OpenWatches
 from copyrator.bundles.reference_scopes import Ref, Scope
+from copyrator.kube.watch.seen import Seen
 from copyrator.workqueue.outcome import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
@@ -100,7 +101,7 @@ class ReferenceWatches:
 
     # --- for watches ------------------------------------------------------------------------------
 
-    def _take(self, opened: Opened, ref: Ref, new: Stamp | None) -> None:
+    def _take(self, opened: Opened, ref: Ref, new: Seen | None) -> None:
         """Process an event of a watch, if the watch counts for the object already."""
         followed = self._refs.get(ref)
         if followed is None or self._open.covering(ref) is not opened:
@@ -130,9 +131,9 @@ class ReferenceWatches:
             followed, subscription = self._refs.get(ref), opened.subscription
             if followed is None or subscription is None or self._open.covering(ref) is not opened:
                 continue
-            seen: Stamp | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
-            if seen is not None:
-                followed.version = seen.resource_version
+            found: Seen | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
+            if found is not None:
+                followed.version = found.resource_version
             elif followed.version:  # deleted, or named too late for this list: to be read
                 followed.version = None
                 followed.news += 1
