@@ -98,7 +98,7 @@ class Kinds:
         view = KindView(
             resource,
             reader,
-            Copies(cast("Mapping[Name, CopyRecord]", subscription.store)),
+            Copies(cast("Mapping[Name, CopyRecord]", subscription.store), subscription.delivered),
             subscription,
         )
         self._context.kinds[resource.key] = view

@@ -400,6 +400,7 @@ async def test_after_a_cut_the_next_watch_is_short_so_that_its_silence_is_found_
     await until(lambda: api.count("watch") == 2, "the watch after the cut")
     api.put("a", data={"v": "2"})
     await until(lambda: seen.changes[-1] == ("a", "1", "2"), "the hidden change")
+    await until(lambda: api.count("watch") >= 3, "the watch after the list that showed it")
     lengths = [one.params["timeoutSeconds"] for one in api.of("watch")]
     assert lengths[1:3] == [str(int(QUICK.doubt))] * 2
     assert int(lengths[0]) > QUICK.doubt

@@ -21,7 +21,8 @@ class Cluster:
 
     def __init__(self):
         self.store = {}
-        self.copies = Copies(self.store)
+        self.delivered = 0
+        self.copies = Copies(self.store, lambda _namespace: self.delivered)
 
     def tell(self, new):
         """The watch tells; returns whether it was news."""
@@ -61,6 +62,17 @@ def test_our_write_is_known_before_the_watch_tells_and_its_echo_is_no_news(clust
     assert cluster.owned()
     assert not cluster.tell(record(5))
     assert cluster.version == "5"
+
+
+def test_a_response_that_comes_after_the_deletion_is_of_the_past(cluster):
+    """The watch delivered version 5 and a deletion as 6; then the response to our write came."""
+    cluster.tell(record(4))
+    cluster.tell(record(5))
+    cluster.tell(None)
+    cluster.delivered = 6
+    cluster.copies.wrote(NAME, record(5))
+    assert cluster.version is None
+    assert not cluster.owned()
 
 
 def test_a_change_after_our_write_is_news(cluster):

@@ -7,7 +7,7 @@ twice within milliseconds would be written twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from copyrator.copies.policy.records import CopyRecord
@@ -35,8 +35,14 @@ class _Written:
 class Copies:
     """All copies of one kind."""
 
-    def __init__(self, store: Mapping[Name, CopyRecord]) -> None:
+    def __init__(
+        self,
+        store: Mapping[Name, CopyRecord],
+        delivered: Callable[[str], int] = lambda _namespace: 0,
+    ) -> None:
         self._store = store
+        self._delivered = delivered
+        """The resourceVersion up to which `store` shows a namespace's changes; 0: unknown."""
         self._written: dict[Name, _Written] = {}
         self._by_owner: dict[str, set[Name]] = {}
         self._age = 0
@@ -78,7 +84,10 @@ class Copies:
 
     def _remember(self, name: Name, written: _Written) -> None:
         before = self.get(name)
-        if written.is_overtaken_by(self._store.get(name)):
+        record = written.record
+        # The watch may have delivered this version, and a deletion after it, before the response.
+        late = record is not None and record.is_delivered(self._delivered(name[0]))
+        if late or written.is_overtaken_by(self._store.get(name)):
             self._written.pop(name, None)
         else:
             self._written[name] = written

@@ -95,6 +95,10 @@ class CopyRecord:
             return self._version > other._version
         return self._version != other._version
 
+    def is_delivered(self, version: int) -> bool:
+        """Whether a watch that has delivered everything up to `version` has delivered this."""
+        return isinstance(self._version, int) and self._version <= version
+
     def __repr__(self) -> str:
         return f"CopyRecord(owner={self.owner!r}, resource_version={self._version})"
 

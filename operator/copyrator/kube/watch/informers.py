@@ -103,6 +103,10 @@ class Registration:
         """Records by name."""
         return self.watch.reflector.store
 
+    def delivered(self, namespace: str) -> int:  # noqa: ARG002 - for a watch of each namespace
+        """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
+        return self.watch.reflector.delivered
+
     @property
     def synced(self) -> bool:
         """Whether an object that isn't cached is known not to exist."""

@@ -119,6 +119,11 @@ class Reflector(Generic[R]):
         return self._store.records
 
     @property
+    def delivered(self) -> int:
+        """The resourceVersion up to which the cache shows every change; 0 before a list."""
+        return self._store.delivered
+
+    @property
     def synced(self) -> bool:
         """A full list completed; faults shorter than `tolerance` are ignored.
 

@@ -134,6 +134,10 @@ class _Polled(_ByNamespace):
         """The namespaces that exist."""
         return self._store
 
+    def delivered(self, namespace: str) -> int:  # noqa: ARG002 - as it is inherited
+        """Unknown: a poll shows no order."""
+        return 0
+
     @property
     def synced(self) -> bool:
         """Whether a namespace that isn't cached is known not to exist."""
@@ -202,6 +206,11 @@ class _Merged(_ByNamespace):
     def seen(self) -> bool:
         """Whether everything that we may read was listed once."""
         return self._polls.lists > 0 and all(part.seen for part in self.parts)
+
+    def delivered(self, namespace: str) -> int:
+        """The resourceVersion up to which the store shows a namespace's changes; 0: unknown."""
+        part = self._parts.get(namespace)
+        return part.delivered(namespace) if part else 0
 
     @property
     def synced(self) -> bool:

@@ -37,6 +37,8 @@ class Store(Generic[R]):
     where the record shows that it is old, and otherwise requires a new list. For that, records
     have an attribute ``resource_version``, or are the object's own dict.
 
+    `delivered` is the resourceVersion up to which everything was applied; 0 before a list.
+
     `share` bounds the cache: it is called for each record that is added or removed, and may
     replace it by a smaller one (with ``whole`` False: the next list reports it again).
     """
@@ -46,7 +48,7 @@ class Store(Generic[R]):
         self._decode = decode
         self._share = share
         self._seen: set[ObjectName] = set()
-        self._latest = 0
+        self.delivered = 0
 
     def begin_list(self) -> None:
         """A list starts; nothing is dropped until `end_list`."""
@@ -66,7 +68,7 @@ class Store(Generic[R]):
         """The list is complete: records that weren't in it are deleted."""
         gone = [name for name in self.records if name not in self._seen]
         self._seen = set()
-        self._latest = _number(resource_version) or 0
+        self.delivered = _number(resource_version) or 0
         return [(name, self._drop(name), None) for name in gone]
 
     def event(self, kind: str, body: dict[str, Any]) -> Change[R] | None:
@@ -79,9 +81,9 @@ class Store(Generic[R]):
         old = self.records.get(name)
         version = _number(_version(body))
         if version is not None:
-            if version <= self._latest and self._is_old(old, version, kind):
+            if version <= self.delivered and self._is_old(old, version, kind):
                 return None
-            self._latest = max(self._latest, version)
+            self.delivered = max(self.delivered, version)
         if kind == DELETED:
             if old is None:
                 return None
@@ -97,7 +99,7 @@ class Store(Generic[R]):
 
     def bookmark(self, resource_version: str) -> None:
         """The stream has delivered everything up to this resourceVersion."""
-        self._latest = max(self._latest, _number(resource_version) or 0)
+        self.delivered = max(self.delivered, _number(resource_version) or 0)
 
     def _keep(self, name: ObjectName, old: R | None, body: dict[str, Any]) -> Change[R] | None:
         """Cache an object; one that can't be decoded is logged and keeps its old record."""
