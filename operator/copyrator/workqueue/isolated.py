@@ -152,8 +152,11 @@ def serve() -> None:
     os.dup2(2, 1)  # printed text must not get between the answers
     while header := questions.read(_HEADER.size):
         answer = _answer(_read(questions, header), cpu_seconds)
-        answers.write(_HEADER.pack(len(answer)) + answer)
-        answers.flush()
+        try:
+            answers.write(_HEADER.pack(len(answer)) + answer)
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the parent is gone; an ordinary exit would flush again
 
 
 def _read(questions: BinaryIO, header: bytes) -> bytes:

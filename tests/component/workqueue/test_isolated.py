@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 
 import pytest
@@ -86,6 +89,25 @@ async def test_a_child_that_dies_is_replaced(isolated: Isolated) -> None:
     with pytest.raises(IsolatedError):
         await isolated.call(end, "a")
     assert await isolated.call(product, "a", 2, 2) == 4
+
+
+async def test_a_child_whose_parent_is_gone_ends_without_a_word() -> None:
+    child = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from copyrator.workqueue.isolated import serve; serve()"),
+        *("1", str(256 * 2**20)),
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout._transport.close()  # type: ignore[attr-defined] # as the parent's end does
+    question = pickle.dumps((product, (1, 1), {}))
+    child.stdin.write(len(question).to_bytes(8) + question)
+    child.stdin.close()
+    assert await child.stderr.read() == b""
+    assert await child.wait() == 0
 
 
 async def test_what_is_printed_is_no_answer(isolated: Isolated) -> None:

@@ -4,15 +4,20 @@ import pytest
 
 from copyrator.copies.cache.copies import Copies
 from copyrator.copies.policy.ownership import ACCEPTED, Shapes
-from copyrator.copies.policy.records import UNKNOWN, CopyRecord
+from copyrator.copies.policy.records import NO_EXTRAS, UNKNOWN, CopyRecord, Extras
 
 SHAPE = Shapes().read([]).shape
 NAME = ("team-a", "app")
 
 
-def record(version, owner="ns/rule", uid="uid-1"):
+def record(version, owner="ns/rule", uid="uid-1", extras=NO_EXTRAS):
     return CopyRecord(
-        uid=uid, resource_version=str(version), owner=owner, digest=UNKNOWN, shape=SHAPE
+        uid=uid,
+        resource_version=str(version),
+        owner=owner,
+        digest=UNKNOWN,
+        shape=SHAPE,
+        extras=extras,
     )
 
 
@@ -73,6 +78,16 @@ def test_a_response_that_comes_after_the_deletion_is_of_the_past(cluster):
     cluster.copies.wrote(NAME, record(5))
     assert cluster.version is None
     assert not cluster.owned()
+
+
+def test_a_copy_without_our_label_is_known_from_a_read(cluster):
+    """The watch delivers the loss of the label as a deletion, with the version of the change."""
+    cluster.tell(record(5))
+    cluster.tell(None)
+    cluster.delivered = 6
+    cluster.copies.wrote(NAME, record(6, extras=Extras(unlabelled=True)))
+    assert cluster.version == "6"
+    assert cluster.owned()
 
 
 def test_a_change_after_our_write_is_news(cluster):

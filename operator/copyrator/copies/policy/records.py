@@ -35,6 +35,8 @@ class Extras:
     deleting: bool = False
     marks: str = ""
     """The rule that its marks name, where no valid seal proves that we wrote them."""
+    unlabelled: bool = False
+    """It lacks our label, so the watch of copies doesn't deliver it."""
 
 
 NO_EXTRAS: Final = Extras()
@@ -97,7 +99,9 @@ class CopyRecord:
 
     def is_delivered(self, version: int) -> bool:
         """Whether a watch that has delivered everything up to `version` has delivered this."""
-        return isinstance(self._version, int) and self._version <= version
+        if self.extras.unlabelled or not isinstance(self._version, int):
+            return False
+        return self._version <= version
 
     def __repr__(self) -> str:
         return f"CopyRecord(owner={self.owner!r}, resource_version={self._version})"
@@ -156,10 +160,14 @@ class RecordReader:
 
 def _marks(metadata: Mapping[str, Any]) -> str:
     """The rule that the marks of an object name; empty where they aren't complete."""
-    labels = metadata.get("labels") or {}
-    if labels.get(names.LABEL_MANAGED_BY) != names.MANAGED_BY:
+    if not _is_labelled(metadata):
         return ""
     return sys.intern(str((metadata.get("annotations") or {}).get(names.ANN_RULE) or ""))
+
+
+def _is_labelled(metadata: Mapping[str, Any]) -> bool:
+    labels = metadata.get("labels") or {}
+    return bool(labels.get(names.LABEL_MANAGED_BY) == names.MANAGED_BY)
 
 
 def _extras(metadata: Mapping[str, Any], fields: Ownership, marks: str) -> Extras:
@@ -167,11 +175,17 @@ def _extras(metadata: Mapping[str, Any], fields: Ownership, marks: str) -> Extra
     annotations = _foreign(metadata.get("annotations"), ANNOTATIONS, fields)
     finalizers = metadata.get("finalizers")
     owners = metadata.get("ownerReferences")
-    deleting = "deletionTimestamp" in metadata
-    if not (labels or annotations or finalizers or owners or deleting or marks):
+    deleting, unlabelled = "deletionTimestamp" in metadata, not _is_labelled(metadata)
+    if not (labels or annotations or finalizers or owners or deleting or marks or unlabelled):
         return NO_EXTRAS
     return Extras(
-        labels, annotations, tuple(finalizers or ()), tuple(owners or ()), deleting, marks
+        labels=labels,
+        annotations=annotations,
+        finalizers=tuple(finalizers or ()),
+        owners=tuple(owners or ()),
+        deleting=deleting,
+        marks=marks,
+        unlabelled=unlabelled,
     )
 
 
