@@ -162,7 +162,6 @@ class Crowd:
                 found.setdefault(event.namespace, []).append(event.began)
         return found
 
-
     def have_read_all(self, events: Iterable[AuditEvent]) -> bool:
         """Whether every Bundle's values were read: both kinds, whichever was edited."""
         kinds = ("configmaps", "secrets")
