@@ -7,7 +7,10 @@ because both are in the same queue.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+HOME: Final = ""
+"""The cluster that the operator serves rules and Bundles of."""
 
 
 class ObjectName(NamedTuple):
@@ -41,9 +44,11 @@ class CopyKey:
     kind: str
     namespace: str
     name: str
+    cluster: str = HOME
 
     def __str__(self) -> str:
-        return f"{self.kind}/{self.namespace}/{self.name}"
+        place = f"{self.kind}/{self.namespace}/{self.name}"
+        return f"{self.cluster}:{place}" if self.cluster else place
 
 
 @dataclass(frozen=True, slots=True, order=True)

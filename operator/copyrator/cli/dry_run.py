@@ -17,7 +17,7 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
-from copyrator.api.keys import CopyKey, ObjectName, RuleKey
+from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.cli.faults import Fault
@@ -26,6 +26,7 @@ from copyrator.cli.objects import listed
 from copyrator.copies.admission import refusal
 from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.context import CopyContext
 from copyrator.copies.copy_reconciler import CopyReconciler
 from copyrator.copies.hash_key import load_sealer
@@ -97,24 +98,29 @@ class DryRun:
 
     def __init__(self, client: DryRunClient, installation: Installation) -> None:
         metrics = Metrics()
+        queue: WorkQueue[Key] = WorkQueue()
         self.client = client
         self.pool = InformerFactory(client, metrics=metrics)
         self.installation = installation
         self.context = CopyContext(
-            client=client,
-            watch_pool=self.pool,
-            discovery=Discovery(client),
+            home=ClusterContext(
+                client=client,
+                watch_pool=self.pool,
+                discovery=Discovery(client),
+                namespaces=Namespaces(),
+                monotonic=time.monotonic,
+                requeue=queue.add_after,
+                watches_foreign=False,
+            ),
             rules=RuleCache(),
-            namespaces=Namespaces(),
-            queue=WorkQueue(),
+            queue=queue,
             recorder=EventRecorder(client, metrics=metrics),
             settings=installation.settings,
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
-            watches_foreign=False,
         )
-        self.kinds = Kinds(self.context)
+        self.kinds = Kinds(self.context, self.context.home)
         self.key_known = True
         """Whether the operator's hash key could be read: with it, right copies are known unread."""
         self._rules = RuleReconciler(self.context, self.kinds)
@@ -127,15 +133,15 @@ class DryRun:
 
         def changed(name: ObjectName, _old: Namespace | None, new: Namespace | None) -> None:
             if new is None:
-                context.namespaces.drop(name.name)
+                context.home.namespaces.drop(name.name)
             else:
-                context.namespaces.put(new)
+                context.home.namespaces.put(new)
 
         spec = WatchSpec(resource=NAMESPACES, metadata_only=True, decode=NamespaceReader())
-        context.namespace_watch = self.pool.acquire(spec, changed)
+        context.home.namespace_watch = self.pool.acquire(spec, changed)
         async with asyncio.timeout(PATIENCE):
-            while not context.namespace_watch.synced:
-                if failure := context.namespace_watch.failure:
+            while not context.home.namespace_watch.synced:
+                if failure := context.home.namespace_watch.failure:
                     raise failure
                 await asyncio.sleep(0.02)
 
@@ -145,7 +151,7 @@ class DryRun:
         with suppress(errors.ApiError):
             sealer = await load_sealer(self.client, home, make=False)
         self.key_known = sealer is not None
-        self.context.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
+        self.context.home.sealer = sealer or _AnySealer(token_bytes(KEY_BYTES))
 
     def put(self, body: Mapping[str, Any], *, acts: bool = False) -> Rule:
         """Store a rule; one that `acts` is neither suspended nor in Plan mode."""
@@ -198,7 +204,7 @@ class DryRun:
 
     def _failure(self, state: RuleState | None) -> errors.ApiError | None:
         watches = [*state.sources] if state else []
-        if state and state.maker and (view := self.context.kinds.get(state.maker.resource)):
+        if state and state.maker and (view := self.context.home.kinds.get(state.maker.resource)):
             watches.append(view.subscription)
         return next((watch.failure for watch in watches if watch.failure), None)
 

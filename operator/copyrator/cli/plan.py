@@ -177,7 +177,7 @@ async def _add_sources(
     state = context.rule_states.get(rule.key)
     if source is None or state is None or state.maker is None:
         return
-    resource = await context.discovery.resolve(source.kind, source.api_version)
+    resource = await context.home.discovery.resolve(source.kind, source.api_version)
     for manifest in manifests:
         namespace = manifest.namespace or target.namespace
         labels = manifest.body["metadata"].get("labels") or {}
@@ -209,7 +209,7 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
     mine = [key for key in due if key not in survey.failures]
     tried = await asyncio.gather(*(try_(key) for key in [*mine, *survey.unwanted]))
     rows += [row for row in tried if row]
-    kind = context.kinds[state.maker.resource].resource.kind if state.maker else ""
+    kind = context.home.kinds[state.maker.resource].resource.kind if state.maker else ""
     for key, (reason, message) in survey.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
         rows.append(Row(action, kind, key.namespace, key.name, reason.value, message))
@@ -222,9 +222,9 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
 async def _try(rehearsal: DryRun, key: CopyKey) -> Row | None:
     """Reconcile one copy by a dry run, and return its row."""
     context, client = rehearsal.context, rehearsal.client
-    resource = context.kinds[key.kind].resource
+    resource = context.home.kinds[key.kind].resource
     planned = context.plan(key)
-    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
+    record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
     foreign = record is None or not (record.owner or planned.act is Action.RESEAL)
     await rehearsal.act(key)
     where = (resource.kind, key.namespace, key.name)
@@ -261,7 +261,7 @@ def _names(body: Mapping[str, Any] | None) -> str:
 async def _diff(rehearsal: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
     if new:
         return diff(None, wanted)
-    resource = rehearsal.context.kinds[key.kind].resource
+    resource = rehearsal.context.home.kinds[key.kind].resource
     try:
         live = await rehearsal.client.get(resource, key.namespace, key.name)
     except errors.ApiError:

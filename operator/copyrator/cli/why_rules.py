@@ -49,7 +49,7 @@ class Question:
     @property
     def place(self) -> Namespace | None:
         """Its namespace, where that exists."""
-        return self.rehearsal.context.namespaces.get(self.namespace)
+        return self.rehearsal.context.home.namespaces.get(self.namespace)
 
 
 async def verdict_of(asked: Question) -> str:
@@ -59,7 +59,7 @@ async def verdict_of(asked: Question) -> str:
         return f"The namespace {asked.namespace} doesn't exist."
     if place.terminating:
         return f"The namespace {place.name} is being deleted: nothing is made or changed there."
-    if asked.resource.key not in context.kinds:
+    if asked.resource.key not in context.home.kinds:
         return "No rule that is served is of this kind."
     plan = context.plan(asked.key)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):

@@ -11,24 +11,16 @@ from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.rule import DeletionPolicy, InvalidSpec
 from copyrator.api.rule_status import Failure
 from copyrator.copies.cache.claims import CompiledRule, CopyRequest
-from copyrator.copies.cache.copies import Copies, Name
 from copyrator.copies.cache.index import ClaimIndex
-from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.cache.rules import Rule, RuleCache
-from copyrator.copies.drift import Drift
+from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.due import DueWork
-from copyrator.copies.foreign import ForeignObjects
 from copyrator.copies.named_sources import NamedSources
 from copyrator.copies.policy.planning import Foreign, Hold, Plan, TargetState, plan_copy
-from copyrator.copies.policy.records import RecordReader
-from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShares
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
-from copyrator.kube.resources import Discovery, Resource
-from copyrator.kube.watch.informers import InformerFactory, Registration
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.isolated import Isolated
@@ -51,84 +43,48 @@ take half of a core.
 """
 
 
-@dataclass(slots=True, eq=False)
-class KindView:
-    """The copies of one kind that exist in the cluster."""
-
-    resource: Resource
-    reader: RecordReader
-    copies: Copies
-    subscription: Registration
-
-    @property
-    def synced(self) -> bool:
-        """Whether the absence of a copy can be relied on."""
-        return self.subscription.synced
-
-
 @dataclass(slots=True, eq=False, kw_only=True)
 class CopyContext:
     """Shared state and clients of the reconcilers."""
 
-    client: KubeClient
-    watch_pool: InformerFactory
-    discovery: Discovery
+    home: ClusterContext
+    """The cluster of the rules and their sources."""
     rules: RuleCache
-    namespaces: Namespaces
     queue: WorkQueue[Key]
     recorder: EventRecorder
     settings: Settings
     metrics: Metrics
     clock: Clock
     monotonic: Callable[[], float]
+    clusters: dict[str, ClusterContext] = field(init=False)
+    """All clusters that copies are in, by name."""
     index: ClaimIndex = field(default_factory=ClaimIndex)
-    kinds: dict[str, KindView] = field(default_factory=dict)
     rule_states: dict[RuleKey, RuleState] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
     """Copies whose write failed, with the reason."""
     tally: RuleMetrics = field(init=False)
-    sealer: Sealer | None = None
-    namespace_watch: Registration | None = None
     named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
     due: DueWork = field(init=False)
-    drift: Drift = field(init=False)
-    """Copies that have to be read whole."""
-    watches_foreign: bool = True
-    """Whether foreign objects are watched; a dry run reads each once."""
-    foreign: ForeignObjects = field(init=False)
-    """Objects that aren't ours at the targets of copies."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
     """Whether all rules of a namespace are known, so that one that isn't known doesn't exist."""
 
     def __post_init__(self) -> None:
+        self.clusters = {self.home.name: self.home}
         self.shares = SourceShares(self.look_at_rule)
-        self.named_sources = NamedSources(self.client, self.watch_pool)
+        self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
         self.tally = RuleMetrics(self.metrics)
         self.due = DueWork(self)
-        self.drift = Drift(self.monotonic)
-        pool = self.watch_pool if self.watches_foreign else None
-        self.foreign = ForeignObjects(pool, self.queue.add_after, self.monotonic)
-
-    @property
-    def namespaces_synced(self) -> bool:
-        """Whether the absence of a namespace can be relied on."""
-        return self.namespace_watch is not None and self.namespace_watch.synced
-
-    @property
-    def namespaces_seen(self) -> bool:
-        """Whether all namespaces were listed once."""
-        return self.namespace_watch is not None and self.namespace_watch.reflector.lists > 0
 
     # --- planning --------------------------------------------------------------------------------
 
     def plan(self, key: CopyKey, foreign: Foreign | None = None) -> Plan[CopyRequest]:
         """Plan a target from the current state."""
-        namespace = self.namespaces.get(key.namespace)
-        view = self.kinds[key.kind]
-        record = view.copies.get((key.namespace, key.name))
+        cluster = self.clusters[key.cluster]
+        namespace = cluster.namespaces.get(key.namespace)
+        record = cluster.record(key)
         bids = self.index.bids(key.kind, namespace, key.name) if namespace else []
         hold = Hold.GONE
         deletion = DeletionPolicy.DELETE
@@ -146,14 +102,14 @@ class CopyContext:
                 hold=hold,
                 deletion=deletion,
                 foreign=foreign,
-                satisfied=self.foreign.satisfied(key),
+                satisfied=cluster.foreign.satisfied(key),
                 is_source=self.index.is_source(key.kind, key.namespace, key.name),
             )
         )
 
     def awaited_source(self, key: CopyKey, foreign: Foreign) -> Rule | None:
         """The rule whose source has this key, where its watch hasn't delivered the object yet."""
-        resource = self.kinds[key.kind].resource
+        resource = self.clusters[key.cluster].kinds[key.kind].resource
         for state in self.rule_states.values():
             rule = self.rules.get(state.key)
             if rule is None or rule.deleting or isinstance(rule.spec, InvalidSpec):
@@ -212,12 +168,17 @@ class CopyContext:
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
 
-    def owned(self, owner: str) -> Iterator[tuple[KindView, Name]]:
-        """All copies of a rule, of every kind."""
-        for view in self.kinds.values():
-            for name in list(view.copies.owned_by(owner)):
-                yield view, name
+    def owned(self, owner: str) -> Iterator[tuple[ClusterContext, CopyKey]]:
+        """All copies of a rule, of every kind and in every cluster."""
+        for cluster in self.clusters.values():
+            for view in cluster.kinds.values():
+                for name in list(view.copies.owned_by(owner)):
+                    yield cluster, cluster.key(view.resource.key, *name)
 
     def count_owned(self, owner: str) -> int:
-        """How many copies a rule has, of every kind."""
-        return sum(view.copies.count(owner) for view in self.kinds.values())
+        """How many copies a rule has, of every kind and in every cluster."""
+        return sum(
+            view.copies.count(owner)
+            for cluster in self.clusters.values()
+            for view in cluster.kinds.values()
+        )

@@ -7,7 +7,8 @@ from contextlib import nullcontext, suppress
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.copies.cache.claims import CopyRequest
-from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.cluster_context import ClusterContext, KindView
+from copyrator.copies.context import CopyContext
 from copyrator.copies.copy_failures import (
     REFUSED,
     awaited_message,
@@ -50,10 +51,11 @@ class CopyReconciler:
 
     async def reconcile(self, key: CopyKey) -> Outcome:
         """Reconcile one target; one write where there is no conflict."""
-        view = self._context.kinds.get(key.kind)
+        cluster = self._context.clusters[key.cluster]
+        view = cluster.kinds.get(key.kind)
         if view is None or not view.subscription.reflector.lists:
             return Done()  # the rules are surveyed once the view is complete
-        return await _Attempt(self._context, view, key, self._unsealed).run()
+        return await _Attempt(self._context, cluster, view, key, self._unsealed).run()
 
 
 class _Attempt:
@@ -62,19 +64,21 @@ class _Attempt:
     def __init__(
         self,
         context: CopyContext,
+        cluster: ClusterContext,
         view: KindView,
         key: CopyKey,
         unsealed: dict[CopyKey, tuple[str, bytes]],
     ) -> None:
         self._context = context
+        self._cluster = cluster
         self._view = view
         self._key = key
         self._unsealed = unsealed
-        self._writer = CopyWriter(context, view, key)
+        self._writer = CopyWriter(context.metrics, cluster, view, key)
 
     async def run(self) -> Outcome:
         plan = self._plan()
-        wait = self._context.drift.wait(self._key) or 0.0
+        wait = self._cluster.drift.wait(self._key) or 0.0
         if plan.why is Cause.UP_TO_DATE and wait > 0:
             return RequeueAfter(wait)
         try:
@@ -113,7 +117,7 @@ class _Attempt:
         """Read first where the object may differ from the cached state."""
         if plan.why is Cause.UP_TO_DATE:
             return await self._checked_copy(plan)
-        foreign, winner = self._context.foreign, plan.winner
+        foreign, winner = self._cluster.foreign, plan.winner
         known = foreign.get(self._key)
         if known is None or winner is None or plan.why not in (Cause.MISSING, Cause.SATISFIED):
             return plan
@@ -129,11 +133,11 @@ class _Attempt:
         """Read the target's current state."""
         await self._writer.look()
         if self._writer.foreign is None:
-            self._context.foreign.forget(self._key)
+            self._cluster.foreign.forget(self._key)
 
     async def _checked_copy(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
         """Read and compare a copy whose metadata are right, where there is a reason to."""
-        drift, winner = self._context.drift, plan.winner
+        drift, winner = self._cluster.drift, plan.winner
         if drift.wait(self._key) is None or winner is None:
             return plan
         drift.reading(self._key)
@@ -211,7 +215,7 @@ class _Attempt:
 
     async def _in_the_way(self, plan: Plan[CopyRequest]) -> Outcome:
         """The object isn't changed: right where it has the wanted content, else a conflict."""
-        foreign, winner, found = self._context.foreign, plan.winner, self._writer.foreign
+        foreign, winner, found = self._cluster.foreign, plan.winner, self._writer.foreign
         assert winner is not None
         known = foreign.get(self._key)
         if found is not None:
@@ -257,7 +261,7 @@ class _Attempt:
 
     def _settled(self, plan: Plan[CopyRequest]) -> Outcome:
         self._context.problems.pop(self._key, None)
-        self._context.foreign.forget(self._key)
+        self._cluster.foreign.forget(self._key)
         self._unsealed.pop(self._key, None)
         self._touch(plan)
         return Done()
@@ -276,7 +280,7 @@ class _Attempt:
         self._context.metrics.copy_failures.labels(reason.value).inc()
         bind = missing_bind(error, plan.winner, self._view.resource)
         if bind is not None:
-            self._context.client.lacks(bind)
+            self._cluster.client.lacks(bind)
         self._report(reason, message_of(error, bind))
         self._touch(plan)
         return Failed(error)
@@ -289,7 +293,7 @@ class _Attempt:
 
     def _touch(self, plan: Plan[CopyRequest]) -> None:
         """Queue all rules whose status the target may have changed."""
-        namespace = self._context.namespaces.get(self._key.namespace)
+        namespace = self._cluster.namespaces.get(self._key.namespace)
         owners = {plan.winner.owner} if plan.winner else set()
         if record := self._record():
             owners.add(record.owner)

@@ -19,6 +19,7 @@ from copyrator.api.rule_status import FailureReason
 from copyrator.copies.admission import is_served
 from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
 from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.context import Clock, CopyContext
 from copyrator.copies.copy_reconciler import CopyReconciler
 from copyrator.copies.hash_key import load_sealer
@@ -65,11 +66,15 @@ class CopyController:
         clock: Clock,
     ) -> None:
         self._context = CopyContext(
-            client=client,
-            watch_pool=watch_pool,
-            discovery=discovery,
+            home=ClusterContext(
+                client=client,
+                watch_pool=watch_pool,
+                discovery=discovery,
+                namespaces=namespaces,
+                monotonic=time.monotonic,
+                requeue=queue.add_after,
+            ),
             rules=rules,
-            namespaces=namespaces,
             queue=queue,
             recorder=recorder,
             settings=settings,
@@ -77,7 +82,7 @@ class CopyController:
             clock=clock,
             monotonic=time.monotonic,
         )
-        self._kinds = Kinds(self._context)
+        self._kinds = Kinds(self._context, self._context.home)
         self._rules = RuleReconciler(self._context, self._kinds)
         self._copies = CopyReconciler(self._context)
         self._health: dict[RuleKey, tuple[bool, ...]] = {}
@@ -89,9 +94,10 @@ class CopyController:
         Raises:
             RuntimeError: before ``start`` has read the key.
         """
-        if self._context.sealer is None:
+        sealer = self._context.home.sealer
+        if sealer is None:
             raise RuntimeError("the hash key hasn't been read yet")
-        return self._context.sealer.new_hash()
+        return sealer.new_hash()
 
     async def prepare(self) -> None:
         """Begin to watch, and write nothing: a standby's warm start.
@@ -100,12 +106,12 @@ class CopyController:
             ApiError: the API server can't be reached or refuses; may be called again.
         """
         context = self._context
-        if context.sealer is None:
-            context.sealer = await load_sealer(
-                context.client, context.settings.namespace, make=False
+        if context.home.sealer is None:
+            context.home.sealer = await load_sealer(
+                context.home.client, context.settings.namespace, make=False
             )
-        if context.namespace_watch is None:
-            context.namespace_watch = context.watch_pool.acquire(
+        if context.home.namespace_watch is None:
+            context.home.namespace_watch = context.home.watch_pool.acquire(
                 WatchSpec(
                     resource=NAMESPACES,
                     metadata_only=True,
@@ -115,7 +121,7 @@ class CopyController:
                 self._namespace_changed,
                 on_synced=context.look_at_all_rules,
             )
-        if context.sealer is not None:
+        if context.home.sealer is not None:
             await self._kinds.watch_allowed()
         if not self._tasks:
             self._tasks = [
@@ -131,10 +137,10 @@ class CopyController:
             ApiError: the API server can't be reached or refuses; may be called again.
         """
         context = self._context
-        sealer = await load_sealer(context.client, context.settings.namespace, make=True)
-        if context.sealer not in (None, sealer):
+        sealer = await load_sealer(context.home.client, context.settings.namespace, make=True)
+        if context.home.sealer not in (None, sealer):
             self._kinds.forget()  # digests read with another key prove nothing
-        context.sealer = sealer
+        context.home.sealer = sealer
         await self.prepare()
 
     async def stop(self) -> None:
@@ -149,9 +155,9 @@ class CopyController:
             for subscription in state.sources:
                 subscription.release()
         self._kinds.forget()
-        context.foreign.close()
-        if context.namespace_watch is not None:
-            context.namespace_watch.release()
+        context.home.foreign.close()
+        if context.home.namespace_watch is not None:
+            context.home.namespace_watch.release()
         await context.isolated.close()
 
     def rule_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
@@ -194,8 +200,7 @@ class CopyController:
         place = key.kind, key.namespace, key.name
         if context.index.is_trusted(*place):
             return None
-        view = context.kinds.get(key.kind)
-        record = view.copies.get((key.namespace, key.name)) if view else None
+        record = context.clusters[key.cluster].record(key)
         owner = record.owner.partition("/")[0] if record else ""
         if owner == home:
             return None
@@ -223,11 +228,11 @@ class CopyController:
             if state.maker is not None and state.maker.targets.had(name.name)
         }
         if new is None:
-            context.namespaces.drop(name.name)
+            context.home.namespaces.drop(name.name)
         else:
-            context.namespaces.put(new)
+            context.home.namespaces.put(new)
         context.index.forget_namespace(name.name)
-        if context.namespaces_seen:
+        if context.home.namespaces_seen:
             more = new is not None and (old is None or _means_more(old, new))
             context.due.namespace_changed(name.name, before, more=more)
 
@@ -245,9 +250,9 @@ class CopyController:
                     self._kinds.read_next()
                 if time.monotonic() >= stale_at:
                     stale_at = time.monotonic() + STALE_SECONDS
-                    context.drift.forget_old()
+                    context.home.drift.forget_old()
                     self._kinds.forget_stale_writes()
-                    if self._kinds.missing or context.sealer is None:
+                    if self._kinds.missing or context.home.sealer is None:
                         await self.prepare()
             except Exception:
                 log.exception("looking after the rules' watches failed; it goes on")
@@ -255,9 +260,9 @@ class CopyController:
     def _compare_health(self) -> None:
         """Queue the rules whose watches began to fail or have recovered."""
         context = self._context
-        common = (context.namespaces_synced,)
+        common = (context.home.namespaces_synced,)
         for state in list(context.rule_states.values()):
-            view = context.kinds.get(state.maker.resource) if state.maker else None
+            view = context.home.kinds.get(state.maker.resource) if state.maker else None
             health = (
                 *common,
                 view is None or view.synced,

@@ -88,8 +88,8 @@ class Round:
         self._left: dict[str, list[Name]] = {}
         self._count = 0
 
-    def due(self) -> list[CopyKey]:
-        """The copies to be read now; call it every few seconds."""
+    def due(self) -> list[tuple[str, Name]]:
+        """The copies to be read now, by kind and name; call it every few seconds."""
         passed = self._now() - self._last
         if passed <= 0:
             return []
@@ -102,7 +102,7 @@ class Round:
         while self._credit >= 1 and self._left:
             self._credit -= 1
             kind, names = next(iter(self._left.items()))
-            found.append(CopyKey(kind, *names.pop()))
+            found.append((kind, names.pop()))
             if not names:
                 del self._left[kind]
         return found

@@ -140,7 +140,7 @@ class DueWork:
             if was != is_target or name in targets.targets.namespaces.names:
                 context.keeps_limit(state)
                 context.touch(state.maker.rule.owner)
-                if was and context.namespaces.get(name) is not None:
+                if was and context.home.namespaces.get(name) is not None:
                     context.look_at_rule(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import cast
 
 from copyrator.api import names
-from copyrator.api.keys import CopyKey, ObjectName
+from copyrator.api.keys import ObjectName
 from copyrator.copies.cache.copies import Copies, Name
-from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.cluster_context import ClusterContext, KindView
+from copyrator.copies.context import CopyContext
 from copyrator.copies.drift import Round
 from copyrator.copies.policy.ownership import Shapes
 from copyrator.copies.policy.planning import Action, Cause
@@ -25,10 +26,11 @@ SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
 class Kinds:
-    """Starts the watches of copies; they run until the operator stops."""
+    """Starts the watches of copies in one cluster; they run until the operator stops."""
 
-    def __init__(self, context: CopyContext) -> None:
+    def __init__(self, context: CopyContext, cluster: ClusterContext) -> None:
         self._context = context
+        self._cluster = cluster
         self._shapes = Shapes()
         self._allowed = [_split(kind) for kind in context.settings.kinds]
         self._round = Round(context.monotonic, self._copies)
@@ -36,7 +38,7 @@ class Kinds:
         """Allowed kinds that the cluster doesn't serve at present."""
 
     def _copies(self) -> dict[str, list[Name]]:
-        return {key: view.copies.names() for key, view in self._context.kinds.items()}
+        return {key: view.copies.names() for key, view in self._cluster.kinds.items()}
 
     def allows(self, kind: str, api_version: str | None) -> bool:
         """Whether the settings allow rules of this kind."""
@@ -55,7 +57,7 @@ class Kinds:
         """
         for kind, group, version in self._allowed:
             try:
-                resource = await self._context.discovery.resolve(
+                resource = await self._cluster.discovery.resolve(
                     kind, f"{group}/{version}" if group and version else None
                 )
             except (KindUnavailable, AmbiguousKind) as error:
@@ -72,11 +74,11 @@ class Kinds:
 
     def watch(self, resource: Resource) -> KindView:
         """The view of a kind's copies; a new one starts its watch."""
-        view = self._context.kinds.get(resource.key)
+        view = self._cluster.kinds.get(resource.key)
         if view is not None:
             return view
-        assert self._context.sealer is not None
-        reader = RecordReader(resource.key, self._context.sealer, self._shapes)
+        assert self._cluster.sealer is not None
+        reader = RecordReader(resource.key, self._cluster.sealer, self._shapes)
         spec = WatchSpec(
             resource=resource,
             label_selector=SELECTOR,
@@ -87,12 +89,12 @@ class Kinds:
         early: list[tuple[ObjectName, CopyRecord | None, CopyRecord | None]] = []
 
         def on_change(name: ObjectName, old: CopyRecord | None, new: CopyRecord | None) -> None:
-            if resource.key in self._context.kinds:
-                self._copy_changed(self._context.kinds[resource.key], name, old, new)
+            if resource.key in self._cluster.kinds:
+                self._copy_changed(self._cluster.kinds[resource.key], name, old, new)
             else:
                 early.append((name, old, new))
 
-        subscription = self._context.watch_pool.acquire(
+        subscription = self._cluster.watch_pool.acquire(
             spec, on_change, on_synced=self._context.look_at_all_rules
         )
         view = KindView(
@@ -101,16 +103,16 @@ class Kinds:
             Copies(cast("Mapping[Name, CopyRecord]", subscription.store), subscription.delivered),
             subscription,
         )
-        self._context.kinds[resource.key] = view
+        self._cluster.kinds[resource.key] = view
         for change in early:
             on_change(*change)
         return view
 
     def forget(self) -> None:
         """Drop all views."""
-        for view in self._context.kinds.values():
+        for view in self._cluster.kinds.values():
             view.subscription.release()
-        self._context.kinds.clear()
+        self._cluster.kinds.clear()
 
     def _copy_changed(
         self,
@@ -134,7 +136,7 @@ class Kinds:
 
         With `news`, a copy whose metadata are right is read: managedFields can be forged.
         """
-        key = CopyKey(view.resource.key, *name)
+        key = self._cluster.key(view.resource.key, *name)
         try:
             plan = self._context.plan(key)
         except Exception as error:  # a rule's rendering, say: that rule's status reports it
@@ -145,8 +147,8 @@ class Kinds:
         elif plan.act is not Action.NOTHING:
             self._context.queue.add(key)
         elif news and plan.why is Cause.UP_TO_DATE and (record := view.copies.get(name)):
-            self._context.drift.suspect(key, record.resource_version)
-            self._context.queue.add_after(key, self._context.drift.wait(key) or 0.0)
+            self._cluster.drift.suspect(key, record.resource_version)
+            self._context.queue.add_after(key, self._cluster.drift.wait(key) or 0.0)
         if plan.winner is not None:
             self._context.touch(plan.winner.owner)
 
@@ -154,13 +156,14 @@ class Kinds:
         """Queue the copies that are due in the daily round (drift.py)."""
         if not self._context.rule_states:
             return  # another replica leads
-        for key in self._round.due():
-            self._context.drift.suspect(key)
+        for kind, name in self._round.due():
+            key = self._cluster.key(kind, *name)
+            self._cluster.drift.suspect(key)
             self._context.queue.add(key, Priority.RESYNC)
 
     def forget_stale_writes(self) -> None:
         """Once a minute: drop writes that the watches didn't deliver (see Copies.forget_stale)."""
-        for view in self._context.kinds.values():
+        for view in self._cluster.kinds.values():
             for name in view.copies.forget_stale():
                 self.look_at_copy(view, name)
 

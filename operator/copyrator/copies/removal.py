@@ -9,7 +9,8 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
-from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.cluster_context import KindView
+from copyrator.copies.context import CopyContext
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.status import delay_first_status, write_status
@@ -57,7 +58,8 @@ class RuleRemover:
     def _end(self, state: RuleState, owner: str) -> None:
         released = state.end()
         self.drop_claims(owner)
-        self._context.foreign.rule_ended(owner)
+        for cluster in self._context.clusters.values():
+            cluster.foreign.rule_ended(owner)
         for subscription in released:
             subscription.release()
 
@@ -120,16 +122,16 @@ class RuleRemover:
         A kind that we may not list blocks only its own rules. One that isn't served any more has no
         objects left: a CRD's deletion ends only after theirs.
         """
-        context = self._context
-        if not context.namespaces_synced:
-            return False
         kind = rule.kind[0] if rule.kind else None
-        for view in context.kinds.values():
-            if view.synced:
-                continue
-            hopeless = isinstance(view.subscription.failure, errors.Forbidden | errors.NotFound)
-            if not hopeless or (view.resource.kind == kind and not _is_kind_gone(view)):
+        for cluster in self._context.clusters.values():
+            if not cluster.namespaces_synced:
                 return False
+            for view in cluster.kinds.values():
+                if view.synced:
+                    continue
+                hopeless = isinstance(view.subscription.failure, errors.Forbidden | errors.NotFound)
+                if not hopeless or (view.resource.kind == kind and not _is_kind_gone(view)):
+                    return False
         return True
 
     def _left(self, rule: Rule) -> list[CopyKey]:
@@ -139,13 +141,13 @@ class RuleRemover:
         of their finalizer has to remove it, and that blocks nothing else.
         """
         left = []
-        for view, (namespace_name, name) in self._context.owned(rule.owner):
-            namespace = self._context.namespaces.get(namespace_name)
-            record = view.copies.get((namespace_name, name))
+        for cluster, key in self._context.owned(rule.owner):
+            namespace = cluster.namespaces.get(key.namespace)
+            record = cluster.record(key)
             if record is None or record.deleting:
                 continue
             if namespace is not None and not namespace.terminating:
-                left.append(CopyKey(view.resource.key, namespace_name, name))
+                left.append(key)
         return left
 
     async def _take_finalizer_off(self, rule: Rule) -> None:
@@ -158,7 +160,9 @@ class RuleRemover:
             }
         }
         try:
-            answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+            answer = await context.home.client.patch(
+                RULES, rule.key.namespace, rule.key.name, patch
+            )
         except errors.NotFound:
             return
         rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())

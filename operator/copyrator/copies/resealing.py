@@ -37,6 +37,6 @@ async def end_request(context: CopyContext, state: RuleState, rule: Rule, survey
             "annotations": {names.ANN_RULE_RESEAL_AT: None},
         }
     }
-    answer = await context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+    answer = await context.home.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
     rule.reseal = None
     rule.resource_version = answer["metadata"]["resourceVersion"]

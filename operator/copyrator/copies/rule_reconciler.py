@@ -123,7 +123,7 @@ class RuleReconciler:
     async def _prepare(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Add the finalizer, and watch what the rule needs."""
         try:
-            resource = await self._context.discovery.resolve(spec.kind, spec.api_version)
+            resource = await self._context.home.discovery.resolve(spec.kind, spec.api_version)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.wait()
             raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
@@ -154,7 +154,9 @@ class RuleReconciler:
                 "finalizers": [*rule.finalizers, names.FINALIZER_RULE],
             }
         }
-        answer = await self._context.client.patch(RULES, rule.key.namespace, rule.key.name, patch)
+        answer = await self._context.home.client.patch(
+            RULES, rule.key.namespace, rule.key.name, patch
+        )
         metadata = answer["metadata"]
         rule.finalizers = tuple(metadata.get("finalizers") or ())
         rule.resource_version = metadata["resourceVersion"]
@@ -168,7 +170,7 @@ class RuleReconciler:
     ) -> None:
         """Begin to serve a new rule, or a new version of it."""
         context = self._context
-        assert context.sealer is not None
+        assert context.home.sealer is not None
         resource, texts = made
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
@@ -177,8 +179,8 @@ class RuleReconciler:
             rule,
             spec,
             resource=resource.key,
-            targets=context.namespaces.targets(spec.targets, tenant),
-            sealer=context.sealer,
+            targets=context.home.namespaces.targets(spec.targets, tenant),
+            sealer=context.home.sealer,
             texts=texts,
         )
         earlier = state.sources
@@ -216,9 +218,9 @@ class RuleReconciler:
         """Set the rule's phase: nothing is done on a view that was never complete."""
         context, maker = self._context, state.maker
         assert maker is not None
-        view = context.kinds[maker.resource]
-        assert context.namespace_watch is not None
-        watches = [*state.sources, view.subscription, context.namespace_watch]
+        view = context.home.kinds[maker.resource]
+        assert context.home.namespace_watch is not None
+        watches = [*state.sources, view.subscription, context.home.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.wait()
             verdict = verdicts.watch_fault(watches)
@@ -300,8 +302,8 @@ class RuleReconciler:
             self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
 
     def _is_confirmed(self, state: RuleState) -> bool:
-        assert self._context.namespace_watch is not None
-        return state.listed_again([*state.sources, self._context.namespace_watch])
+        assert self._context.home.namespace_watch is not None
+        return state.listed_again([*state.sources, self._context.home.namespace_watch])
 
     async def _report(self, state: RuleState, rule: Rule, spec: RuleSpec, survey: Survey) -> None:
         context, maker = self._context, state.maker
@@ -309,9 +311,13 @@ class RuleReconciler:
         claims = len(context.index.of_rule(rule.owner))
         sources = claims if spec.source is not None else 0
         refused = sum(len(watch.store) for watch in state.sources) - sources
-        assert context.namespace_watch is not None
+        assert context.home.namespace_watch is not None
         verdict = verdicts.watch_fault(
-            [*state.sources, context.kinds[maker.resource].subscription, context.namespace_watch]
+            [
+                *state.sources,
+                context.home.kinds[maker.resource].subscription,
+                context.home.namespace_watch,
+            ]
         ) or verdicts.surveyed(spec, survey, sources, refused)
         found = verdicts.facts(spec, survey, sources=sources, targets=len(maker.targets))
         await write_status(context, state, rule, verdict, found)

@@ -50,7 +50,7 @@ async def write_status(
     state.next_status = context.monotonic() + STATUS_INTERVAL
     before = ready_reason(rule.status.get("conditions"))
     try:
-        await context.client.patch(
+        await context.home.client.patch(
             RULES,
             rule.key.namespace,
             rule.key.name,

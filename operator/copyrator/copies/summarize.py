@@ -111,13 +111,13 @@ def survey_target(
 def _survey_target(
     context: CopyContext, survey: Survey, claim: SourceBinding, name: str, *, alone: bool
 ) -> None:
-    namespace = context.namespaces.get(name)
+    namespace = context.home.namespaces.get(name)
     if namespace is None or namespace.terminating or not claim.covers(namespace):
         return
     survey.desired += 1
     wish = claim.at(namespace)
     key = CopyKey(claim.maker.resource, name, wish.name)
-    view = context.kinds.get(key.kind)
+    view = context.home.kinds.get(key.kind)
     if not wish.name or view is None:
         survey.failed += 1
         survey.sample(key, FailureReason.TEMPLATE_ERROR, wish.problem or "")
@@ -143,7 +143,7 @@ def _find_refused(context: CopyContext, survey: Survey, claim: SourceBinding, na
     Of those that a glob or a selector matches, the ones that consent are served; others aren't
     counted.
     """
-    namespace = context.namespaces.get(name)
+    namespace = context.home.namespaces.get(name)
     if namespace is None or not claim.maker.targets.means(namespace):
         return
     source = claim.source
@@ -209,7 +209,7 @@ def _judge(
         (survey.unsealed if plan.act is Action.RESEAL else survey.due).append(key)
         survey.missing += plan.act is Action.CREATE
     elif plan.why is Cause.PAUSED:
-        record = context.kinds[key.kind].copies.get((key.namespace, key.name))
+        record = context.clusters[key.cluster].record(key)
         survey.missing += record is None
 
 
@@ -240,12 +240,12 @@ def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
         return _being_deleted(context, key)
     if why is Cause.IS_SOURCE:
         return "the object there is itself the source of a rule, and is never overwritten"
-    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
+    record = context.clusters[key.cluster].record(key)
     return f"the copy there belongs to the rule {record.owner if record else '?'}"
 
 
 def _being_deleted(context: CopyContext, key: CopyKey) -> str:
-    record = context.kinds[key.kind].copies.get((key.namespace, key.name))
+    record = context.clusters[key.cluster].record(key)
     held = ", ".join(record.extras.finalizers) if record else ""
     return (
         "the object there is being deleted, and is held by the finalizer "
@@ -255,16 +255,15 @@ def _being_deleted(context: CopyContext, key: CopyKey) -> str:
 
 async def _find_unwanted(context: CopyContext, survey: Survey, rule: Rule, turn: TimeSlice) -> None:
     """Copies that the rule doesn't want any more, except those that are being deleted already."""
-    for view, (namespace_name, name) in list(context.owned(rule.owner)):
+    for cluster, key in list(context.owned(rule.owner)):
         await turn.pause()
-        namespace = context.namespaces.get(namespace_name)
-        record = view.copies.get((namespace_name, name))
+        namespace = cluster.namespaces.get(key.namespace)
+        record = cluster.record(key)
         if record is None or record.deleting or record.owner != rule.owner:
             continue
         if namespace is not None and not namespace.terminating:
-            bids = context.index.bids(view.resource.key, namespace, name)
+            bids = context.index.bids(key.kind, namespace, key.name)
             if not any(bid.owner == rule.owner for bid in bids):
-                key = CopyKey(view.resource.key, namespace_name, name)
                 survey.unwanted.append(key)
                 if problem := context.problems.get(key):
                     survey.stuck += 1

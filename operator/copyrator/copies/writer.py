@@ -13,7 +13,7 @@ from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import ConflictPolicy, ImmutablePolicy
 from copyrator.copies.cache.claims import CopyRequest
-from copyrator.copies.context import CopyContext, KindView
+from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.policy.adoption import kept_extras
 from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_object
 from copyrator.copies.policy.merging import is_as_it_stands, merge_into
@@ -23,6 +23,7 @@ from copyrator.copies.policy.planning import Action, Foreign, Plan
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.kube import errors
 from copyrator.kube.client.pages import METADATA_WATCH
+from copyrator.metrics import Metrics
 
 
 class NotAsWantedError(Exception):
@@ -32,10 +33,13 @@ class NotAsWantedError(Exception):
 class CopyWriter:
     """Reads and writes one target; results go into the view, or into ``foreign``."""
 
-    def __init__(self, context: CopyContext, view: KindView, key: CopyKey) -> None:
+    def __init__(
+        self, metrics: Metrics, cluster: ClusterContext, view: KindView, key: CopyKey
+    ) -> None:
         self.foreign: Foreign | None = None
         """The foreign object at the target, as the last read found it."""
-        self._context = context
+        self._metrics = metrics
+        self._cluster = cluster
         self._view = view
         self._key = key
         self._name = (key.namespace, key.name)
@@ -51,7 +55,7 @@ class CopyWriter:
         """
         copies = self._view.copies
         try:
-            found = await self._context.client.request(
+            found = await self._cluster.client.request(
                 "GET", self._view.resource.path(*self._name), accept=METADATA_WATCH
             )
         except errors.NotFound:
@@ -76,7 +80,7 @@ class CopyWriter:
             NotFound: it doesn't exist.
             ApiError: it can't be read.
         """
-        live: dict[str, Any] = await self._context.client.get(self._view.resource, *self._name)
+        live: dict[str, Any] = await self._cluster.client.get(self._view.resource, *self._name)
         self._whole = live
         record = self._view.reader(live)
         if record.owner or record.marks:
@@ -117,10 +121,10 @@ class CopyWriter:
                 await self._release(record)
 
     def _body(self, winner: CopyRequest) -> dict[str, Any]:
-        assert self._context.sealer is not None
+        assert self._cluster.sealer is not None
         content = winner.claim.content(winner.namespace)
         place = Place(self._key.kind, self._key.namespace, self._key.name)
-        return new_object(content, place, winner.owner, self._context.sealer)
+        return new_object(content, place, winner.owner, self._cluster.sealer)
 
     async def _replace(self, winner: CopyRequest, record: CopyRecord) -> None:
         if self._exact:
@@ -204,7 +208,7 @@ class CopyWriter:
 
     async def _live(self, uid: str) -> dict[str, Any]:
         """The whole object of a kind that others may write to as well."""
-        live = self._whole or await self._context.client.get(self._view.resource, *self._name)
+        live = self._whole or await self._cluster.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
             raise errors.ConflictError("another object stands there now")
         if reason := live["metadata"].get(NOT_WHOLE):
@@ -227,7 +231,7 @@ class CopyWriter:
     async def _send(self, method: str, body: Mapping[str, Any]) -> dict[str, Any]:
         name = None if method == "POST" else self._key.name
         path = self._view.resource.path(self._key.namespace, name)
-        answer: dict[str, Any] = await self._context.client.request(
+        answer: dict[str, Any] = await self._cluster.client.request(
             method, path, body=body, accept=METADATA_WATCH
         )
         return answer
@@ -242,11 +246,11 @@ class CopyWriter:
             record.shape = ACCEPTED
         self.foreign = None
         self._view.copies.wrote(self._name, record)
-        self._context.drift.wrote(self._key, record.resource_version)
+        self._cluster.drift.wrote(self._key, record.resource_version)
 
     async def _delete(self, uid: str, resource_version: str) -> None:
         try:
-            answer = await self._context.client.delete(
+            answer = await self._cluster.client.delete(
                 self._view.resource,
                 *self._name,
                 uid=uid,
@@ -273,12 +277,12 @@ class CopyWriter:
             "labels": {names.LABEL_MANAGED_BY: None},
             "annotations": dict.fromkeys(marks),
         }
-        await self._context.client.patch(self._view.resource, *self._name, {"metadata": metadata})
+        await self._cluster.client.patch(self._view.resource, *self._name, {"metadata": metadata})
         self._view.copies.deleted(self._name, record.uid)
         self._count("release")
 
     def _count(self, action: str) -> None:
-        self._context.metrics.copy_writes.labels(action, self._key.kind).inc()
+        self._metrics.copy_writes.labels(action, self._key.kind).inc()
 
 
 def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:

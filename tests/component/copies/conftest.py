@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -108,9 +108,9 @@ def by_name(name: str, kind: str = "ConfigMap", **more: Any) -> dict[str, Any]:
     return {"source": {"kind": kind, "name": name}, **more}
 
 
-@pytest.fixture
-async def cluster() -> AsyncIterator[FakeCluster]:
-    fake = FakeCluster()
+@asynccontextmanager
+async def serving(fake: FakeCluster) -> AsyncIterator[FakeCluster]:
+    """A cluster that answers, with the namespace HOME."""
     app = web.Application(client_max_size=8 * 1024 * 1024)
     app.router.add_route("*", "/{path:.*}", fake.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, handler_cancellation=True)
@@ -121,6 +121,12 @@ async def cluster() -> AsyncIterator[FakeCluster]:
     fake.namespace(HOME)
     yield fake
     await runner.cleanup()
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[FakeCluster]:
+    async with serving(FakeCluster()) as fake:
+        yield fake
 
 
 @pytest.fixture

@@ -231,7 +231,9 @@ async def test_a_foreign_object_is_left_alone_and_not_asked_about_again_and_agai
     assert ["as=Partial" in seen.headers["Accept"] for seen in reads] == [True, False]
     assert cluster.writes("configmaps") == [("create", path_of("configmaps", "team", "")[:-1])]
     key = CopyKey("configmaps", "team", "app")
-    await until(lambda: operator.controller._context.foreign.watches.version(key), "it is watched")
+    await until(
+        lambda: operator.controller._context.home.foreign.watches.version(key), "it is watched"
+    )
     cluster.seen.clear()
     for _ in range(3):  # as if its time had come
         assert await operator.controller.reconcile(key) == RequeueAfter(

@@ -69,7 +69,7 @@ async def in_the_way(cluster, operator, data, count="conflicts", **more):
 
 
 def known(operator):
-    return operator.controller._context.foreign
+    return operator.controller._context.home.foreign
 
 
 def requests(cluster):

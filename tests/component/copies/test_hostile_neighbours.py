@@ -104,7 +104,9 @@ async def test_a_namespace_makes_a_trusted_rules_copies_due_before_any_tenants_a
     await operator.settled()
     context = operator.controller._context
     sets = [
-        context.namespaces.targets(Targets(exclude=Globs((*STARS[:50], f"no-{number}"))), "tenant")
+        context.home.namespaces.targets(
+            Targets(exclude=Globs((*STARS[:50], f"no-{number}"))), "tenant"
+        )
         for number in range(300)
     ]
     cluster.namespace("team")

@@ -92,7 +92,7 @@ async def test_a_copy_that_is_edited_again_and_again_is_read_at_most_once_in_ten
         edit(cluster, data={"key": f"forged {number}"})
         await copied.settled(0.2)
     assert len(reads(cluster)) == 1
-    assert copied.controller._context.drift.wait(CopyKey("configmaps", TEAM, "app")) > 0
+    assert copied.controller._context.home.drift.wait(CopyKey("configmaps", TEAM, "app")) > 0
 
 
 async def test_an_edit_that_came_too_soon_to_be_read_is_put_right_later(

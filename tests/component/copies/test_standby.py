@@ -9,7 +9,7 @@ KEY = f"/api/v1/namespaces/{HOME}/secrets/copyrator-hash-key"
 async def test_a_standby_watches_and_writes_nothing_not_even_the_hash_key(cluster):
     standby = Operator(cluster)
     await standby.controller.prepare()
-    await until(lambda: standby.controller._context.namespaces_synced)
+    await until(lambda: standby.controller._context.home.namespaces_synced)
     assert KEY not in cluster.objects
     assert {seen.verb for seen in cluster.seen} <= {"get", "list", "watch"}
     await standby.stop()
@@ -24,9 +24,9 @@ async def test_a_standby_watches_the_copies_as_soon_as_there_is_a_hash_key(
     cluster.drop(KEY)
     standby = Operator(cluster)
     await standby.controller.prepare()
-    assert not standby.controller._context.kinds
+    assert not standby.controller._context.home.kinds
     cluster.write(KEY, key)
-    await until(lambda: standby.controller._context.kinds)
+    await until(lambda: standby.controller._context.home.kinds)
     await standby.stop()
 
 
