@@ -34,7 +34,7 @@ from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.sealing import DIGEST_BYTES, KEY_BYTES, Sealer
 from copyrator.copies.rule_reconciler import RuleReconciler
 from copyrator.copies.rule_state import RulePhase, RuleState
-from copyrator.copies.summarize import Survey
+from copyrator.copies.summarize import RuleSummary
 from copyrator.kube import errors
 from copyrator.kube.client import calls
 from copyrator.kube.client.client import KubeClient
@@ -204,7 +204,11 @@ class DryRun:
 
     def _failure(self, state: RuleState | None) -> errors.ApiError | None:
         watches = [*state.sources] if state else []
-        if state and state.maker and (view := self.context.home.kinds.get(state.maker.resource)):
+        if (
+            state
+            and state.compiled
+            and (view := self.context.home.kinds.get(state.compiled.resource))
+        ):
             watches.append(view.subscription)
         return next((watch.failure for watch in watches if watch.failure), None)
 
@@ -221,7 +225,7 @@ class DryRun:
 
 
 @dataclasses.dataclass(slots=True)
-class WholeSurvey(Survey):
+class FullSummary(RuleSummary):
     """Keeps every failure, where a status keeps samples."""
 
     def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:

@@ -14,18 +14,18 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
-from copyrator.cli.dry_run import DryRun, DryRunClient, WholeSurvey, dry_object, rehearsing
+from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_object, rehearsing
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, operator_namespace_option
 from copyrator.cli.manifests import Manifest, read_manifests
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, Table, console, dump, output_option, prose
 from copyrator.cli.plan_rows import COLUMNS, Keys, Row, RowAction, action_of, diff, summary
-from copyrator.copies.cache.claims import SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action
 from copyrator.copies.policy.sources import SourceReader
-from copyrator.copies.summarize import survey_rule
+from copyrator.copies.summarize import summarize_rule
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
 
@@ -151,7 +151,7 @@ async def _serve(rehearsal: DryRun, body: Mapping[str, Any]) -> Rule:
     await rehearsal.serve_all(rule.spec.kind, but=rule.key)
     state = await rehearsal.serve(rule)
     said = rehearsal.client.verdicts.get(rule.key)
-    if said and said["reason"] == InvalidSpec.reason and (state is None or not state.maker):
+    if said and said["reason"] == InvalidSpec.reason and (state is None or not state.compiled):
         raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
     return rule
 
@@ -175,7 +175,7 @@ async def _add_sources(
     assert not isinstance(rule.spec, InvalidSpec)
     source, context = rule.spec.source, rehearsal.context
     state = context.rule_states.get(rule.key)
-    if source is None or state is None or state.maker is None:
+    if source is None or state is None or state.compiled is None:
         return
     resource = await context.home.discovery.resolve(source.kind, source.api_version)
     for manifest in manifests:
@@ -189,32 +189,32 @@ async def _add_sources(
             record = SourceReader(resource.api_version, resource.kind)(body)
             if not record.refused:
                 rank = (source.namespaces.index(namespace), manifest.name)
-                context.index.add(SourceBinding(state.maker, record, rank))
+                context.index.add(SourceBinding(state.compiled, record, rank))
 
 
 async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
     context = rehearsal.context
-    survey = WholeSurvey()
-    await survey_rule(context, rule, survey)
+    found = FullSummary()
+    await summarize_rule(context, rule, found)
     rows = []
     state = context.rule_states[rule.key]
-    state.condemn({*state.condemned, *survey.unwanted})
+    state.condemn({*state.condemned, *found.unwanted})
     limit = asyncio.Semaphore(AT_ONCE)
 
     async def try_(key: CopyKey) -> Row | None:
         async with limit:
             return await _try(rehearsal, key)
 
-    due = [*survey.due, *survey.unsealed]
-    mine = [key for key in due if key not in survey.failures]
-    tried = await asyncio.gather(*(try_(key) for key in [*mine, *survey.unwanted]))
+    due = [*found.due, *found.unsealed]
+    mine = [key for key in due if key not in found.failures]
+    tried = await asyncio.gather(*(try_(key) for key in [*mine, *found.unwanted]))
     rows += [row for row in tried if row]
-    kind = context.home.kinds[state.maker.resource].resource.kind if state.maker else ""
-    for key, (reason, message) in survey.failures.items():
+    kind = context.home.kinds[state.compiled.resource].resource.kind if state.compiled else ""
+    for key, (reason, message) in found.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
         rows.append(Row(action, kind, key.namespace, key.name, reason.value, message))
     rows.sort(key=lambda row: (row.namespace, row.name))
-    desired = survey.desired - len(survey.failures)
+    desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
     return rule, rows, max(desired - changing, 0)
 

@@ -9,7 +9,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
-from copyrator.copies.cache.claims import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause, Plan
@@ -117,10 +117,10 @@ def _of_rule(asked: Question, rule: Rule) -> str:
     place = asked.place
     if place is None:
         return "that namespace doesn't exist"
-    claims = list(asked.rehearsal.context.index.of_rule(rule.owner).values())
-    if not claims:
+    bindings = list(asked.rehearsal.context.index.of_rule(rule.owner).values())
+    if not bindings:
         return _paused(rule) + _no_source(asked.rehearsal, rule)
-    said = _outside(claims[0], place) or _of_claims(asked, rule, claims, place)
+    said = _outside(bindings[0], place) or _of_bindings(asked, rule, bindings, place)
     return _paused(rule) + said
 
 
@@ -142,26 +142,28 @@ def _no_source(rehearsal: DryRun, rule: Rule) -> str:
     return f"has no source: nothing that matches is in {where}"
 
 
-def _of_claims(asked: Question, rule: Rule, claims: list[SourceBinding], place: Namespace) -> str:
-    made = {claim.at(place).name: claim for claim in claims}
+def _of_bindings(
+    asked: Question, rule: Rule, bindings: list[SourceBinding], place: Namespace
+) -> str:
+    made = {binding.at(place).name: binding for binding in bindings}
     if asked.name not in made:
-        broken = [claim.at(place).problem for claim in claims if claim.at(place).problem]
+        broken = [binding.at(place).problem for binding in bindings if binding.at(place).problem]
         shown = ", ".join(sorted(name for name in made if name)[:3])
         return f"can't be made: {broken[0]}" if broken else f"makes {shown} there, not this"
-    claim = made[asked.name]
+    binding = made[asked.name]
     plan = asked.rehearsal.context.plan(asked.key)
-    if not claim.covers(place):
-        return _uncovered(claim, place)
+    if not binding.covers(place):
+        return _uncovered(binding, place)
     if plan.winner and plan.winner.owner != rule.owner:
         return f"wants it, but it belongs to the rule {plan.winner.owner}"
-    if problem := claim.at(place).problem:
+    if problem := binding.at(place).problem:
         return f"can't be made: {problem}"
-    return f"wants it, from {claim.origin or 'its template'}"
+    return f"wants it, from {binding.origin or 'its template'}"
 
 
-def _outside(claim: SourceBinding, place: Namespace) -> str | None:
+def _outside(binding: SourceBinding, place: Namespace) -> str | None:
     """Why the namespace isn't a target of the rule, or None."""
-    targets = claim.maker.targets
+    targets = binding.compiled.targets
     wanted = targets.targets
     if place.labels.get(names.LABEL_IGNORE) == "true":
         return f"{place.name} keeps every rule out by the label {names.LABEL_IGNORE}"
@@ -184,11 +186,11 @@ def _unaccepted(place: Namespace, tenant: str | None) -> str:
     )
 
 
-def _uncovered(claim: SourceBinding, place: Namespace) -> str:
-    source = claim.source
+def _uncovered(binding: SourceBinding, place: Namespace) -> str:
+    source = binding.source
     if source and source.namespace == place.name:
         return "this is its source"
     if source and source.consent and not source.allows(place.name):
         why = source.consent.problem or f"doesn't name {place.name}"
-        return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} {why}"
+        return f"the annotation {names.ANN_ALLOW_TO} of {binding.origin} {why}"
     return "doesn't mean this namespace"

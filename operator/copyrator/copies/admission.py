@@ -19,7 +19,7 @@ def is_served(key: RuleKey, settings: Settings) -> bool:
     return named and (key.namespace == settings.namespace or settings.tenant_rules)
 
 
-def is_meant(rule: Rule, settings: Settings) -> bool:
+def is_managed(rule: Rule, settings: Settings) -> bool:
     """Whether this operator writes anything to the rule at all."""
     if is_served(rule.key, settings):
         return True
@@ -35,7 +35,7 @@ def may_end(rule: Rule, settings: Settings, kinds: Kinds) -> bool:
     Also of a rule that is no longer served (the settings changed), but not where another operator
     serves it and only that one can list its copies.
     """
-    return is_meant(rule, settings) or rule.kind is None or kinds.allows(*rule.kind)
+    return is_managed(rule, settings) or rule.kind is None or kinds.allows(*rule.kind)
 
 
 def tenant_of(rule: Rule, settings: Settings) -> str | None:

@@ -10,8 +10,8 @@ from datetime import datetime
 from copyrator.api.keys import CopyKey, Key, RuleKey
 from copyrator.api.rule import DeletionPolicy, InvalidSpec
 from copyrator.api.rule_status import Failure
-from copyrator.copies.cache.claims import CompiledRule, CopyRequest
-from copyrator.copies.cache.index import ClaimIndex
+from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
+from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.due import DueWork
@@ -35,11 +35,11 @@ STATUS_INTERVAL = 1.0
 """Seconds between two writes of one rule's status."""
 SETTLING = 0.2
 """Seconds that a rule's work may take before its first status is written: small rules are done."""
-SURVEY_REST = 20.0
-"""Pause between two surveys for the status' sake, in multiples of the last one's duration.
+SUMMARY_REST = 20.0
+"""Pause between two summaries for the status' sake, in multiples of the last one's duration.
 
-A survey takes 5 us for a copy that is right; while some of 100,000 change all the time, it must not
-take half of a core.
+A summary takes 5 us for a copy that is right; while some of 100,000 change all the time, it must
+not take half of a core.
 """
 
 
@@ -58,7 +58,7 @@ class CopyContext:
     monotonic: Callable[[], float]
     clusters: dict[str, ClusterContext] = field(init=False)
     """All clusters that copies are in, by name."""
-    index: ClaimIndex = field(default_factory=ClaimIndex)
+    index: BindingIndex = field(default_factory=BindingIndex)
     rule_states: dict[RuleKey, RuleState] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
     """Copies whose write failed, with the reason."""
@@ -73,7 +73,7 @@ class CopyContext:
 
     def __post_init__(self) -> None:
         self.clusters = {self.home.name: self.home}
-        self.shares = SourceShares(self.look_at_rule)
+        self.shares = SourceShares(self.requeue_rule)
         self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
         self.tally = RuleMetrics(self.metrics)
         self.due = DueWork(self)
@@ -85,10 +85,14 @@ class CopyContext:
         cluster = self.clusters[key.cluster]
         namespace = cluster.namespaces.get(key.namespace)
         record = cluster.record(key)
-        bids = self.index.bids(key.kind, namespace, key.name) if namespace else []
+        requests = self.index.requests(key.kind, namespace, key.name) if namespace else []
         hold = Hold.GONE
         deletion = DeletionPolicy.DELETE
-        if record and record.owner and not any(bid.owner == record.owner for bid in bids):
+        if (
+            record
+            and record.owner
+            and not any(request.owner == record.owner for request in requests)
+        ):
             owner = self.rules.by_owner(record.owner)
             home = record.owner.partition("/")[0]
             hold = self._hold(owner, key) if owner or self.knows_rules(home) else Hold.KEEPS
@@ -96,8 +100,8 @@ class CopyContext:
                 deletion = DeletionPolicy.ORPHAN
         return plan_copy(
             TargetState(
-                claims=bids,
-                standing=record,
+                requests=requests,
+                existing=record,
                 open=namespace is not None and not namespace.terminating,
                 hold=hold,
                 deletion=deletion,
@@ -137,17 +141,17 @@ class CopyContext:
 
     # --- limits ----------------------------------------------------------------------------------
 
-    def copies_meant(self, maker: CompiledRule) -> int:
+    def copies_requested(self, compiled: CompiledRule) -> int:
         """An upper bound of a rule's copies; counts the source's own namespace, too."""
-        return len(self.index.of_rule(maker.rule.owner)) * len(maker.targets)
+        return len(self.index.of_rule(compiled.rule.owner)) * len(compiled.targets)
 
     def keeps_limit(self, state: RuleState) -> bool:
         """Whether a rule keeps its limit of copies; if not, it stops before its next write."""
-        maker = state.maker
-        if maker is None or self.copies_meant(maker) <= maker.spec.limit:
+        compiled = state.compiled
+        if compiled is None or self.copies_requested(compiled) <= compiled.spec.limit:
             return True
-        maker.active = False
-        self.look_at_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
+        compiled.active = False
+        self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
     # --- requeueing ------------------------------------------------------------------------------
@@ -156,15 +160,15 @@ class CopyContext:
         """A rule's copies changed: its status may have to be written."""
         rule = self.rules.by_owner(owner)
         if rule is not None and (state := self.rule_states.get(rule.key)):
-            wait = max(state.next_status, state.next_survey) - self.monotonic()
+            wait = max(state.next_status, state.next_summary) - self.monotonic()
             self.queue.add_after(rule.key, max(wait, SETTLING / 2))
 
-    def look_at_rule(self, key: RuleKey, lane: Priority = Priority.NORMAL) -> None:
-        """Queue a rule for another survey now."""
+    def requeue_rule(self, key: RuleKey, lane: Priority = Priority.NORMAL) -> None:
+        """Reconcile a rule again now."""
         self.queue.add(key, lane)
 
-    def look_at_all_rules(self) -> None:
-        """Queue every rule for another survey now."""
+    def requeue_all_rules(self) -> None:
+        """Reconcile every rule again now."""
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
 

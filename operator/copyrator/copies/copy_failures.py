@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from copyrator.api.rule_status import FailureReason
-from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.refusals import NOT_HELD, Refusal, Right
@@ -76,7 +76,7 @@ def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource
         return None
     if winner is None or winner.broken:
         return None
-    role = winner.claim.content(winner.namespace).payload.get("roleRef") or {}
+    role = winner.binding.content(winner.namespace).payload.get("roleRef") or {}
     right = Right(resource.group, f"{str(role.get('kind')).lower()}s", "bind")
     return Refusal(right, winner.namespace.name, str(role.get("name")))
 

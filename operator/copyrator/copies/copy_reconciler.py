@@ -6,7 +6,7 @@ from contextlib import nullcontext, suppress
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
-from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.context import CopyContext
 from copyrator.copies.copy_failures import (
@@ -20,7 +20,7 @@ from copyrator.copies.copy_failures import (
     reason_of,
     unsealed_message,
 )
-from copyrator.copies.foreign import LONGEST_LOOK, ForeignObject, compares
+from copyrator.copies.foreign import LONGEST_REREAD, ForeignObject, compares
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.planning import Action, Cause, Foreign, Plan
@@ -54,7 +54,7 @@ class CopyReconciler:
         cluster = self._context.clusters[key.cluster]
         view = cluster.kinds.get(key.kind)
         if view is None or not view.subscription.reflector.lists:
-            return Done()  # the rules are surveyed once the view is complete
+            return Done()  # the rules are reconciled once the view is complete
         return await _Attempt(self._context, cluster, view, key, self._unsealed).run()
 
 
@@ -164,12 +164,12 @@ class _Attempt:
         record, winner = self._record(), plan.winner
         if record is None or winner is None or winner.reseals:
             return False
-        return self._unsealed.get(self._key) == (record.resource_version, winner.wish.digest)
+        return self._unsealed.get(self._key) == (record.resource_version, winner.desired.digest)
 
     def _refuse(self, plan: Plan[CopyRequest]) -> None:
         record = self._record()
         if record is not None and plan.winner is not None:
-            self._unsealed[self._key] = (record.resource_version, plan.winner.wish.digest)
+            self._unsealed[self._key] = (record.resource_version, plan.winner.desired.digest)
 
     async def _wrote_as_planned(self, plan: Plan[CopyRequest]) -> bool:
         """Write; where another object than planned exists, read it and return False."""
@@ -244,7 +244,7 @@ class _Attempt:
             if live["metadata"]["uid"] != found.uid or (record is not None and record.owner):
                 return False
             known.version = str(live["metadata"]["resourceVersion"])
-            differs = differences(winner.claim.content(winner.namespace), live)
+            differs = differences(winner.binding.content(winner.namespace), live)
         known.terms, known.differs = winner.terms, differs
         return True
 
@@ -256,7 +256,7 @@ class _Attempt:
             record = self._record()
             rule = self._context.rules.by_owner(record.owner) if record else None
             if rule is not None:
-                self._context.look_at_rule(rule.key)
+                self._context.requeue_rule(rule.key)
         return self._settled(plan)
 
     def _settled(self, plan: Plan[CopyRequest]) -> Outcome:
@@ -271,7 +271,7 @@ class _Attempt:
         record = self._record()
         owner = record.marks if record else ""
         self._report(FailureReason.CONFLICT, unsealed_message(owner))
-        return RequeueAfter(LONGEST_LOOK, Priority.RESYNC)
+        return RequeueAfter(LONGEST_REREAD, Priority.RESYNC)
 
     def _failed(self, plan: Plan[CopyRequest], error: ApiError) -> Outcome:
         if is_namespace_closed(error):
@@ -298,7 +298,7 @@ class _Attempt:
         if record := self._record():
             owners.add(record.owner)
         if namespace is not None:
-            bids = self._context.index.bids(self._key.kind, namespace, self._key.name)
-            owners |= {bid.owner for bid in bids}
+            requests = self._context.index.requests(self._key.kind, namespace, self._key.name)
+            owners |= {request.owner for request in requests}
         for owner in owners - {""}:
             self._context.touch(owner)

@@ -119,7 +119,7 @@ class CopyController:
                     reserved=True,
                 ),
                 self._namespace_changed,
-                on_synced=context.look_at_all_rules,
+                on_synced=context.requeue_all_rules,
             )
         if context.home.sealer is not None:
             await self._kinds.watch_allowed()
@@ -169,7 +169,7 @@ class CopyController:
         key = RuleKey(metadata["namespace"], metadata["name"])
         if deleted:
             self._context.rules.drop(key, metadata.get("uid"))
-            self._context.look_at_rule(key, Priority.URGENT)
+            self._context.requeue_rule(key, Priority.URGENT)
             return
         rule = Rule.from_body(body, served=is_served(key, self._context.settings))
         known = self._context.rules.get(key)
@@ -177,7 +177,7 @@ class CopyController:
             return
         if known is None or not known.says_the_same(rule):
             # Urgent: this may supersede keys that are queued for its copies.
-            self._context.look_at_rule(key, Priority.URGENT)
+            self._context.requeue_rule(key, Priority.URGENT)
 
     async def reconcile(self, key: RuleKey | CopyKey) -> Outcome:
         """Reconcile one key; the workers' handler for rule and copy keys."""
@@ -225,7 +225,7 @@ class CopyController:
         before = {
             state.key
             for state in context.rule_states.values()
-            if state.maker is not None and state.maker.targets.had(name.name)
+            if state.compiled is not None and state.compiled.targets.had(name.name)
         }
         if new is None:
             context.home.namespaces.drop(name.name)
@@ -233,7 +233,7 @@ class CopyController:
             context.home.namespaces.put(new)
         context.index.forget_namespace(name.name)
         if context.home.namespaces_seen:
-            more = new is not None and (old is None or _means_more(old, new))
+            more = new is not None and (old is None or _affects_rules(old, new))
             context.due.namespace_changed(name.name, before, more=more)
 
     # --- watches ---------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class CopyController:
                 if time.monotonic() >= stale_at:
                     stale_at = time.monotonic() + STALE_SECONDS
                     context.home.drift.forget_old()
-                    self._kinds.forget_stale_writes()
+                    self._kinds.drop_stale_writes()
                     if self._kinds.missing or context.home.sealer is None:
                         await self.prepare()
             except Exception:
@@ -262,7 +262,7 @@ class CopyController:
         context = self._context
         common = (context.home.namespaces_synced,)
         for state in list(context.rule_states.values()):
-            view = context.home.kinds.get(state.maker.resource) if state.maker else None
+            view = context.home.kinds.get(state.compiled.resource) if state.compiled else None
             health = (
                 *common,
                 view is None or view.synced,
@@ -270,12 +270,12 @@ class CopyController:
             )
             if self._health.get(state.key) != health:
                 self._health[state.key] = health
-                context.look_at_rule(state.key, Priority.RESYNC)
+                context.requeue_rule(state.key, Priority.RESYNC)
         for key in self._health.keys() - context.rule_states.keys():
             del self._health[key]
 
 
-def _means_more(old: Namespace, new: Namespace) -> bool:
+def _affects_rules(old: Namespace, new: Namespace) -> bool:
     """Whether a namespace changed in a field on which any rule may depend."""
     return (
         old.labels != new.labels

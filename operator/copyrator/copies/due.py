@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from copyrator.api.keys import RuleKey
-from copyrator.copies.cache.claims import SourceBinding
-from copyrator.copies.summarize import Survey, survey_target
+from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.summarize import RuleSummary, summarize_target
 from copyrator.workqueue.queue import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
@@ -44,7 +44,7 @@ class _Pending:
 
     tenant: Tenant
     namespaces: dict[str, _Moved] = field(default_factory=dict)
-    claims: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
+    bindings: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
     """By rule and source."""
     work: Iterator[None] | None = None
     """Work in progress."""
@@ -66,17 +66,17 @@ class DueWork:
 
     # --- in --------------------------------------------------------------------------------------
 
-    def claim_changed(self, claim: SourceBinding) -> None:
+    def binding_changed(self, binding: SourceBinding) -> None:
         """A source is new or changed: queue all its targets."""
-        pending = self._pending(claim.maker.targets.tenant)
-        pending.claims[claim.maker.rule.owner, claim.origin] = claim
+        pending = self._pending(binding.compiled.targets.tenant)
+        pending.bindings[binding.compiled.rule.owner, binding.origin] = binding
 
     def namespace_changed(self, name: str, members: set[RuleKey], *, more: bool) -> None:
         """A namespace changed, which was a target of `members` before."""
         tenants: set[Tenant] = {
-            state.maker.targets.tenant
+            state.compiled.targets.tenant
             for state in self._context.rule_states.values()
-            if state.maker is not None
+            if state.compiled is not None
         }
         for tenant in tenants:
             namespaces = self._pending(tenant).namespaces
@@ -126,41 +126,44 @@ class DueWork:
         if pending.namespaces:
             name = next(iter(pending.namespaces))
             return self._at_namespace(name, pending.namespaces.pop(name), pending.tenant)
-        if pending.claims:
-            return self._of_claim(pending.claims.pop(next(iter(pending.claims))))
+        if pending.bindings:
+            return self._of_binding(pending.bindings.pop(next(iter(pending.bindings))))
         return None
 
     def _at_namespace(self, name: str, moved: _Moved, tenant: Tenant) -> Iterator[None]:
         context = self._context
         for state in list(context.rule_states.values()):
-            if state.maker is None or state.maker.targets.tenant != tenant:
+            if state.compiled is None or state.compiled.targets.tenant != tenant:
                 continue
-            targets = state.maker.targets
+            targets = state.compiled.targets
             was, is_target = state.key in moved.members, name in targets
             if was != is_target or name in targets.targets.namespaces.names:
                 context.keeps_limit(state)
-                context.touch(state.maker.rule.owner)
+                context.touch(state.compiled.rule.owner)
                 if was and context.home.namespaces.get(name) is not None:
-                    context.look_at_rule(state.key)  # its copy there may be unwanted now
+                    context.requeue_rule(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:
-                for claim in list(context.index.of_rule(state.maker.rule.owner).values()):
-                    self._look(claim, name, Priority.URGENT)
+                for binding in list(context.index.of_rule(state.compiled.rule.owner).values()):
+                    self._look(binding, name, Priority.URGENT)
                     yield
 
-    def _of_claim(self, claim: SourceBinding) -> Iterator[None]:
-        for name in list(claim.maker.targets):
-            if self._context.index.of_rule(claim.maker.rule.owner).get(claim.origin) is not claim:
+    def _of_binding(self, binding: SourceBinding) -> Iterator[None]:
+        for name in list(binding.compiled.targets):
+            if (
+                self._context.index.of_rule(binding.compiled.rule.owner).get(binding.origin)
+                is not binding
+            ):
                 return  # a later state of the source follows
-            self._look(claim, name, Priority.NORMAL)
+            self._look(binding, name, Priority.NORMAL)
             yield
 
-    def _look(self, claim: SourceBinding, namespace: str, lane: Priority) -> None:
+    def _look(self, binding: SourceBinding, namespace: str, lane: Priority) -> None:
         """Queue one copy if it is due; one that failed before is retried at once."""
-        survey = Survey()
-        alone = self._context.index.is_alone(claim)
-        survey_target(self._context, survey, claim, namespace, alone=alone)
-        for key in (*survey.due, *survey.retrying):
+        summary = RuleSummary()
+        alone = self._context.index.is_alone(binding)
+        summarize_target(self._context, summary, binding, namespace, alone=alone)
+        for key in (*summary.due, *summary.retrying):
             self._context.queue.add(key, lane)
-        for key in (*survey.unsealed, *survey.refused):
+        for key in (*summary.unsealed, *summary.refused):
             self._context.queue.add(key, Priority.RESYNC)

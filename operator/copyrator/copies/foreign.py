@@ -13,18 +13,18 @@ from dataclasses import dataclass
 
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import ConflictPolicy
-from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.foreign_watches import ForeignWatches
 from copyrator.copies.policy.planning import Foreign, Terms
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.workqueue.queue import Priority
 
-FIRST_LOOK = 10.0
+FIRST_REREAD = 10.0
 """Seconds before an unwatched object is read again, doubling; also between two reads of an object
 that changes all the time.
 """
-LONGEST_LOOK = 300.0
+LONGEST_REREAD = 300.0
 """Seconds at most for a conflict. With a watch, the interval of checking that the object exists."""
 LONGEST_SATISFIED = 3_600.0
 """Seconds at most for an object with the wanted content: there may be one in each namespace."""
@@ -54,9 +54,9 @@ class ForeignObject:
     def next_wait(self, *, watched: bool) -> float:
         """Seconds until the next read."""
         if watched:
-            return LONGEST_LOOK
-        longest = LONGEST_LOOK if self.satisfied is None else LONGEST_SATISFIED
-        self.wait = min(max(self.wait * 2, FIRST_LOOK), longest)
+            return LONGEST_REREAD
+        longest = LONGEST_REREAD if self.satisfied is None else LONGEST_SATISFIED
+        self.wait = min(max(self.wait * 2, FIRST_REREAD), longest)
         return self.wait
 
 
@@ -115,7 +115,7 @@ class ForeignObjects:
         elif known.version != version:
             known.version, known.terms, known.differs = version, None, None
         known.looked_at, known.owner = self._now(), winner.owner
-        self.watches.follow(key, resource, winner.claim.tenant)
+        self.watches.follow(key, resource, winner.binding.tenant)
         return known
 
     def next_wait(self, key: CopyKey, known: ForeignObject) -> float:
@@ -142,7 +142,7 @@ class ForeignObjects:
         known = self._known.get(key)
         if known is None or version == known.version:
             return
-        wait = known.looked_at + FIRST_LOOK - self._now() if version else 0.0
+        wait = known.looked_at + FIRST_REREAD - self._now() if version else 0.0
         self._look_again(key, max(wait, 0.0), Priority.NORMAL)
 
 
@@ -151,4 +151,4 @@ def compares(winner: CopyRequest) -> bool:
 
     Never for a tenant's rule: its author would learn what others' objects hold.
     """
-    return winner.claim.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE
+    return winner.binding.tenant is None and winner.on_conflict is not ConflictPolicy.OVERWRITE

@@ -95,7 +95,7 @@ class Kinds:
                 early.append((name, old, new))
 
         subscription = self._cluster.watch_pool.acquire(
-            spec, on_change, on_synced=self._context.look_at_all_rules
+            spec, on_change, on_synced=self._context.requeue_all_rules
         )
         view = KindView(
             resource,
@@ -124,14 +124,14 @@ class Kinds:
         context = self._context
         news = view.copies.observe(name, old, new)
         if not view.subscription.reflector.lists:
-            return  # the first list: rules are surveyed when it is complete
+            return  # the first list: rules are reconciled when it is complete
         if news:
-            self.look_at_copy(view, name, news=True)
+            self.enqueue_copy(view, name, news=True)
         for record in (old, new):
             if news and record is not None and record.owner:
                 context.touch(record.owner)
 
-    def look_at_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
+    def enqueue_copy(self, view: KindView, name: tuple[str, str], *, news: bool = False) -> None:
         """Queue a copy if it is due.
 
         With `news`, a copy whose metadata are right is read: managedFields can be forged.
@@ -161,11 +161,11 @@ class Kinds:
             self._cluster.drift.suspect(key)
             self._context.queue.add(key, Priority.RESYNC)
 
-    def forget_stale_writes(self) -> None:
+    def drop_stale_writes(self) -> None:
         """Once a minute: drop writes that the watches didn't deliver (see Copies.forget_stale)."""
         for view in self._cluster.kinds.values():
             for name in view.copies.forget_stale():
-                self.look_at_copy(view, name)
+                self.enqueue_copy(view, name)
 
 
 def _split(kind: str) -> tuple[str, str, str]:

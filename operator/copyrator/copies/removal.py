@@ -57,20 +57,20 @@ class RuleRemover:
 
     def _end(self, state: RuleState, owner: str) -> None:
         released = state.end()
-        self.drop_claims(owner)
+        self.drop_bindings(owner)
         for cluster in self._context.clusters.values():
             cluster.foreign.rule_ended(owner)
         for subscription in released:
             subscription.release()
 
-    def drop_claims(self, owner: str) -> None:
+    def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
         context = self._context
         rivals: set[RuleKey] = set()
-        for claim in context.index.remove_rule(owner):
-            rivals |= {rival.maker.rule.key for rival in context.index.rivals(claim)}
+        for binding in context.index.remove_rule(owner):
+            rivals |= {rival.compiled.rule.key for rival in context.index.rivals(binding)}
         for key in rivals:
-            context.look_at_rule(key, Priority.RESYNC)
+            context.requeue_rule(key, Priority.RESYNC)
 
     async def remove(self, rule: Rule) -> Outcome:
         """Delete the rule's copies, then remove the finalizer.

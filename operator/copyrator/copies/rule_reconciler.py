@@ -11,11 +11,11 @@ from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
-from copyrator.copies.admission import is_meant, may_end, refusal, tenant_of
-from copyrator.copies.cache.claims import CompiledRule, SourceBinding
+from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
+from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
-from copyrator.copies.context import SURVEY_REST, CopyContext
+from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
@@ -28,7 +28,7 @@ from copyrator.copies.status import (
     say_forbidden,
     write_status,
 )
-from copyrator.copies.summarize import Survey, survey_rule
+from copyrator.copies.summarize import RuleSummary, summarize_rule
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
@@ -38,7 +38,7 @@ from copyrator.workqueue.timeslice import TimeSlice
 
 log = logging.getLogger(__name__)
 
-LOOK_AGAIN = 2.0
+RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""
 ROOM_AGAIN = 15.0
 """Seconds before a rule without room for all sources is reconciled again."""
@@ -91,7 +91,7 @@ class RuleReconciler:
     async def _look(self, rule: Rule) -> Outcome:
         if rule.deleting and may_end(rule, self._context.settings, self._kinds):
             return await self._remover.remove(rule)
-        if not is_meant(rule, self._context.settings):
+        if not is_managed(rule, self._context.settings):
             self._remover.forget(rule.key)
             return Done()
         return await self._serve(rule)
@@ -101,14 +101,14 @@ class RuleReconciler:
         try:
             spec = self._accepted_spec(rule)
             await self._prepare(state, rule, spec)
-            if state.maker is not None:
-                await state.maker.targets.settle(TimeSlice())
+            if state.compiled is not None:
+                await state.compiled.targets.settle(TimeSlice())
             self._check_complete(state, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
                 await write_status(self._context, state, rule, stopped.verdict, RuleFacts())
             return RequeueAfter(stopped.again) if stopped.again else Done()
-        return await self._survey(state, rule, spec)
+        return await self._summarize(state, rule, spec)
 
     # --- spec ------------------------------------------------------------------------------------
 
@@ -131,11 +131,11 @@ class RuleReconciler:
             path = "spec.template.kind" if spec.template else "spec.source.kind"
             problem = InvalidSpec(path, f"a {spec.kind} stands in no namespace")
             raise _StoppedError(verdicts.invalid(problem))
-        if state.maker is None or state.maker.rule.uid != rule.uid:
+        if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
-        if state.generation == rule.generation and state.maker is not None:
+        if state.generation == rule.generation and state.compiled is not None:
             await self._put_finalizer_on(rule)
-            state.maker.rule = rule
+            state.compiled.rule = rule
             return
         texts = await self._compiler.compile(rule, spec)
         if isinstance(texts, ReadyCondition):
@@ -175,7 +175,7 @@ class RuleReconciler:
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
         self._kinds.watch(resource)
-        maker = CompiledRule.of(
+        compiled = CompiledRule.of(
             rule,
             spec,
             resource=resource.key,
@@ -184,14 +184,14 @@ class RuleReconciler:
             texts=texts,
         )
         earlier = state.sources
-        self._remover.drop_claims(rule.owner)
-        state.begin(maker, rule.generation)
+        self._remover.drop_bindings(rule.owner)
+        state.begin(compiled, rule.generation)
         delay_first_status(context, state)
         if spec.source is not None:
             state.sources = watch_sources(context, state, spec.source, resource, tenant)
         else:
             state.sources = []
-            context.index.add(SourceBinding(maker, None))
+            context.index.add(SourceBinding(compiled, None))
         for subscription in earlier:
             subscription.release()
         context.shares.of(tenant).next_rule()
@@ -216,29 +216,29 @@ class RuleReconciler:
 
     def _check_complete(self, state: RuleState, spec: RuleSpec) -> None:
         """Set the rule's phase: nothing is done on a view that was never complete."""
-        context, maker = self._context, state.maker
-        assert maker is not None
-        view = context.home.kinds[maker.resource]
+        context, compiled = self._context, state.compiled
+        assert compiled is not None
+        view = context.home.kinds[compiled.resource]
         assert context.home.namespace_watch is not None
         watches = [*state.sources, view.subscription, context.home.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.wait()
             verdict = verdicts.watch_fault(watches)
-            if verdict is None and not _is_judged(maker.rule):
+            if verdict is None and not _is_judged(compiled.rule):
                 verdict = verdicts.reading()
-            raise _StoppedError(verdict, LOOK_AGAIN)
-        share = context.shares.of(tenant_of(maker.rule, context.settings))
+            raise _StoppedError(verdict, RECHECK_SECONDS)
+        share = context.shares.of(tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
-            maker.active = False
+            compiled.active = False
             state.freeze()
             raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
-        wanted = context.copies_meant(maker)
+        wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
-            maker.active = False
+            compiled.active = False
             state.freeze()
             text = f"the rule means {wanted} copies, more than {spec.limit}; narrow it or raise it"
             raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
-        maker.active = True
+        compiled.active = True
         if spec.suspend or spec.mode is Mode.PLAN:
             state.freeze()
         elif all(watch.synced for watch in watches):
@@ -248,76 +248,78 @@ class RuleReconciler:
 
     # --- due copies ------------------------------------------------------------------------------
 
-    async def _survey(self, state: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
+    async def _summarize(self, state: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
         context = self._context
         began = context.monotonic()
-        survey = await survey_rule(context, rule)
+        summary = await summarize_rule(context, rule)
         ended = context.monotonic()
-        state.next_survey = ended + SURVEY_REST * (ended - began)
+        state.next_summary = ended + SUMMARY_REST * (ended - began)
         if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
-            for key in survey.retrying:
+            for key in summary.retrying:
                 context.problems.pop(key, None)
                 context.queue.add(key)
-            survey = await survey_rule(context, rule)
-        queue_unsealed(context, state, rule, survey)
-        await end_request(context, state, rule, survey)
-        fresh = state.surveyed != rule.generation
+            summary = await summarize_rule(context, rule)
+        queue_unsealed(context, state, rule, summary)
+        await end_request(context, state, rule, summary)
+        fresh = state.summarized != rule.generation
         lane = Priority.NORMAL if fresh else Priority.RESYNC
-        for key in survey.due:
+        for key in summary.due:
             context.queue.add(key, lane, respect_backoff=not fresh)
         if fresh:
-            for key in survey.retrying:
+            for key in summary.retrying:
                 context.queue.add(key, lane)
         if state.phase is RulePhase.SERVING:
-            changed = fresh and state.surveyed != 0
-            self._judge_unwanted(state, survey, changed=changed)
-            state.surveyed = rule.generation
-        self._measure_lag(state, survey)
-        if fresh and (survey.due or state.condemned):
+            changed = fresh and state.summarized != 0
+            self._condemn_unwanted(state, summary, changed=changed)
+            state.summarized = rule.generation
+        self._measure_lag(state, summary)
+        if fresh and (summary.due or state.condemned):
             delay_first_status(context, state)
-        await self._report(state, rule, spec, survey)
-        return RequeueAfter(LOOK_AGAIN) if state.phase is RulePhase.INCOMPLETE else Done()
+        await self._report(state, rule, spec, summary)
+        return RequeueAfter(RECHECK_SECONDS) if state.phase is RulePhase.INCOMPLETE else Done()
 
-    def _measure_lag(self, state: RuleState, survey: Survey) -> None:
+    def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""
-        if survey.pending == 0 and (lag := state.take_lag()) is not None:
+        if summary.pending == 0 and (lag := state.take_lag()) is not None:
             self._context.metrics.copy_lag_seconds.observe(lag)
 
-    def _judge_unwanted(self, state: RuleState, survey: Survey, *, changed: bool) -> None:
+    def _condemn_unwanted(self, state: RuleState, summary: RuleSummary, *, changed: bool) -> None:
         """Decide which copies are deleted; a mass deletion needs a second list with that result."""
-        if not survey.unwanted:
+        if not summary.unwanted:
             state.spare()
             return
-        if survey.is_mass_deletion and not changed and not self._is_confirmed(state):
+        if summary.is_mass_deletion and not changed and not self._is_confirmed(state):
             log.warning(
                 "%s: %d of %d copies aren't wanted any more, though the rule hasn't changed; "
                 "listing again before they are deleted",
                 state.key,
-                len(survey.unwanted),
-                len(survey.unwanted) + survey.kept,
+                len(summary.unwanted),
+                len(summary.unwanted) + summary.kept,
             )
             return
-        state.condemn(survey.unwanted)
-        for key in survey.unwanted:
+        state.condemn(summary.unwanted)
+        for key in summary.unwanted:
             self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
 
     def _is_confirmed(self, state: RuleState) -> bool:
         assert self._context.home.namespace_watch is not None
         return state.listed_again([*state.sources, self._context.home.namespace_watch])
 
-    async def _report(self, state: RuleState, rule: Rule, spec: RuleSpec, survey: Survey) -> None:
-        context, maker = self._context, state.maker
-        assert maker is not None
-        claims = len(context.index.of_rule(rule.owner))
-        sources = claims if spec.source is not None else 0
+    async def _report(
+        self, state: RuleState, rule: Rule, spec: RuleSpec, summary: RuleSummary
+    ) -> None:
+        context, compiled = self._context, state.compiled
+        assert compiled is not None
+        bindings = len(context.index.of_rule(rule.owner))
+        sources = bindings if spec.source is not None else 0
         refused = sum(len(watch.store) for watch in state.sources) - sources
         assert context.home.namespace_watch is not None
         verdict = verdicts.watch_fault(
             [
                 *state.sources,
-                context.home.kinds[maker.resource].subscription,
+                context.home.kinds[compiled.resource].subscription,
                 context.home.namespace_watch,
             ]
-        ) or verdicts.surveyed(spec, survey, sources, refused)
-        found = verdicts.facts(spec, survey, sources=sources, targets=len(maker.targets))
+        ) or verdicts.summarized(spec, summary, sources, refused)
+        found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
         await write_status(context, state, rule, verdict, found)

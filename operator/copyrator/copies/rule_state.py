@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from copyrator.api.keys import CopyKey, RuleKey
-from copyrator.copies.cache.claims import CompiledRule
+from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.kube.watch.informers import Registration
 
 
@@ -29,26 +29,26 @@ class RuleState:
 
     Attributes:
         phase: what it may do now.
-        maker: what makes its copies; None while no version of its spec is served.
-        generation: of the spec that `maker` was made from.
-        surveyed: the last generation of which a survey completed while SERVING; 0: none.
+        compiled: what makes its copies; None while no version of its spec is served.
+        generation: of the spec that `compiled` was made from.
+        summarized: the last generation of which a summary completed while SERVING; 0: none.
         sources: the watches of its source, one for each namespace.
         condemned: copies whose deletion was decided on a complete view.
         source_changed: loop time of the first change of a source that not all copies have yet.
         next_status: loop time before which no status is written.
-        next_survey: loop time before which changes of copies cause no survey.
+        next_summary: loop time before which changes of copies cause no summary.
     """
 
     key: RuleKey
     phase: RulePhase = RulePhase.INCOMPLETE
-    maker: CompiledRule | None = None
+    compiled: CompiledRule | None = None
     generation: int = 0
-    surveyed: int = 0
+    summarized: int = 0
     sources: list[Registration] = field(default_factory=list)
     condemned: set[CopyKey] = field(default_factory=set)
     source_changed: float | None = None
     next_status: float = 0.0
-    next_survey: float = 0.0
+    next_summary: float = 0.0
     _lists_before: dict[Registration, int] | None = None
     """Watches that list again before a mass deletion, with their count of lists before that."""
     _request: str | None = None
@@ -61,10 +61,10 @@ class RuleState:
 
     # --- phases ----------------------------------------------------------------------------------
 
-    def begin(self, maker: CompiledRule, generation: int) -> None:
-        """Serve a new version of the spec. Nothing is deleted until a survey was complete."""
+    def begin(self, compiled: CompiledRule, generation: int) -> None:
+        """Serve a new version of the spec. Nothing is deleted until a summary was complete."""
         self.phase = RulePhase.INCOMPLETE
-        self.maker = maker
+        self.compiled = compiled
         self.generation = generation
         self.spare()
 
@@ -90,7 +90,7 @@ class RuleState:
 
     def end(self) -> list[Registration]:
         """Serve no version of the spec any more; returns the watches to be released."""
-        self.maker = None
+        self.compiled = None
         self.generation = 0
         self.spare()
         released, self.sources = self.sources, []

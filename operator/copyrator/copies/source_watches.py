@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule import Source
-from copyrator.copies.cache.claims import SourceBinding
+from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.sources import SourceReader, SourceRecord
 from copyrator.copies.rule_state import RulePhase, RuleState
@@ -47,7 +47,7 @@ def watch_sources(
         listener = _listener(context, state, order)
 
         def on_synced() -> None:
-            context.look_at_rule(state.key)
+            context.requeue_rule(state.key)
 
         if source.name:
             name = ObjectName(namespace, source.name)
@@ -96,23 +96,23 @@ def _source_changed(
     name: ObjectName,
     record: SourceRecord | None,
 ) -> None:
-    maker = state.maker
-    if maker is None:
+    compiled = state.compiled
+    if compiled is None:
         return
-    owner, origin = maker.rule.owner, f"{name.namespace}/{name.name}"
+    owner, origin = compiled.rule.owner, f"{name.namespace}/{name.name}"
     if record is None or record.refused:
         if context.index.remove(owner, origin):
-            context.look_at_rule(state.key)
+            context.requeue_rule(state.key)
         return
-    claim = SourceBinding(maker, record, (order, name.name))
-    earlier = context.index.add(claim)
+    binding = SourceBinding(compiled, record, (order, name.name))
+    earlier = context.index.add(binding)
     if state.phase is not RulePhase.SERVING:
-        return  # the survey that follows covers it
+        return  # the summary that follows covers it
     if not context.keeps_limit(state):
         return
     state.source_has_changed(context.monotonic())
-    context.due.claim_changed(claim)
-    if earlier is None or earlier.static_name != claim.static_name:
-        context.look_at_rule(state.key)  # copies of another name may be unwanted now
+    context.due.binding_changed(binding)
+    if earlier is None or earlier.static_name != binding.static_name:
+        context.requeue_rule(state.key)  # copies of another name may be unwanted now
     else:
         context.touch(owner)

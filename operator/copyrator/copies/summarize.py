@@ -1,6 +1,6 @@
 """Summarizes a rule's copies: which are right, due, failed or unwanted.
 
-A survey compares what is wanted with what exists, both in memory, without requests. It is done in
+A summary compares what is wanted with what exists, both in memory, without requests. It is done in
 slices: with 100,000 copies it takes a good part of a second.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
-from copyrator.copies.cache.claims import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause
@@ -29,8 +29,8 @@ MASS_LEAST = 20
 
 
 @dataclass(slots=True)
-class Survey:
-    """The result of a survey."""
+class RuleSummary:
+    """The result of comparing a rule's desired copies with the existing ones."""
 
     desired: int = 0
     ready: int = 0
@@ -73,103 +73,112 @@ class Survey:
             self.samples.append(Failure(key.namespace, key.name, reason, message))
 
 
-async def survey_rule(context: CopyContext, rule: Rule, survey: Survey | None = None) -> Survey:
-    """Survey all targets of a rule and all its copies; `survey` is filled where it is given."""
-    survey = survey or Survey()
+async def summarize_rule(
+    context: CopyContext, rule: Rule, summary: RuleSummary | None = None
+) -> RuleSummary:
+    """Summarize all targets of a rule and all its copies; fills `summary` where it is given."""
+    summary = summary or RuleSummary()
     turn = TimeSlice()
-    for claim in list(context.index.of_rule(rule.owner).values()):
-        alone = context.index.is_alone(claim)
-        await claim.maker.targets.settle(turn)
-        for name in list(claim.maker.targets):
-            survey_target(context, survey, claim, name, alone=alone)
+    for binding in list(context.index.of_rule(rule.owner).values()):
+        alone = context.index.is_alone(binding)
+        await binding.compiled.targets.settle(turn)
+        for name in list(binding.compiled.targets):
+            summarize_target(context, summary, binding, name, alone=alone)
             await turn.pause()
-        for name in claim.maker.targets.targets.named if claim.source else ():
-            _find_refused(context, survey, claim, name)
+        for name in binding.compiled.targets.targets.named if binding.source else ():
+            _find_refused(context, summary, binding, name)
             await turn.pause()
-        _find_unreadable(survey, claim)
-    if context.count_owned(rule.owner) != survey.kept:
-        await _find_unwanted(context, survey, rule, turn)
-    return survey
+        _find_unreadable(summary, binding)
+    if context.count_owned(rule.owner) != summary.kept:
+        await _find_unwanted(context, summary, rule, turn)
+    return summary
 
 
-def survey_target(
-    context: CopyContext, survey: Survey, claim: SourceBinding, name: str, *, alone: bool = False
+def summarize_target(
+    context: CopyContext,
+    summary: RuleSummary,
+    binding: SourceBinding,
+    name: str,
+    *,
+    alone: bool = False,
 ) -> None:
-    """Survey one target of a binding; errors are counted, not raised."""
-    desired = survey.desired
+    """Summarize one target of a binding; errors are counted, not raised."""
+    desired = summary.desired
     try:
-        _survey_target(context, survey, claim, name, alone=alone)
+        _summarize_target(context, summary, binding, name, alone=alone)
     except Exception as error:
-        log.error("%s in %s: %s", claim.maker.rule.owner, name, type(error).__name__)
-        survey.desired = desired + 1
-        survey.failed += 1
-        key = CopyKey(claim.maker.resource, name, claim.static_name or "")
+        log.error("%s in %s: %s", binding.compiled.rule.owner, name, type(error).__name__)
+        summary.desired = desired + 1
+        summary.failed += 1
+        key = CopyKey(binding.compiled.resource, name, binding.static_name or "")
         why = f"what is to be done there can't be told: {type(error).__name__}"
-        survey.sample(key, FailureReason.ERROR, why)
+        summary.sample(key, FailureReason.ERROR, why)
 
 
-def _survey_target(
-    context: CopyContext, survey: Survey, claim: SourceBinding, name: str, *, alone: bool
+def _summarize_target(
+    context: CopyContext, summary: RuleSummary, binding: SourceBinding, name: str, *, alone: bool
 ) -> None:
     namespace = context.home.namespaces.get(name)
-    if namespace is None or namespace.terminating or not claim.covers(namespace):
+    if namespace is None or namespace.terminating or not binding.covers(namespace):
         return
-    survey.desired += 1
-    wish = claim.at(namespace)
-    key = CopyKey(claim.maker.resource, name, wish.name)
+    summary.desired += 1
+    desired = binding.at(namespace)
+    key = CopyKey(binding.compiled.resource, name, desired.name)
     view = context.home.kinds.get(key.kind)
-    if not wish.name or view is None:
-        survey.failed += 1
-        survey.sample(key, FailureReason.TEMPLATE_ERROR, wish.problem or "")
+    if not desired.name or view is None:
+        summary.failed += 1
+        summary.sample(key, FailureReason.TEMPLATE_ERROR, desired.problem or "")
         return
-    record = view.copies.get((name, wish.name))
-    owned = record is not None and record.owner == claim.maker.rule.owner
+    record = view.copies.get((name, desired.name))
+    owned = record is not None and record.owner == binding.compiled.rule.owner
     if (
         alone
         and owned
         and record
         and not record.deleting
-        and CopyRequest(claim, wish, namespace).is_right(record)
+        and CopyRequest(binding, desired, namespace).is_right(record)
     ):
-        survey.kept += 1
-        survey.ready += 1
+        summary.kept += 1
+        summary.ready += 1
     else:
-        _judge(context, survey, claim, key, owned=owned)
+        _count_target(context, summary, binding, key, owned=owned)
 
 
-def _find_refused(context: CopyContext, survey: Survey, claim: SourceBinding, name: str) -> None:
+def _find_refused(
+    context: CopyContext, summary: RuleSummary, binding: SourceBinding, name: str
+) -> None:
     """Count a target that the rule names and may not write to.
 
     Of those that a glob or a selector matches, the ones that consent are served; others aren't
     counted.
     """
     namespace = context.home.namespaces.get(name)
-    if namespace is None or not claim.maker.targets.means(namespace):
+    if namespace is None or not binding.compiled.targets.means(namespace):
         return
-    source = claim.source
+    source = binding.source
     if source and source.consent and source.consent.problem:
         return  # reported once for all
-    if (why := why_refused(claim, namespace)) is not None:
-        survey.desired += 1
-        survey.failed += 1
-        key = CopyKey(claim.maker.resource, name, claim.static_name or claim.source_name)
-        survey.sample(key, FailureReason.NOT_ACCEPTED, why)
+    if (why := why_refused(binding, namespace)) is not None:
+        summary.desired += 1
+        summary.failed += 1
+        key = CopyKey(binding.compiled.resource, name, binding.static_name or binding.source_name)
+        summary.sample(key, FailureReason.NOT_ACCEPTED, why)
 
 
-def _find_unreadable(survey: Survey, claim: SourceBinding) -> None:
+def _find_unreadable(summary: RuleSummary, binding: SourceBinding) -> None:
     """A source with an invalid annotation is copied nowhere; reported once."""
-    source = claim.source
+    source = binding.source
     if source is not None and source.consent and source.consent.problem:
-        survey.desired += 1
-        survey.failed += 1
-        key = CopyKey(claim.maker.resource, source.namespace, source.name)
+        summary.desired += 1
+        summary.failed += 1
+        key = CopyKey(binding.compiled.resource, source.namespace, source.name)
         why = f"the annotation {names.ANN_ALLOW_TO} of this source {source.consent.problem}"
-        survey.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it is copied nowhere")
+        summary.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it is copied nowhere")
 
 
-def why_refused(claim: SourceBinding, namespace: Namespace) -> str | None:
+def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
     """Why a binding may not be copied into a namespace that its rule selects, or None."""
-    targets, source = claim.maker.targets, claim.source
+    targets, source = binding.compiled.targets, binding.source
     if not targets.is_accepted_by(namespace):
         if namespace.consent and namespace.consent.problem:
             return f"the namespace's annotation {names.ANN_ALLOW_FROM} {namespace.consent.problem}"
@@ -178,55 +187,55 @@ def why_refused(claim: SourceBinding, namespace: Namespace) -> str | None:
             f"name that in the annotation {names.ANN_ALLOW_FROM}"
         )
     if source is not None and not source.allows(namespace.name):
-        return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} doesn't name it"
+        return f"the annotation {names.ANN_ALLOW_TO} of {binding.origin} doesn't name it"
     return None
 
 
-def _judge(
-    context: CopyContext, survey: Survey, claim: SourceBinding, key: CopyKey, *, owned: bool
+def _count_target(
+    context: CopyContext, summary: RuleSummary, binding: SourceBinding, key: CopyKey, *, owned: bool
 ) -> None:
     """Count one target by its planned action."""
     plan = context.plan(key)
-    mine = plan.winner is not None and plan.winner.claim is claim
-    survey.kept += owned and mine
+    mine = plan.winner is not None and plan.winner.binding is binding
+    summary.kept += owned and mine
     if mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
-        survey.ready += 1
-        survey.satisfied += plan.why is Cause.SATISFIED
+        summary.ready += 1
+        summary.satisfied += plan.why is Cause.SATISFIED
     elif plan.winner is not None and mine and plan.why is Cause.BROKEN:
-        survey.failed += 1
-        survey.sample(key, FailureReason.TEMPLATE_ERROR, plan.winner.wish.problem or "")
+        summary.failed += 1
+        summary.sample(key, FailureReason.TEMPLATE_ERROR, plan.winner.desired.problem or "")
     elif plan.winner is not None and not mine:
-        survey.conflicts += 1
-        survey.sample(key, FailureReason.CONFLICT, _lost_to(claim, plan.winner))
+        summary.conflicts += 1
+        summary.sample(key, FailureReason.CONFLICT, _lost_to(binding, plan.winner))
         if plan.act is not Action.NOTHING:
-            survey.due.append(key)
+            summary.due.append(key)
     elif plan.why in _OCCUPIED:
-        survey.conflicts += 1
-        survey.sample(key, FailureReason.CONFLICT, _occupied(context, key, plan.why))
+        summary.conflicts += 1
+        summary.sample(key, FailureReason.CONFLICT, _occupied(context, key, plan.why))
     elif problem_there := context.problems.get(key):
-        _count_problem(survey, key, problem_there, plan.act)
+        _count_problem(summary, key, problem_there, plan.act)
     elif plan.act is not Action.NOTHING:
-        (survey.unsealed if plan.act is Action.RESEAL else survey.due).append(key)
-        survey.missing += plan.act is Action.CREATE
+        (summary.unsealed if plan.act is Action.RESEAL else summary.due).append(key)
+        summary.missing += plan.act is Action.CREATE
     elif plan.why is Cause.PAUSED:
         record = context.clusters[key.cluster].record(key)
-        survey.missing += record is None
+        summary.missing += record is None
 
 
-def _count_problem(survey: Survey, key: CopyKey, problem: Failure, act: Action) -> None:
-    (survey.refused if act is Action.RESEAL else survey.retrying).append(key)
+def _count_problem(summary: RuleSummary, key: CopyKey, problem: Failure, act: Action) -> None:
+    (summary.refused if act is Action.RESEAL else summary.retrying).append(key)
     if problem.reason is FailureReason.CONFLICT:
-        survey.conflicts += 1
+        summary.conflicts += 1
     else:
-        survey.failed += 1
-    survey.sample(key, problem.reason, problem.message)
+        summary.failed += 1
+    summary.sample(key, problem.reason, problem.message)
 
 
-def _lost_to(claim: SourceBinding, winner: CopyRequest) -> str:
-    if winner.claim.maker.rule is claim.maker.rule:
+def _lost_to(binding: SourceBinding, winner: CopyRequest) -> str:
+    if winner.binding.compiled.rule is binding.compiled.rule:
         return (
-            f"the source {winner.claim.origin} has the same name and comes first; "
-            f"{claim.origin} isn't copied there"
+            f"the source {winner.binding.origin} has the same name and comes first; "
+            f"{binding.origin} isn't copied there"
         )
     return f"the target belongs to the rule {winner.owner}"
 
@@ -253,7 +262,9 @@ def _being_deleted(context: CopyContext, key: CopyKey) -> str:
     )
 
 
-async def _find_unwanted(context: CopyContext, survey: Survey, rule: Rule, turn: TimeSlice) -> None:
+async def _find_unwanted(
+    context: CopyContext, summary: RuleSummary, rule: Rule, turn: TimeSlice
+) -> None:
     """Copies that the rule doesn't want any more, except those that are being deleted already."""
     for cluster, key in list(context.owned(rule.owner)):
         await turn.pause()
@@ -262,9 +273,9 @@ async def _find_unwanted(context: CopyContext, survey: Survey, rule: Rule, turn:
         if record is None or record.deleting or record.owner != rule.owner:
             continue
         if namespace is not None and not namespace.terminating:
-            bids = context.index.bids(key.kind, namespace, key.name)
-            if not any(bid.owner == rule.owner for bid in bids):
-                survey.unwanted.append(key)
+            requests = context.index.requests(key.kind, namespace, key.name)
+            if not any(request.owner == rule.owner for request in requests):
+                summary.unwanted.append(key)
                 if problem := context.problems.get(key):
-                    survey.stuck += 1
-                    survey.sample(key, problem.reason, problem.message)
+                    summary.stuck += 1
+                    summary.sample(key, problem.reason, problem.message)

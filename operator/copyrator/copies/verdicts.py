@@ -13,7 +13,7 @@ from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
 )
-from copyrator.copies.summarize import Survey
+from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
 
@@ -118,7 +118,7 @@ def removing(count: int, failed: Iterable[str]) -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, f"removing {count} copies")
 
 
-def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> ReadyCondition:
+def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int) -> ReadyCondition:
     """A rule is served, or paused."""
     if spec.suspend:
         return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
@@ -130,40 +130,40 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Read
         )
     if spec.source is not None and sources == 0:
         return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
-    if survey.failed or survey.conflicts or survey.stuck:
-        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, _failing(survey))
-    if survey.pending or survey.unwanted:
+    if summary.failed or summary.conflicts or summary.stuck:
+        return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, _failing(summary))
+    if summary.pending or summary.unwanted:
         return ReadyCondition(
             Health.PROGRESSING,
             RuleReason.PROGRESSING,
-            f"{survey.ready} of {survey.desired} copies are right; "
-            f"{len(survey.unwanted)} are to be removed",
+            f"{summary.ready} of {summary.desired} copies are right; "
+            f"{len(summary.unwanted)} are to be removed",
         )
-    return _right(survey)
+    return _right(summary)
 
 
-def _right(survey: Survey) -> ReadyCondition:
+def _right(summary: RuleSummary) -> ReadyCondition:
     """Everything is as wanted, some of it in objects of others."""
-    if not survey.satisfied:
+    if not summary.satisfied:
         return ReadyCondition(
-            Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date"
+            Health.READY, RuleReason.SYNCED, f"{summary.ready} copies are up to date"
         )
     return ReadyCondition(
         Health.READY,
         RuleReason.SATISFIED,
-        f"{survey.ready - survey.satisfied} copies are up to date; {survey.satisfied} objects "
+        f"{summary.ready - summary.satisfied} copies are up to date; {summary.satisfied} objects "
         "that others made hold what the rule wants, and are left alone",
     )
 
 
-def _failing(survey: Survey) -> str:
+def _failing(summary: RuleSummary) -> str:
     """How many failed; a missing right is named, because only granting it helps."""
     text = (
-        f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
-        f"{survey.conflicts} conflict with other objects"
+        f"{summary.ready} of {summary.desired} copies are right; {summary.failed} failed, "
+        f"{summary.conflicts} conflict with other objects"
     )
-    text += f", {survey.stuck} can't be removed" if survey.stuck else ""
-    forbidden = (one for one in survey.samples if one.reason is FailureReason.FORBIDDEN)
+    text += f", {summary.stuck} can't be removed" if summary.stuck else ""
+    forbidden = (one for one in summary.samples if one.reason is FailureReason.FORBIDDEN)
     first = next(forbidden, None)
     return f"{text} (see status.failures)" + (f": {first.message}" if first else "")
 
@@ -183,28 +183,28 @@ def _missing(spec: RuleSpec, refused: int) -> str:
     return f"no {source.kind} in {where} matches {selector or 'the selector'}"
 
 
-def facts(spec: RuleSpec, survey: Survey, *, sources: int, targets: int) -> RuleFacts:
+def facts(spec: RuleSpec, summary: RuleSummary, *, sources: int, targets: int) -> RuleFacts:
     """The counts of a status."""
     sources_known = spec.source is None or sources > 0
     plan = None
     if spec.mode is Mode.PLAN and not spec.suspend:
         plan = PlanCounts(
-            create=survey.missing,
-            update=survey.pending - survey.missing,
-            delete=len(survey.unwanted),
+            create=summary.missing,
+            update=summary.pending - summary.missing,
+            delete=len(summary.unwanted),
         )
     return RuleFacts(
         sources=sources,
         targets=targets,
         copies=CopyCounts(
-            desired=survey.desired,
-            ready=survey.ready,
-            satisfied=survey.satisfied,
-            failed=survey.failed,
-            conflicts=survey.conflicts,
-            pending=survey.pending,
+            desired=summary.desired,
+            ready=summary.ready,
+            satisfied=summary.satisfied,
+            failed=summary.failed,
+            conflicts=summary.conflicts,
+            pending=summary.pending,
         ),
-        failures=survey.samples,
+        failures=summary.samples,
         plan=plan,
-        synced=sources_known and survey.desired == survey.ready and not survey.unwanted,
+        synced=sources_known and summary.desired == summary.ready and not summary.unwanted,
     )

@@ -12,7 +12,7 @@ from copyrator.api import names
 from copyrator.api.fields import NOT_WHOLE
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import ConflictPolicy, ImmutablePolicy
-from copyrator.copies.cache.claims import CopyRequest
+from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.cluster_context import ClusterContext, KindView
 from copyrator.copies.policy.adoption import kept_extras
 from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_object
@@ -122,7 +122,7 @@ class CopyWriter:
 
     def _body(self, winner: CopyRequest) -> dict[str, Any]:
         assert self._cluster.sealer is not None
-        content = winner.claim.content(winner.namespace)
+        content = winner.binding.content(winner.namespace)
         place = Place(self._key.kind, self._key.namespace, self._key.name)
         return new_object(content, place, winner.owner, self._cluster.sealer)
 
@@ -291,7 +291,7 @@ def _is_disturbed(winner: CopyRequest, record: CopyRecord) -> bool:
 
 
 def _may_recreate(winner: CopyRequest) -> bool:
-    return winner.claim.maker.spec.on_immutable is ImmutablePolicy.RECREATE
+    return winner.binding.compiled.spec.on_immutable is ImmutablePolicy.RECREATE
 
 
 def _foreign(metadata: Mapping[str, Any]) -> Foreign:

@@ -132,7 +132,7 @@ async def test_a_rule_that_cant_be_compiled_isnt_tried_again_until_it_is_changed
     make_rule(cluster, "rule", template(key=LOOPS))
     await until(lambda: reason(cluster, "rule") == "InvalidSpec")
     for _ in range(3):
-        operator.controller._context.look_at_all_rules()
+        operator.controller._context.requeue_all_rules()
         await operator.idle()
     assert len(seen) == 1
     make_rule(cluster, "rule", template(key="{{ namespace.name }}"))
@@ -160,14 +160,14 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
 
     from copyrator.copies import rule_reconciler as module  # noqa: PLC0415 - what is replaced
 
-    original = module.survey_rule
-    monkeypatch.setattr(module, "survey_rule", broken)
+    original = module.summarize_rule
+    monkeypatch.setattr(module, "summarize_rule", broken)
     make_rule(cluster, "rule", served)
     await until(lambda: reason(cluster, "rule") == "PartialFailure")
     assert "KeyError" in condition(cluster, "rule")["message"]
     assert "secret" not in condition(cluster, "rule")["message"]
     assert [args[1:3] for args in recorded] == [("Warning", "PartialFailure")]
-    monkeypatch.setattr(module, "survey_rule", original)
+    monkeypatch.setattr(module, "summarize_rule", original)
     await until(lambda: reason(cluster, "rule") == "Synced")
 
 

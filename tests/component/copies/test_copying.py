@@ -15,8 +15,8 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.copies.foreign import LONGEST_LOOK
-from copyrator.copies.summarize import survey_rule
+from copyrator.copies.foreign import LONGEST_REREAD
+from copyrator.copies.summarize import summarize_rule
 from copyrator.workqueue.outcome import Priority, RequeueAfter
 
 TARGETS = [f"team-{number}" for number in range(30)]
@@ -52,7 +52,7 @@ async def test_a_settled_rule_is_never_written_again(cluster, operator):
     await copied(cluster)
     await operator.settled()
     before = len(cluster.seen)
-    operator.controller._context.look_at_all_rules()
+    operator.controller._context.requeue_all_rules()
     await operator.settled()
     assert [s for s in cluster.seen[before:] if s.verb not in ("list", "watch", "get")] == []
 
@@ -140,17 +140,17 @@ async def test_a_rule_whose_survey_takes_long_is_surveyed_seldom(cluster, operat
     """A hundred thousand copies take half a second to walk over, and some of them always change."""
     starts = []
 
-    async def long_survey(context, rule):
+    async def long_summary(context, rule):
         starts.append(time.monotonic())
         time.sleep(0.05)  # processor time is played here
-        return await survey_rule(context, rule)
+        return await summarize_rule(context, rule)
 
     teams(cluster, ["team"])
     cluster.object("configmaps", HOME, "app", data={"key": "value"})
     make_rule(cluster, "rule", by_name("app"))
     await copied(cluster, wanted=["team"])
     await operator.settled()
-    monkeypatch.setattr("copyrator.copies.rule_reconciler.survey_rule", long_survey)
+    monkeypatch.setattr("copyrator.copies.rule_reconciler.summarize_rule", long_summary)
     edits = 0
     while not starts or time.monotonic() < starts[0] + 3.2:
         edits += 1
@@ -237,9 +237,9 @@ async def test_a_foreign_object_is_left_alone_and_not_asked_about_again_and_agai
     cluster.seen.clear()
     for _ in range(3):  # as if its time had come
         assert await operator.controller.reconcile(key) == RequeueAfter(
-            LONGEST_LOOK, Priority.RESYNC
+            LONGEST_REREAD, Priority.RESYNC
         )
-    operator.controller._context.look_at_all_rules()
+    operator.controller._context.requeue_all_rules()
     await operator.settled()
     assert [seen for seen in cluster.seen if seen.path.startswith(place)] == []
     assert cluster.writes("configmaps") == []
@@ -285,7 +285,7 @@ async def test_the_end_of_a_rule_that_another_operator_serves_is_that_ones_to_fi
     # Nobody comes: the finalizer stands there from other settings.
     monkeypatch.setattr("copyrator.copies.removal.OTHERS_TURN", 0.0)
     other.controller._rules._remover._help_at.clear()
-    other.controller._context.look_at_all_rules()
+    other.controller._context.requeue_all_rules()
     await until(lambda: cluster.found("copyrators", HOME, "rule") is None)
     assert cluster.copies("configmaps", "app") == []
     await other.stop()

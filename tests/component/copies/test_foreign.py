@@ -30,14 +30,14 @@ OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
 @pytest.fixture
 def no_looks(monkeypatch):
     """What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
-    monkeypatch.setattr(foreign, "FIRST_LOOK", 3_600.0)
-    monkeypatch.setattr(foreign, "LONGEST_LOOK", 3_600.0)
+    monkeypatch.setattr(foreign, "FIRST_REREAD", 3_600.0)
+    monkeypatch.setattr(foreign, "LONGEST_REREAD", 3_600.0)
 
 
 @pytest.fixture
 def many_looks(monkeypatch):
     """What changes may be looked at at once."""
-    monkeypatch.setattr(foreign, "FIRST_LOOK", 0.1)
+    monkeypatch.setattr(foreign, "FIRST_REREAD", 0.1)
 
 
 @pytest.fixture

@@ -115,7 +115,7 @@ async def test_a_namespace_makes_a_trusted_rules_copies_due_before_any_tenants_a
 
 
 async def test_one_source_that_cant_be_planned_cuts_off_no_other(cluster, operator, monkeypatch):
-    from copyrator.copies.cache.claims import SourceBinding  # noqa: PLC0415
+    from copyrator.copies.cache.bindings import SourceBinding  # noqa: PLC0415
 
     covers = SourceBinding.covers
 

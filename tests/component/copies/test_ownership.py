@@ -178,7 +178,7 @@ async def test_a_copy_that_isnt_as_wanted_is_in_conflict_until_the_rule_is_resea
     ((why, message),) = failures(cluster)
     assert why == "Conflict"
     assert message.endswith(f"copyrator reseal rule {HOME}/rule")
-    again.controller._context.look_at_all_rules()
+    again.controller._context.requeue_all_rules()
     await again.settled()
     assert (len(reads(cluster)), writes(cluster)) == (1, [])
     rule = path_of("copyrators", HOME, "rule")

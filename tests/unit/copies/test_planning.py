@@ -65,8 +65,8 @@ A, B = Claim("a"), Claim("b")
 FOREIGN = Foreign("uid", "1", {}, {}, {})
 
 
-def plan(claims=(), standing=None, **more):
-    return plan_copy(TargetState(claims=claims, standing=standing, **{"open": True, **more}))
+def plan(requests=(), existing=None, **more):
+    return plan_copy(TargetState(requests=requests, existing=existing, **{"open": True, **more}))
 
 
 @pytest.mark.parametrize(
@@ -74,42 +74,42 @@ def plan(claims=(), standing=None, **more):
     [
         # Nothing stands there.
         ({}, Action.NOTHING, Cause.UNWANTED, None),
-        ({"claims": [A]}, Action.CREATE, Cause.MISSING, A),
-        ({"claims": [A, B]}, Action.CREATE, Cause.MISSING, A),
+        ({"requests": [A]}, Action.CREATE, Cause.MISSING, A),
+        ({"requests": [A, B]}, Action.CREATE, Cause.MISSING, A),
         (
-            {"claims": [replace(A, paused=True)]},
+            {"requests": [replace(A, paused=True)]},
             Action.NOTHING,
             Cause.PAUSED,
             replace(A, paused=True),
         ),
-        ({"claims": [replace(A, paused=True), B]}, Action.CREATE, Cause.MISSING, B),
-        ({"claims": [A], "open": False}, Action.NOTHING, Cause.NAMESPACE_CLOSED, None),
+        ({"requests": [replace(A, paused=True), B]}, Action.CREATE, Cause.MISSING, B),
+        ({"requests": [A], "open": False}, Action.NOTHING, Cause.NAMESPACE_CLOSED, None),
         (
-            {"claims": [replace(A, content=None)]},
+            {"requests": [replace(A, content=None)]},
             Action.NOTHING,
             Cause.BROKEN,
             replace(A, content=None),
         ),
-        ({"claims": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
+        ({"requests": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
         # Something foreign does.
-        ({"claims": [A], "foreign": FOREIGN}, Action.NOTHING, Cause.FOREIGN, A),
+        ({"requests": [A], "foreign": FOREIGN}, Action.NOTHING, Cause.FOREIGN, A),
         # ... that was found to hold what is wanted, by this look or an earlier one.
-        ({"claims": [A], "satisfied": A.terms}, Action.NOTHING, Cause.SATISFIED, A),
+        ({"requests": [A], "satisfied": A.terms}, Action.NOTHING, Cause.SATISFIED, A),
         (
-            {"claims": [A], "satisfied": A.terms, "foreign": FOREIGN},
+            {"requests": [A], "satisfied": A.terms, "foreign": FOREIGN},
             Action.NOTHING,
             Cause.SATISFIED,
             A,
         ),
         # ... but something else is wanted now, or under another policy.
         (
-            {"claims": [replace(A, content="new")], "satisfied": A.terms},
+            {"requests": [replace(A, content="new")], "satisfied": A.terms},
             Action.CREATE,
             Cause.MISSING,
             replace(A, content="new"),
         ),
         (
-            {"claims": [replace(A, on_conflict=ConflictPolicy.ADOPT)], "satisfied": A.terms},
+            {"requests": [replace(A, on_conflict=ConflictPolicy.ADOPT)], "satisfied": A.terms},
             Action.CREATE,
             Cause.MISSING,
             replace(A, on_conflict=ConflictPolicy.ADOPT),
@@ -117,7 +117,7 @@ def plan(claims=(), standing=None, **more):
         # ... and a rule that takes over takes over what is as wanted, too.
         (
             {
-                "claims": [replace(A, adopting=True)],
+                "requests": [replace(A, adopting=True)],
                 "satisfied": A.terms,
                 "foreign": FOREIGN,
             },
@@ -126,33 +126,33 @@ def plan(claims=(), standing=None, **more):
             replace(A, adopting=True),
         ),
         (
-            {"claims": [A], "satisfied": A.terms, "is_source": True},
+            {"requests": [A], "satisfied": A.terms, "is_source": True},
             Action.NOTHING,
             Cause.IS_SOURCE,
             None,
         ),
         (
-            {"claims": [replace(A, paused=True)], "satisfied": A.terms},
+            {"requests": [replace(A, paused=True)], "satisfied": A.terms},
             Action.NOTHING,
             Cause.PAUSED,
             replace(A, paused=True),
         ),
         ({"satisfied": A.terms}, Action.NOTHING, Cause.UNWANTED, None),
         (
-            {"claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)], "foreign": FOREIGN},
+            {"requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)], "foreign": FOREIGN},
             Action.ADOPT,
             Cause.FOREIGN,
             replace(A, on_conflict=ConflictPolicy.OVERWRITE),
         ),
         (
-            {"claims": [replace(A, adopting=True)], "foreign": FOREIGN},
+            {"requests": [replace(A, adopting=True)], "foreign": FOREIGN},
             Action.ADOPT,
             Cause.FOREIGN,
             replace(A, adopting=True),
         ),
         (
             {
-                "claims": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
+                "requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
                 "foreign": FOREIGN,
                 "is_source": True,
             },
@@ -161,50 +161,50 @@ def plan(claims=(), standing=None, **more):
             None,
         ),
         # A copy of a claiming rule does.
-        ({"claims": [A], "standing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, A),
-        ({"claims": [A], "standing": Copy("a", "old")}, Action.REPLACE, Cause.CHANGED, A),
-        ({"claims": [A], "standing": Copy("a", "drifted")}, Action.REPLACE, Cause.DRIFTED, A),
-        ({"claims": [A, B], "standing": Copy("b")}, Action.NOTHING, Cause.UP_TO_DATE, B),
-        ({"claims": [A, B], "standing": Copy("b", "old")}, Action.REPLACE, Cause.CHANGED, B),
+        ({"requests": [A], "existing": Copy("a")}, Action.NOTHING, Cause.UP_TO_DATE, A),
+        ({"requests": [A], "existing": Copy("a", "old")}, Action.REPLACE, Cause.CHANGED, A),
+        ({"requests": [A], "existing": Copy("a", "drifted")}, Action.REPLACE, Cause.DRIFTED, A),
+        ({"requests": [A, B], "existing": Copy("b")}, Action.NOTHING, Cause.UP_TO_DATE, B),
+        ({"requests": [A, B], "existing": Copy("b", "old")}, Action.REPLACE, Cause.CHANGED, B),
         (
-            {"claims": [replace(A, content=None)], "standing": Copy("a")},
+            {"requests": [replace(A, content=None)], "existing": Copy("a")},
             Action.NOTHING,
             Cause.BROKEN,
             replace(A, content=None),
         ),
         (
-            {"claims": [replace(A, paused=True)], "standing": Copy("a", "old")},
+            {"requests": [replace(A, paused=True)], "existing": Copy("a", "old")},
             Action.NOTHING,
             Cause.PAUSED,
             replace(A, paused=True),
         ),
         (
-            {"claims": [A], "standing": Copy("a", deleting=True)},
+            {"requests": [A], "existing": Copy("a", deleting=True)},
             Action.NOTHING,
             Cause.BEING_DELETED,
             A,
         ),
         # A copy does whose rule doesn't claim it.
         (
-            {"claims": [A], "standing": Copy("x"), "hold": Hold.KEEPS},
+            {"requests": [A], "existing": Copy("x"), "hold": Hold.KEEPS},
             Action.NOTHING,
             Cause.OWNED_BY_OTHER,
             None,
         ),
-        ({"standing": Copy("x"), "hold": Hold.KEEPS}, Action.NOTHING, Cause.OWNED_BY_OTHER, None),
+        ({"existing": Copy("x"), "hold": Hold.KEEPS}, Action.NOTHING, Cause.OWNED_BY_OTHER, None),
         (
-            {"claims": [A], "standing": Copy("x"), "hold": Hold.LET_GO},
+            {"requests": [A], "existing": Copy("x"), "hold": Hold.LET_GO},
             Action.REPLACE,
             Cause.TAKEN_OVER,
             A,
         ),
-        ({"claims": [A], "standing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
-        ({"standing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
-        ({"standing": Copy("x"), "hold": Hold.LET_GO}, Action.ASK_OWNER, Cause.UNWANTED, None),
-        ({"standing": Copy("x"), "hold": Hold.CONDEMNED}, Action.DELETE, Cause.UNWANTED, None),
+        ({"requests": [A], "existing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
+        ({"existing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
+        ({"existing": Copy("x"), "hold": Hold.LET_GO}, Action.ASK_OWNER, Cause.UNWANTED, None),
+        ({"existing": Copy("x"), "hold": Hold.CONDEMNED}, Action.DELETE, Cause.UNWANTED, None),
         (
             {
-                "standing": Copy("x"),
+                "existing": Copy("x"),
                 "hold": Hold.CONDEMNED,
                 "deletion": DeletionPolicy.ORPHAN,
             },
@@ -213,38 +213,38 @@ def plan(claims=(), standing=None, **more):
             None,
         ),
         (
-            {"standing": Copy("x"), "hold": Hold.CONDEMNED, "open": False},
+            {"existing": Copy("x"), "hold": Hold.CONDEMNED, "open": False},
             Action.NOTHING,
             Cause.NAMESPACE_CLOSED,
             None,
         ),
         # An object that carries our label but isn't ours counts as foreign.
-        ({"claims": [A], "standing": Copy("")}, Action.CREATE, Cause.MISSING, A),
-        ({"standing": Copy("")}, Action.NOTHING, Cause.UNWANTED, None),
+        ({"requests": [A], "existing": Copy("")}, Action.CREATE, Cause.MISSING, A),
+        ({"existing": Copy("")}, Action.NOTHING, Cause.UNWANTED, None),
         # One that carries a rule's marks without a seal is that rule's to read, and nobody else's.
-        ({"claims": [A, B], "standing": Copy("", marks="b")}, Action.RESEAL, Cause.UNSEALED, B),
-        ({"claims": [A], "standing": Copy("", marks="b")}, Action.CREATE, Cause.MISSING, A),
-        ({"standing": Copy("", marks="b")}, Action.NOTHING, Cause.UNWANTED, None),
+        ({"requests": [A, B], "existing": Copy("", marks="b")}, Action.RESEAL, Cause.UNSEALED, B),
+        ({"requests": [A], "existing": Copy("", marks="b")}, Action.CREATE, Cause.MISSING, A),
+        ({"existing": Copy("", marks="b")}, Action.NOTHING, Cause.UNWANTED, None),
         (
-            {"claims": [A], "standing": Copy("", marks="a", deleting=True)},
+            {"requests": [A], "existing": Copy("", marks="a", deleting=True)},
             Action.NOTHING,
             Cause.BEING_DELETED,
             A,
         ),
         (
-            {"claims": [replace(A, paused=True)], "standing": Copy("", marks="a")},
+            {"requests": [replace(A, paused=True)], "existing": Copy("", marks="a")},
             Action.NOTHING,
             Cause.PAUSED,
             replace(A, paused=True),
         ),
         (
-            {"claims": [A], "standing": Copy("", marks="a"), "is_source": True},
+            {"requests": [A], "existing": Copy("", marks="a"), "is_source": True},
             Action.NOTHING,
             Cause.IS_SOURCE,
             None,
         ),
         (
-            {"standing": Copy("", marks="a"), "hold": Hold.CONDEMNED},
+            {"existing": Copy("", marks="a"), "hold": Hold.CONDEMNED},
             Action.NOTHING,
             Cause.UNWANTED,
             None,
@@ -255,7 +255,7 @@ def test_each_situation_has_one_answer(situation, act, why, winner):
     assert plan(**situation) == Plan(act, why, winner)
 
 
-claims = st.builds(
+requests = st.builds(
     Claim,
     owner=st.sampled_from("abc"),
     content=st.sampled_from(["right", "other", None]),
@@ -265,8 +265,8 @@ claims = st.builds(
 )
 situations = st.builds(
     TargetState,
-    claims=st.lists(claims, max_size=4),
-    standing=st.none()
+    requests=st.lists(requests, max_size=4),
+    existing=st.none()
     | st.builds(
         Copy,
         owner=st.sampled_from(["a", "b", "c", "gone", ""]),
@@ -278,7 +278,7 @@ situations = st.builds(
     hold=st.sampled_from(Hold),
     deletion=st.sampled_from(DeletionPolicy),
     foreign=st.none() | st.just(FOREIGN),
-    satisfied=st.none() | claims.map(lambda claim: claim.terms),
+    satisfied=st.none() | requests.map(lambda request: request.terms),
     is_source=st.booleans(),
 )
 
@@ -289,19 +289,19 @@ def carried_out(now: TargetState, done: Plan) -> TargetState:
         assert done.winner is not None
         assert done.winner.content is not None
         made = Copy(done.winner.owner, done.winner.content)
-        return replace(now, standing=made, foreign=None)
+        return replace(now, existing=made, foreign=None)
     if done.act is Action.DELETE:
-        return replace(now, standing=None)
+        return replace(now, existing=None)
     if done.act is Action.RELEASE:
-        return replace(now, standing=None, foreign=FOREIGN)
+        return replace(now, existing=None, foreign=FOREIGN)
     return now
 
 
 def consistent(now: TargetState) -> bool:
     """A foreign object and our copy can't stand at one place; a look finds one of them."""
-    standing = now.standing
-    if standing is not None and standing.owner:
-        return now.foreign is None and not standing.marks
+    existing = now.existing
+    if existing is not None and existing.owner:
+        return now.foreign is None and not existing.marks
     return True
 
 
@@ -320,15 +320,15 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
 
 def holder(now: TargetState) -> Claim | None:
     """The claim that the target goes to by docs/rules.md, written down without the planner."""
-    standing = now.standing
-    named = (standing.owner or standing.marks) if standing else ""
-    keeper = next((claim for claim in now.claims if claim.owner == named), None)
+    existing = now.existing
+    named = (existing.owner or existing.marks) if existing else ""
+    keeper = next((request for request in now.requests if request.owner == named), None)
     if keeper is not None:
-        return None if standing.deleting else keeper
-    if standing and standing.owner and (standing.deleting or now.hold is Hold.KEEPS):
+        return None if existing.deleting else keeper
+    if existing and existing.owner and (existing.deleting or now.hold is Hold.KEEPS):
         return None
-    heir = next((claim for claim in now.claims if not claim.paused), None)
-    if heir is None or (standing and standing.owner):
+    heir = next((request for request in now.requests if not request.paused), None)
+    if heir is None or (existing and existing.owner):
         return heir
     if now.foreign is not None:
         return heir if heir.on_conflict is ConflictPolicy.OVERWRITE or heir.adopting else None
@@ -348,20 +348,20 @@ def assert_desired(now: TargetState, after: TargetState) -> None:
     if winner is None or winner.paused or winner.broken:
         assert after == now or now.hold is Hold.CONDEMNED
     else:
-        assert (after.standing.owner, after.standing.content) == (winner.owner, winner.content)
+        assert (after.existing.owner, after.existing.content) == (winner.owner, winner.content)
 
 
 @given(
-    standing=st.builds(Copy, owner=st.just("gone"), content=st.sampled_from(["right", "drifted"])),
-    claims=st.lists(st.builds(replace, claims, paused=st.just(True)), max_size=3),
+    existing=st.builds(Copy, owner=st.just("gone"), content=st.sampled_from(["right", "drifted"])),
+    requests=st.lists(st.builds(replace, requests, paused=st.just(True)), max_size=3),
     deletion=st.sampled_from(DeletionPolicy),
 )
 def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
-    standing, claims, deletion
+    existing, requests, deletion
 ):
-    now = TargetState(claims, standing, open=True, hold=Hold.CONDEMNED, deletion=deletion)
+    now = TargetState(requests, existing, open=True, hold=Hold.CONDEMNED, deletion=deletion)
     after = carried_out(now, plan_copy(now))
-    assert after.standing is None
+    assert after.existing is None
     assert (after.foreign is None) == (deletion is DeletionPolicy.DELETE)
 
 
@@ -373,20 +373,20 @@ def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
         assert now.foreign is not None
         assert done.winner.on_conflict is ConflictPolicy.OVERWRITE or done.winner.adopting
     if done.act in (Action.DELETE, Action.RELEASE, Action.REPLACE):
-        assert now.standing is not None
-        assert now.standing.owner
+        assert now.existing is not None
+        assert now.existing.owner
     if done.act is Action.RESEAL:
-        assert now.standing.marks == done.winner.owner
+        assert now.existing.marks == done.winner.owner
 
 
 @settings(max_examples=1000)
 @given(situations.filter(consistent))
 def test_what_a_rule_holds_no_other_rule_takes(now):
     done = plan_copy(now)
-    owner = now.standing.owner if now.standing else ""
-    if owner and any(claim.owner == owner for claim in now.claims) and done.winner:
+    owner = now.existing.owner if now.existing else ""
+    if owner and any(request.owner == owner for request in now.requests) and done.winner:
         assert done.winner.owner == owner
-    if owner and now.hold is Hold.KEEPS and all(claim.owner != owner for claim in now.claims):
+    if owner and now.hold is Hold.KEEPS and all(request.owner != owner for request in now.requests):
         assert done.act is Action.NOTHING
 
 
@@ -407,4 +407,4 @@ def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
     done = plan_copy(now)
     if done.act in (Action.DELETE, Action.RELEASE):
         assert now.hold is Hold.CONDEMNED
-        assert all(claim.owner != now.standing.owner for claim in now.claims)
+        assert all(request.owner != now.existing.owner for request in now.requests)

@@ -43,7 +43,7 @@ def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
     state.sources = [one]
     state.condemn([A])
     assert state.end() == [one]
-    assert (state.maker, state.generation, state.condemned) == (None, 0, set())
+    assert (state.compiled, state.generation, state.condemned) == (None, 0, set())
     assert state.end() == []
 
 

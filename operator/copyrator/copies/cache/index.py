@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from copyrator.copies.cache.claims import CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 
 Origin = str
@@ -18,7 +18,7 @@ FEW: Final = 8
 """Bindings that are examined to find a target's tenant: any of them will do."""
 
 
-class ClaimIndex:
+class BindingIndex:
     """Source bindings of all rules; no entry for each copy."""
 
     def __init__(self) -> None:
@@ -35,125 +35,127 @@ class ClaimIndex:
 
     def all(self) -> Iterator[SourceBinding]:
         """Every binding of every rule."""
-        for claims in self._by_rule.values():
-            yield from claims.values()
+        for bindings in self._by_rule.values():
+            yield from bindings.values()
 
     def is_source(self, resource: str, namespace: str, name: str) -> bool:
         """Whether any rule copies this object."""
         return (resource, f"{namespace}/{name}") in self._sources
 
-    def bids(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
+    def requests(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
         """The requests for this target, by precedence."""
         found = [
-            CopyRequest.of(claim, namespace)
-            for claim in self._by_name.get((resource, name), ())
-            if claim.covers(namespace)
+            CopyRequest.of(binding, namespace)
+            for binding in self._by_name.get((resource, name), ())
+            if binding.covers(namespace)
         ]
         if following := self._following.get(resource):
             found += [
-                CopyRequest.of(claim, namespace)
-                for claim in following
-                if claim.covers(namespace) and claim.at(namespace).name == name
+                CopyRequest.of(binding, namespace)
+                for binding in following
+                if binding.covers(namespace) and binding.at(namespace).name == name
             ]
-            found.sort(key=lambda bid: bid.claim.order)
+            found.sort(key=lambda request: request.binding.order)
         return found
 
     def is_trusted(self, resource: str, namespace: str, name: str) -> bool:
         """Whether a trusted rule may request this target, as far as its names are rendered."""
         named = self._trusted_by_name.get((resource, name), ())
-        if any(namespace in claim.maker.targets for claim in named):
+        if any(namespace in binding.compiled.targets for binding in named):
             return True
         following = self._trusted_following.get(resource, ())
-        return any(claim.known_name(namespace) == name for claim in following)
+        return any(binding.known_name(namespace) == name for binding in following)
 
     def tenant_at(self, resource: str, namespace: str, name: str) -> str | None:
         """A tenant whose rule may request this target; of many rules the first few are examined."""
         named = self._by_name.get((resource, name), ())
-        for claim in islice(named, FEW):
-            if claim.tenant is not None and namespace in claim.maker.targets:
-                return claim.tenant
-        for claim in islice(self._following.get(resource, ()), FEW):
-            if claim.tenant is not None and claim.known_name(namespace) == name:
-                return claim.tenant
+        for binding in islice(named, FEW):
+            if binding.tenant is not None and namespace in binding.compiled.targets:
+                return binding.tenant
+        for binding in islice(self._following.get(resource, ()), FEW):
+            if binding.tenant is not None and binding.known_name(namespace) == name:
+                return binding.tenant
         return None
 
-    def is_alone(self, claim: SourceBinding) -> bool:
+    def is_alone(self, binding: SourceBinding) -> bool:
         """Whether no other binding can have any of this one's targets."""
-        if claim.static_name is None or self._following.get(claim.maker.resource):
+        if binding.static_name is None or self._following.get(binding.compiled.resource):
             return False
-        return len(self._by_name[claim.maker.resource, claim.static_name]) == 1
+        return len(self._by_name[binding.compiled.resource, binding.static_name]) == 1
 
-    def rivals(self, claim: SourceBinding) -> Iterable[SourceBinding]:
+    def rivals(self, binding: SourceBinding) -> Iterable[SourceBinding]:
         """The bindings, this one included, that share its (fixed) name, or follow namespaces."""
-        named = self._by_name.get((claim.maker.resource, claim.static_name or ""), [])
-        return (*named, *self._following.get(claim.maker.resource, ()))
+        named = self._by_name.get((binding.compiled.resource, binding.static_name or ""), [])
+        return (*named, *self._following.get(binding.compiled.resource, ()))
 
-    def add(self, claim: SourceBinding) -> SourceBinding | None:
+    def add(self, binding: SourceBinding) -> SourceBinding | None:
         """Add a binding; it replaces its rule's earlier one for the same source."""
-        owner = claim.maker.rule.owner
-        earlier = self.remove(owner, claim.origin)
-        self._by_rule.setdefault(owner, {})[claim.origin] = claim
-        insort(self._place(claim), claim)
-        if claim.tenant is None:
-            self._trusted_place(claim).append(claim)
-        if claim.origin:
-            key = (claim.maker.resource, claim.origin)
+        owner = binding.compiled.rule.owner
+        earlier = self.remove(owner, binding.origin)
+        self._by_rule.setdefault(owner, {})[binding.origin] = binding
+        insort(self._place(binding), binding)
+        if binding.tenant is None:
+            self._trusted_place(binding).append(binding)
+        if binding.origin:
+            key = (binding.compiled.resource, binding.origin)
             self._sources[key] = self._sources.get(key, 0) + 1
         return earlier
 
     def remove(self, owner: str, origin: Origin) -> SourceBinding | None:
         """Remove a binding."""
-        claims = self._by_rule.get(owner, {})
-        claim = claims.pop(origin, None)
-        if claim is None:
+        bindings = self._by_rule.get(owner, {})
+        binding = bindings.pop(origin, None)
+        if binding is None:
             return None
-        if not claims:
+        if not bindings:
             del self._by_rule[owner]
-        place = self._place(claim)
-        place.remove(claim)
+        place = self._place(binding)
+        place.remove(binding)
         if not place:
-            self._drop_place(claim)
-        if claim.tenant is None:
-            self._trusted_place(claim).remove(claim)
-            self._drop_trusted_place(claim)
-        if claim.origin:
-            key = (claim.maker.resource, claim.origin)
+            self._drop_place(binding)
+        if binding.tenant is None:
+            self._trusted_place(binding).remove(binding)
+            self._drop_trusted_place(binding)
+        if binding.origin:
+            key = (binding.compiled.resource, binding.origin)
             self._sources[key] -= 1
             if not self._sources[key]:
                 del self._sources[key]
-        return claim
+        return binding
 
     def remove_rule(self, owner: str) -> list[SourceBinding]:
         """Remove all bindings of a rule."""
         removed = (self.remove(owner, origin) for origin in list(self.of_rule(owner)))
-        return [claim for claim in removed if claim is not None]
+        return [binding for binding in removed if binding is not None]
 
     def forget_namespace(self, namespace: str) -> None:
         """Drop what was rendered for a namespace that changed or is gone."""
-        for claims in self._following.values():
-            for claim in claims:
-                claim.forget(namespace)
+        for bindings in self._following.values():
+            for binding in bindings:
+                binding.forget(namespace)
 
-    def _place(self, claim: SourceBinding) -> list[SourceBinding]:
-        if claim.static_name is None:
-            return self._following.setdefault(claim.maker.resource, [])
-        return self._by_name.setdefault((claim.maker.resource, claim.static_name), [])
+    def _place(self, binding: SourceBinding) -> list[SourceBinding]:
+        if binding.static_name is None:
+            return self._following.setdefault(binding.compiled.resource, [])
+        return self._by_name.setdefault((binding.compiled.resource, binding.static_name), [])
 
-    def _trusted_place(self, claim: SourceBinding) -> list[SourceBinding]:
-        if claim.static_name is None:
-            return self._trusted_following.setdefault(claim.maker.resource, [])
-        return self._trusted_by_name.setdefault((claim.maker.resource, claim.static_name), [])
+    def _trusted_place(self, binding: SourceBinding) -> list[SourceBinding]:
+        if binding.static_name is None:
+            return self._trusted_following.setdefault(binding.compiled.resource, [])
+        return self._trusted_by_name.setdefault(
+            (binding.compiled.resource, binding.static_name), []
+        )
 
-    def _drop_trusted_place(self, claim: SourceBinding) -> None:
-        if self._trusted_place(claim):
+    def _drop_trusted_place(self, binding: SourceBinding) -> None:
+        if self._trusted_place(binding):
             return
-        if claim.static_name is None:
-            del self._trusted_following[claim.maker.resource]
+        if binding.static_name is None:
+            del self._trusted_following[binding.compiled.resource]
         else:
-            del self._trusted_by_name[claim.maker.resource, claim.static_name]
+            del self._trusted_by_name[binding.compiled.resource, binding.static_name]
 
-    def _drop_place(self, claim: SourceBinding) -> None:
-        if claim.static_name is None:
-            del self._following[claim.maker.resource]
+    def _drop_place(self, binding: SourceBinding) -> None:
+        if binding.static_name is None:
+            del self._following[binding.compiled.resource]
         else:
-            del self._by_name[claim.maker.resource, claim.static_name]
+            del self._by_name[binding.compiled.resource, binding.static_name]

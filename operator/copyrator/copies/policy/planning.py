@@ -135,9 +135,9 @@ W = TypeVar("W", bound=Want)
 class TargetState(Generic[W]):
     """The known state of one target."""
 
-    claims: Sequence[W]
+    requests: Sequence[W]
     """The requests for it: the older rule first; within a rule the source listed first."""
-    standing: CopyRecord | None
+    existing: CopyRecord | None
     """Our copy there, or an object that has our marks and no valid seal."""
     open: bool
     """Its namespace exists and isn't Terminating."""
@@ -165,25 +165,25 @@ def plan_copy(now: TargetState[W]) -> Plan[W]:
     """Plan one target."""
     if not now.open:
         return Plan(Action.NOTHING, Cause.NAMESPACE_CLOSED)
-    standing = now.standing
-    if standing is None or not standing.owner:
-        marks = standing.marks if standing else ""
-        marked = _first(now.claims, lambda claim: claim.owner == marks)
+    existing = now.existing
+    if existing is None or not existing.owner:
+        marks = existing.marks if existing else ""
+        marked = _first(now.requests, lambda request: request.owner == marks)
         return _plan_free(now) if marked is None else _plan_unsealed(now, marked)
-    keeper = _first(now.claims, lambda claim: claim.owner == standing.owner)
-    if standing.deleting:
+    keeper = _first(now.requests, lambda request: request.owner == existing.owner)
+    if existing.deleting:
         return Plan(Action.NOTHING, Cause.BEING_DELETED, keeper)
     if keeper is not None:
-        return _plan_kept(keeper, standing)
+        return _plan_kept(keeper, existing)
     return _plan_let_go(now)
 
 
 def _plan_free(now: TargetState[W]) -> Plan[W]:
     """Nothing exists there that is proved to be ours."""
-    winner = _first_active(now.claims)
+    winner = _first_active(now.requests)
     if winner is None:
-        why = Cause.PAUSED if now.claims else Cause.UNWANTED
-        return Plan(Action.NOTHING, why, next(iter(now.claims), None))
+        why = Cause.PAUSED if now.requests else Cause.UNWANTED
+        return Plan(Action.NOTHING, why, next(iter(now.requests), None))
     if now.is_source:
         return Plan(Action.NOTHING, Cause.IS_SOURCE)
     if winner.broken:
@@ -205,8 +205,8 @@ def _plan_unowned(now: TargetState[W], winner: W) -> Plan[W]:
 
 def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
     """An object at the target of a rule has that rule's marks, and no valid seal."""
-    assert now.standing is not None
-    if now.standing.deleting:
+    assert now.existing is not None
+    if now.existing.deleting:
         return Plan(Action.NOTHING, Cause.BEING_DELETED, marked)
     if now.is_source:
         return Plan(Action.NOTHING, Cause.IS_SOURCE)
@@ -221,7 +221,7 @@ def _plan_let_go(now: TargetState[W]) -> Plan[W]:
     """A copy exists whose owner doesn't request it."""
     if now.hold is Hold.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
-    heir = _first_active(now.claims)
+    heir = _first_active(now.requests)
     if heir is not None and heir.broken:
         return Plan(Action.NOTHING, Cause.BROKEN, heir)
     if heir is not None:
@@ -234,20 +234,20 @@ def _plan_let_go(now: TargetState[W]) -> Plan[W]:
     return Plan(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)
 
 
-def _plan_kept(keeper: W, standing: CopyRecord) -> Plan[W]:
+def _plan_kept(keeper: W, existing: CopyRecord) -> Plan[W]:
     if keeper.broken:
         return Plan(Action.NOTHING, Cause.BROKEN, keeper)
-    if keeper.is_right(standing):
+    if keeper.is_right(existing):
         return Plan(Action.NOTHING, Cause.UP_TO_DATE, keeper)
     if keeper.paused:
         return Plan(Action.NOTHING, Cause.PAUSED, keeper)
-    why = Cause.DRIFTED if keeper.is_drift(standing) else Cause.CHANGED
+    why = Cause.DRIFTED if keeper.is_drift(existing) else Cause.CHANGED
     return Plan(Action.REPLACE, why, keeper)
 
 
-def _first_active(claims: Sequence[W]) -> W | None:
-    return _first(claims, lambda claim: not claim.paused)
+def _first_active(requests: Sequence[W]) -> W | None:
+    return _first(requests, lambda request: not request.paused)
 
 
-def _first(claims: Sequence[W], fits: Callable[[W], bool]) -> W | None:
-    return next((claim for claim in claims if fits(claim)), None)
+def _first(requests: Sequence[W], fits: Callable[[W], bool]) -> W | None:
+    return next((request for request in requests if fits(request)), None)

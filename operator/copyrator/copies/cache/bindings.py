@@ -116,16 +116,18 @@ class DesiredCopy:
 class SourceBinding:
     """One source of a rule, or its template, bound to the rule's targets."""
 
-    __slots__ = ("_names", "_wish", "_wishes", "maker", "rank", "source")
+    __slots__ = ("_by_namespace", "_desired", "compiled", "rank", "source")
 
     def __init__(
-        self, maker: CompiledRule, source: SourceRecord | None, rank: Rank = (0, "")
+        self, compiled: CompiledRule, source: SourceRecord | None, rank: Rank = (0, "")
     ) -> None:
-        self.maker = maker
+        self.compiled = compiled
         self.source = source
         self.rank = rank
-        self._wishes: dict[str, DesiredCopy] = {}
-        self._wish = None if self.follows_namespaces and source is None else self._source_wish()
+        self._by_namespace: dict[str, DesiredCopy] = {}
+        self._desired = (
+            None if self.follows_namespaces and source is None else self._desired_of_source()
+        )
 
     def __lt__(self, other: SourceBinding) -> bool:
         return self.order < other.order
@@ -133,12 +135,12 @@ class SourceBinding:
     @property
     def order(self) -> tuple[Any, ...]:
         """Precedence for a free target."""
-        return (*self.maker.rule.precedence, *self.rank)
+        return (*self.compiled.rule.precedence, *self.rank)
 
     @property
     def follows_namespaces(self) -> bool:
         """Whether the copies' names depend on the target namespace."""
-        return self.maker.follows_namespaces
+        return self.compiled.follows_namespaces
 
     @property
     def origin(self) -> str:
@@ -153,35 +155,35 @@ class SourceBinding:
     @property
     def static_name(self) -> str | None:
         """The copies' name, where it is the same in all namespaces."""
-        return None if self.follows_namespaces or self._wish is None else self._wish.name
+        return None if self.follows_namespaces or self._desired is None else self._desired.name
 
     @property
     def tenant(self) -> str | None:
         """The namespace of an untrusted rule."""
-        return self.maker.targets.tenant
+        return self.compiled.targets.tenant
 
     def known_name(self, namespace: str) -> str | None:
         """The name of the copy in a namespace, if it is cached."""
-        wish = self._wishes.get(namespace)
-        return wish.name if wish else None
+        desired = self._by_namespace.get(namespace)
+        return desired.name if desired else None
 
     def at(self, namespace: Namespace) -> DesiredCopy:
         """The wanted copy in a namespace."""
         if not self.follows_namespaces:
-            assert self._wish is not None
-            return self._wish
-        wish = self._wishes.get(namespace.name)
-        if wish is None:
-            wish = self._wishes[namespace.name] = self._namespace_wish(namespace)
-        return wish
+            assert self._desired is not None
+            return self._desired
+        desired = self._by_namespace.get(namespace.name)
+        if desired is None:
+            desired = self._by_namespace[namespace.name] = self._desired_in(namespace)
+        return desired
 
     def forget(self, namespace: str) -> None:
         """Drop what is cached of a namespace that changed or is gone."""
-        self._wishes.pop(namespace, None)
+        self._by_namespace.pop(namespace, None)
 
     def covers(self, namespace: Namespace) -> bool:
         """Whether a copy is wanted in a namespace at all."""
-        if namespace.name not in self.maker.targets:
+        if namespace.name not in self.compiled.targets:
             return False
         if self.source is None:
             return True
@@ -196,24 +198,27 @@ class SourceBinding:
         return self.at(namespace).content or self._render(namespace)[1]
 
     def _render(self, namespace: Namespace) -> tuple[str, Content]:
-        maker = self.maker
-        assert maker.template is not None
-        rendered = maker.template.render(_context(namespace, maker.rule))
-        name = checked_name(str(rendered["metadata"]["name"]), maker.spec.kind)
+        compiled = self.compiled
+        assert compiled.template is not None
+        rendered = compiled.template.render(_context(namespace, compiled.rule))
+        name = checked_name(str(rendered["metadata"]["name"]), compiled.spec.kind)
         return name, rendered_content(
-            rendered, maker.spec.transform, rule=maker.rule.owner, sealer=maker.sealer
+            rendered, compiled.spec.transform, rule=compiled.rule.owner, sealer=compiled.sealer
         )
 
-    def _source_wish(self) -> DesiredCopy:
+    def _desired_of_source(self) -> DesiredCopy:
         assert self.source is not None
-        maker = self.maker
+        compiled = self.compiled
         name = self.source.name
         try:
-            if maker.name is not None and not self.follows_namespaces:
-                context = self._source_context() | {"rule": _rule_context(maker.rule)}
-                name = checked_name(maker.name.render(context), maker.spec.kind)
+            if compiled.name is not None and not self.follows_namespaces:
+                context = self._source_context() | {"rule": _rule_context(compiled.rule)}
+                name = checked_name(compiled.name.render(context), compiled.spec.kind)
             content = copied_content(
-                self.source.body, maker.spec.transform, rule=maker.rule.owner, sealer=maker.sealer
+                self.source.body,
+                compiled.spec.transform,
+                rule=compiled.rule.owner,
+                sealer=compiled.sealer,
             )
         except (TemplateError, TransformError) as error:
             return DesiredCopy(name, None, str(error))
@@ -221,14 +226,14 @@ class SourceBinding:
             return DesiredCopy(name, None, _unexpected(error))
         return DesiredCopy(name, content)
 
-    def _namespace_wish(self, namespace: Namespace) -> DesiredCopy:
+    def _desired_in(self, namespace: Namespace) -> DesiredCopy:
         try:
-            if self._wish is None:
+            if self._desired is None:
                 return DesiredCopy(*self._render(namespace)).without_content()
-            assert self.maker.name is not None
-            context = _context(namespace, self.maker.rule) | self._source_context()
-            name = checked_name(self.maker.name.render(context), self.maker.spec.kind)
-            return DesiredCopy(name, self._wish.content, self._wish.problem)
+            assert self.compiled.name is not None
+            context = _context(namespace, self.compiled.rule) | self._source_context()
+            name = checked_name(self.compiled.name.render(context), self.compiled.spec.kind)
+            return DesiredCopy(name, self._desired.content, self._desired.problem)
         except TemplateError as error:
             return DesiredCopy("", None, str(error))
         except Exception as error:
@@ -236,7 +241,7 @@ class SourceBinding:
 
     def _source_context(self) -> dict[str, Any]:
         assert self.source is not None
-        return {"source": source_context(self.source.body["metadata"], self.maker.spec.kind)}
+        return {"source": source_context(self.source.body["metadata"], self.compiled.spec.kind)}
 
 
 def _unexpected(error: Exception) -> str:
@@ -259,72 +264,72 @@ def _rule_context(rule: Rule) -> Mapping[str, str]:
 class CopyRequest:
     """A binding in one namespace, as the planner takes it (copies.policy.planning.Want)."""
 
-    claim: SourceBinding
-    wish: DesiredCopy
+    binding: SourceBinding
+    desired: DesiredCopy
     namespace: Namespace
 
     @classmethod
-    def of(cls, claim: SourceBinding, namespace: Namespace) -> CopyRequest:
+    def of(cls, binding: SourceBinding, namespace: Namespace) -> CopyRequest:
         """The request for a binding's copy in a namespace."""
-        return cls(claim, claim.at(namespace), namespace)
+        return cls(binding, binding.at(namespace), namespace)
 
     @property
     def rule(self) -> Rule:
         """The rule that requests the copy."""
-        return self.claim.maker.rule
+        return self.binding.compiled.rule
 
     @property
     def owner(self) -> str:
         """``namespace/name`` of the rule."""
-        return self.claim.maker.rule.owner
+        return self.binding.compiled.rule.owner
 
     @property
     def paused(self) -> bool:
         """Nothing is written (now)."""
-        return self.claim.maker.paused
+        return self.binding.compiled.paused
 
     @property
     def on_conflict(self) -> ConflictPolicy:
         """What to do about a foreign object."""
-        return self.claim.maker.spec.on_conflict
+        return self.binding.compiled.spec.on_conflict
 
     @property
     def terms(self) -> Terms:
         """The digest that a foreign object must have to count as right, and the conflict policy."""
-        return self.wish.digest, self.on_conflict
+        return self.desired.digest, self.on_conflict
 
     @property
     def broken(self) -> bool:
         """The wanted content can't be rendered."""
-        return self.wish.problem is not None
+        return self.desired.problem is not None
 
     def is_right(self, record: CopyRecord) -> bool:
         """Whether the copy is as wanted; False where it can't be rendered."""
-        wish = self.wish
-        if wish.problem is not None:
+        desired = self.desired
+        if desired.problem is not None:
             return False
-        if record.digest != wish.digest:
+        if record.digest != desired.digest:
             return False
-        if record.shape is wish.right_shape or record.shape is ACCEPTED:
+        if record.shape is desired.right_shape or record.shape is ACCEPTED:
             return True
-        if not self.claim.content(self.namespace).is_undisturbed(record.shape):
+        if not self.binding.content(self.namespace).is_undisturbed(record.shape):
             return False
-        wish.right_shape = record.shape
+        desired.right_shape = record.shape
         return True
 
     def is_held_by(self, live: Mapping[str, Any]) -> bool:
         """Whether a whole object has the wanted content; not for a copy with a ``problem``."""
-        if self.claim.content(self.namespace).is_held_by(live):
+        if self.binding.content(self.namespace).is_held_by(live):
             return True
-        return self.wish.equal == self.claim.maker.sealer.digest(payload_of(live))
+        return self.desired.equal == self.binding.compiled.sealer.digest(payload_of(live))
 
     def accept(self, live: Mapping[str, Any]) -> None:
         """Take the live object for the wanted one: writing it changed nothing."""
-        self.wish.equal = self.claim.maker.sealer.digest(payload_of(live))
+        self.desired.equal = self.binding.compiled.sealer.digest(payload_of(live))
 
     def is_drift(self, record: CopyRecord) -> bool:
         """Whether others changed what we wrote."""
-        return record.digest == self.wish.digest
+        return record.digest == self.desired.digest
 
     @property
     def reseals(self) -> bool:
@@ -336,8 +341,8 @@ class CopyRequest:
 
         The old form adopts by labels, which anybody may write: only in a trusted rule.
         """
-        spec = self.claim.maker.spec
-        trusted = self.claim.maker.targets.tenant is None
+        spec = self.binding.compiled.spec
+        trusted = self.binding.compiled.targets.tenant is None
         if trusted and spec.legacy and spec.source and spec.source.selector:
             return spec.source.selector.matches(foreign.labels)
         return spec.on_conflict is ConflictPolicy.ADOPT and copier(foreign.annotations) is not None
