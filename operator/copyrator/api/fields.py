@@ -73,7 +73,7 @@ def check_text(value: Any, path: str, check: Check | None = None) -> str:
         hint = f'; write it in quotes: "{str(value).lower()}"' if is_scalar(value) else ""
         raise SpecError(path, f"must be a string, not {json_type(value)}{hint}")
     if not value:
-        raise SpecError(path, "must not be empty; fill it in or remove the field")
+        raise SpecError(path, "must not be empty; set it or remove the field")
     if check is not None and (problem := check(value)):
         raise SpecError(path, problem)
     return value

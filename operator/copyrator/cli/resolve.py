@@ -123,7 +123,7 @@ async def _range(
     try:
         selection = criteria.selection()
     except FilterError as error:
-        raise Fault(f"--tag-filter is no regular expression for tags: {error}") from None
+        raise Fault(f"--tag-filter isn't a valid regular expression for tags: {error}") from None
 
     async def offer(tags: list[str]) -> None:
         for tag in tags:

@@ -29,7 +29,7 @@ def test_why_says_why_this_version_and_none_newer(stage, shop):
     assert f"Bundle {stage.apps}/shop runs 1.0.0 (DIGEST), for AGE.\n" in said
     assert f"Of {stage.cluster.registry}/{shop} it wants 1.*, which is 1.0.0 (DIGEST).\n" in said
     assert "not 2.0.0: isn't in the range 1.*\n" in said
-    assert "not 1.1.0-rc.1: is a pre-release; spec.prerelease: true takes them\n" in said
+    assert "not 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
     assert "The registry is asked every AGE; the next time in " in said  # the Deployment's value
 
 
@@ -174,7 +174,7 @@ def test_resolve_answers_as_the_operator_would(stage, shop):
 def test_resolve_says_what_to_do_about_a_registry_that_doesnt_answer(stage, shop):
     said = stage.types(f"resolve {stage.cluster.registry}/{shop} 1.*", code=1)
     assert "a registry on plain HTTP needs insecure" in said
-    assert "is no usable version range" in stage.types("resolve r.example.com/a >=1,<", code=1)
+    assert "isn't a valid version range" in stage.types("resolve r.example.com/a >=1,<", code=1)
     assert "write REGISTRY/REPO" in stage.types("resolve nonsense 1.*", code=1)
 
 

@@ -31,7 +31,7 @@ def validate(text: str, *options: str):
             GOOD + "  targets:\n    namespaces: [A_b]\n",
             "stdin:10: CopyratorRule r: spec.targets.na",
         ),
-        (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't stand beside the old"),
+        (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't be combined with"),
         (RULE, "stdin:1: CopyratorRule r: spec: is required"),
         (
             RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: Role\n    metadata:\n"
