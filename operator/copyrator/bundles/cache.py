@@ -207,7 +207,7 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
     except Exception as error:
         what = type(error).__name__
         log.exception("the spec of a Bundle can't be read: %s", what)
-        text = f"the operator fails to read it ({what}); please report it with the Bundle's spec"
+        text = f"the operator failed to parse it ({what}); report a bug with the Bundle's spec"
         return InvalidSpec("spec", text)
 
 

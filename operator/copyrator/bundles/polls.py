@@ -214,7 +214,7 @@ class Polls:
             answer = Answer(pending.asked_at, error=error)
         except Exception as error:
             # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
-            text = f"asking {question.repository} failed: {type(error).__name__}"
+            text = f"polling {question.repository} failed: {type(error).__name__}"
             answer = Answer(pending.asked_at, error=Unreachable(text))
         self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[question]

@@ -173,7 +173,7 @@ class BundleController:
         except NotFound as error:
             if self._context.bundles.get(key) is not None:
                 raise
-            log.debug("%s went away during the visit: %s", key, error)
+            log.debug("%s was deleted while it was reconciled: %s", key, error)
         return Done()
 
     async def _say_failed(self, key: BundleKey, error: Exception) -> None:
@@ -188,7 +188,11 @@ class BundleController:
         try:
             await self._writer.write(entry, entry.status, verdict, decided=False)
         except Exception as second:
-            log.debug("%s: that can't be said either: %s", key, type(second).__name__)
+            log.debug(
+                "%s: the error can't be written to the status either: %s",
+                key,
+                type(second).__name__,
+            )
 
     async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
         """Report a missing right in the status, unless it is the right to write the status."""

@@ -89,7 +89,7 @@ class Runs:
                 return True
             if self._may_come(entry):
                 return True
-            text = f"Job {attempted.job} vanished before it had an outcome"
+            text = f"Job {attempted.job} was deleted before it had an outcome"
             await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
             return False
         memory.creating, memory.begun = None, attempted.attempt
@@ -123,7 +123,7 @@ class Runs:
             )
         except WithheldError as error:
             where = f"kubectl -n {job.namespace} logs job/{job.name}"
-            text = f"<withheld: {error}; who may read the pod's log finds it by {where}>"
+            text = f"<withheld: {error}; to read the pod's log: {where}>"
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
         return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
@@ -188,7 +188,7 @@ class Runs:
             await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
             return
         if job is None:
-            text = f"a Job {order.job} that isn't ours stands in the way"
+            text = f"a Job {order.job} already exists and wasn't created for this Bundle; delete it"
             await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
             return
         memory.creating = None

@@ -172,9 +172,7 @@ class StatusWriter:
             return verdict
         named = ", ".join(rivals[:_NAMED_RIVALS])
         more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
-        text = (
-            f"{verdict.message.rstrip('. ')}. The release is also claimed by Bundle {named}{more}"
-        )
+        text = f"{verdict.message.rstrip('. ')}. The same release is named by Bundle {named}{more}"
         return replace(verdict, message=text + ", which deploys nothing")
 
     def _take(self, body: dict[str, Any]) -> BundleEntry:

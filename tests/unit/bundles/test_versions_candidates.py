@@ -241,11 +241,11 @@ def test_explains_what_is_missing() -> None:
     lower = chosen("1.*", ["1.0.0"], deployed="1.1.0")
 
     assert explain(none, "1.*") == (
-        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
-        "spec.prerelease: true takes pre-releases"
+        "No tag matches 1.*; rejected: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
+        "spec.prerelease: true admits pre-releases"
     )
     assert explain(chosen("1.*", []), "1.*") == "No tag matches 1.*"
-    assert "1.0.0, lower than 1.1.0, which is deployed" in explain(lower, "1.*", "1.1.0")
+    assert "1.0.0, which is lower than the deployed 1.1.0" in explain(lower, "1.*", "1.1.0")
 
 
 def test_memory_does_not_grow_with_the_list() -> None:

@@ -195,13 +195,14 @@ def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
     """
     if choice.verdict is Selection.WOULD_DOWNGRADE:
         return (
-            f"The best match of {version} is {choice.best}, lower than {deployed}, which is "
-            "deployed: was its tag deleted? To go back, set spec.version to what you want"
+            f"The best match of {version} is {choice.best}, which is lower than the deployed "
+            f"{deployed}; its tag may have been deleted. To downgrade, set spec.version to the "
+            "desired version"
         )
     over = [f"{one.version} ({one.reason})" for one in choice.rejected]
     text = f"No tag matches {version}"
     if over:
-        text += "; passed over: " + ", ".join(over)
+        text += "; rejected: " + ", ".join(over)
     if any(one.reason == Rejection.PRE_RELEASE for one in choice.rejected):
-        text += "; spec.prerelease: true takes pre-releases"
+        text += "; spec.prerelease: true admits pre-releases"
     return text

@@ -50,7 +50,7 @@ class DeployReport:
             done = f"{len(self.completed)} operations" if self.completed else "nothing to change"
             return f"revision {self.revision}, {done}" if self.revision else done
         if not self.failed:
-            return "werf says that the release failed"
+            return "werf reports that the release failed"
         named = ", ".join(self.failed[:_SHOWN_OPERATIONS])
         more = len(self.failed) - _SHOWN_OPERATIONS
         return named + (f" and {more} more failed" if more > 0 else " failed")
