@@ -36,7 +36,7 @@ async def find_copy(
     if not mine:
         raise Fault(
             f"there is no copy {name} in the namespace {namespace}; "
-            f"copyrator why {namespace}/{name} says why, copyrator get copies -A lists all"
+            f"copyrator why {namespace}/{name} explains why, copyrator get copies -A lists all"
         )
     if len(mine) > 1:
         kinds = [body["kind"] for body in mine]
@@ -56,7 +56,7 @@ async def standing_of(
             asked = Question(rehearsal, resource, metadata["namespace"], metadata["name"])
             return await verdict_of(asked)
     except errors.Forbidden as error:
-        return f"you may not see enough to tell: {error.message}"
+        return f"unknown, a permission is missing: {error.message}"
 
 
 def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
@@ -72,8 +72,8 @@ def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
     if ours := written.pop(names.FIELD_MANAGER, None):
         yield labelled("Written", f"{rows.age(ours, now)} ago")
     for manager, time in sorted(written.items()):
-        yield labelled("Also by", f"{manager}, {rows.age(time, now)} ago")
-    yield labelled("Standing", standing)
+        yield labelled("Managers", f"{manager}, {rows.age(time, now)} ago")
+    yield labelled("State", standing)
 
 
 def _writers(body: Body) -> dict[str, str]:

@@ -182,7 +182,7 @@ class DryRun:
             if verdict and verdict["reason"] not in ("Progressing", "Synced"):
                 return state
             await asyncio.sleep(0.05)
-        raise Fault(f"rule {rule.owner}: what it needs can't be seen within {PATIENCE:g} s")
+        raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
         """Store all rules, and serve those of a kind as far as that is possible."""

@@ -101,5 +101,7 @@ def _without(wish: Wish, earlier: Wish, name: str) -> Wish:
         (one,) = requirements
         negated = Requirement(one.key, _NEGATED[one.operator], one.values)
         return replace(wish, selector=LabelSelector.of((*wish.selector.requirements, negated)))
-    remark = f"a namespace that the rule {name} takes, too, is shown as a conflict by one of them"
+    remark = (
+        f"a namespace that the rule {name} also targets is reported as a conflict by one of the two"
+    )
     return replace(wish, remarks=(*wish.remarks, remark))

@@ -188,7 +188,7 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
     reference = ((body.get("data") or {}).get("valueFrom") or {}).get("secretKeyRef") or {}
     notes = [*remarks, *more]
     if not reference:
-        notes.insert(0, f"the data stands in the ClusterSecret: make the Secret {name} of it first")
+        notes.insert(0, f"the data is in the ClusterSecret: create the Secret {name} from it first")
     if reference.get("keys"):
         notes.append(f"only these keys: {', '.join(reference['keys'])} (spec.transform.keys)")
     source = str(reference.get("name") or name)
@@ -215,7 +215,7 @@ def _labelled(tool: str, kind: str, place: Place, text: str) -> Wish:
     """To the namespaces of a selector; of one that can't be parsed, to none."""
     if (selector := _parsed(text)) is not None:
         return _wish(tool, kind, place, selector=selector)
-    remark = f"{text!r} is no label selector: write spec.targets by hand"
+    remark = f"{text!r} isn't a label selector: set spec.targets manually"
     return _wish(tool, kind, place, namespaces=(NOWHERE,), remarks=(remark,))
 
 
@@ -235,7 +235,7 @@ def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
         meant = _matching(part, known)
         found += meant
         shown = ", ".join(meant) or "none"
-        remarks.append(f"{part} is no glob; the namespaces that it means today: {shown}")
+        remarks.append(f"{part} isn't a glob; the namespaces that it matches now: {shown}")
     return tuple(dict.fromkeys(found)) or (NOWHERE,), tuple(remarks)
 
 

@@ -73,14 +73,14 @@ def plan(
     home: str | None,
     shape: Format,
 ) -> None:
-    """What a rule would do: create, update, adopt, delete; conflicts and what is blocked.
+    """Show what a rule would create, update, adopt and delete, its conflicts and what is blocked.
 
     Give a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
-    planner and writer run with a server-side dry run, as you: with --as USER as somebody else, such
-    as the operator. Sources that stand in the file count as applied. Keys are named (+ added,
+    planner and writer run with a server-side dry run, as you, or with --as as another user,
+    such as the operator. Sources in the file count as applied. Keys are named (+ added,
     ~ changed, - removed), values never.
 
-    Exit code: 0 nothing to do; 2 there are changes, or something is in the way; 1 a fault.
+    Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
         raise _WrongUsage("give a rule (plan rule NAME) or a file (plan -f FILE)")

@@ -16,19 +16,20 @@ from copyrator.copies.policy.planning import Action, Cause, Plan
 from copyrator.kube.resources import Resource
 
 _SENTENCES = {
-    Cause.UP_TO_DATE: "It is as the rule {winner} wants it.",
-    Cause.UNWANTED: "No rule wants it there.",
-    Cause.SATISFIED: "An object that isn't a copy stands there and holds what the rule {winner} "
-    "wants: it counts as right and is left alone.",
-    Cause.FOREIGN: "The rule {winner} wants a copy there, but an object that isn't a copy is in "
-    "the way; remove it, or set spec.onConflict.",
-    Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
-    Cause.ABANDONED: "Its rule exists no more and no other wants it: it is left alone.",
-    Cause.IS_SOURCE: "It is itself the source of a rule, so it is never overwritten.",
+    Cause.UP_TO_DATE: "It is up to date with the rule {winner}.",
+    Cause.UNWANTED: "No rule requires it.",
+    Cause.SATISFIED: "An object that isn't a copy exists with the content that the rule {winner} "
+    "requires: it counts as ready and isn't changed.",
+    Cause.FOREIGN: "The rule {winner} requires a copy, but an object that isn't a copy "
+    "exists; delete it, or set spec.onConflict.",
+    Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it isn't changed.",
+    Cause.ABANDONED: "Its rule no longer exists and no other rule requires it: it isn't changed.",
+    Cause.IS_SOURCE: "It is the source of a rule, so it is never overwritten.",
     Cause.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
-    Cause.BEING_DELETED: "It is being deleted, and somebody's finalizer holds it.",
-    Cause.PAUSED: "The rule {winner} wants it, but is paused (suspend, mode: Plan, or not served).",
-    Cause.BROKEN: "The rule {winner} can't make it; see below.",
+    Cause.BEING_DELETED: "It is being deleted, and has a finalizer of another controller.",
+    Cause.PAUSED: "The rule {winner} requires it, but is paused (suspend, mode: Plan, or not "
+    "served).",
+    Cause.BROKEN: "The rule {winner} can't create it; see below.",
 }
 
 
@@ -58,14 +59,14 @@ async def verdict_of(asked: Question) -> str:
     if place is None:
         return f"The namespace {asked.namespace} doesn't exist."
     if place.terminating:
-        return f"The namespace {place.name} is being deleted: nothing is made or changed there."
+        return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
     if asked.resource.key not in context.kinds:
         return "No rule that is served is of this kind."
     plan = context.plan(asked.key)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
-        return "Its rule doesn't want it any more: it is about to be removed."
+        return "Its rule no longer requires it: it is going to be deleted."
     return _sentence(plan.why, plan.winner.owner if plan.winner else "")
 
 
@@ -75,14 +76,17 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     owner = plan.winner.owner if plan.winner else ""
     await rehearsal.act(asked.key)
     if problem := rehearsal.context.problems.get(asked.key):
-        return f"The rule {owner} wants it, but: {problem.reason}: {problem.message}"
+        return f"The rule {owner} requires it, but: {problem.reason}: {problem.message}"
     if rehearsal.context.plan(asked.key).why is Cause.SATISFIED:
         return _sentence(Cause.SATISFIED, owner)
     if plan.act is Action.REPLACE and not rehearsal.key_known:
-        return f"It is the rule {owner}'s; the operator's hash key can't be read to say more."
-    found = "isn't there" if plan.act is Action.CREATE else "isn't as the rule wants it"
+        return (
+            f"It belongs to the rule {owner}; more can't be determined without the operator's "
+            "hash key."
+        )
+    found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
     return (
-        f"The rule {owner} wants it and could write it this moment; if it still {found} in a few "
+        f"The rule {owner} requires it and can write it; if it still {found} in a few "
         "seconds, the operator isn't running: copyrator doctor"
     )
 
@@ -100,9 +104,9 @@ def answers(asked: Question) -> dict[str, str]:
 def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
     """A line for each rule's answer."""
     if not said:
-        yield "There are no rules; make one (docs/rules.md)."
+        yield "There are no rules; create one (docs/rules.md)."
     for rule, answer in said.items():
-        yield f"rule {rule}{' (made it)' if rule == owner else ''}: {answer}"
+        yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
 
 
 def _of_rule(asked: Question, rule: Rule) -> str:
@@ -111,12 +115,12 @@ def _of_rule(asked: Question, rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.kind != asked.resource.kind:
-        return f"is about {spec.kind}s"
+        return f"copies objects of kind {spec.kind}"
     if rule.deleting:
         return "is being deleted"
     place = asked.place
     if place is None:
-        return "that namespace doesn't exist"
+        return "the namespace doesn't exist"
     claims = list(asked.rehearsal.context.index.of_rule(rule.owner).values())
     if not claims:
         return _paused(rule) + _no_source(asked.rehearsal, rule)
@@ -128,8 +132,8 @@ def _paused(rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.suspend:
-        return "is suspended; else: "
-    return "only plans (mode: Plan); else: " if spec.mode is Mode.PLAN else ""
+        return "is suspended; otherwise: "
+    return "writes nothing (mode: Plan); otherwise: " if spec.mode is Mode.PLAN else ""
 
 
 def _no_source(rehearsal: DryRun, rule: Rule) -> str:
@@ -139,7 +143,7 @@ def _no_source(rehearsal: DryRun, rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     where = ", ".join(spec.source.namespaces) if spec.source else ""
-    return f"has no source: nothing that matches is in {where}"
+    return f"has no source: no match in {where}"
 
 
 def _of_claims(asked: Question, rule: Rule, claims: list[SourceBinding], place: Namespace) -> str:
@@ -147,16 +151,16 @@ def _of_claims(asked: Question, rule: Rule, claims: list[SourceBinding], place: 
     if asked.name not in made:
         broken = [claim.at(place).problem for claim in claims if claim.at(place).problem]
         shown = ", ".join(sorted(name for name in made if name)[:3])
-        return f"can't be made: {broken[0]}" if broken else f"makes {shown} there, not this"
+        return f"can't be created: {broken[0]}" if broken else f"creates {shown} there, not this"
     claim = made[asked.name]
     plan = asked.rehearsal.context.plan(asked.key)
     if not claim.covers(place):
         return _uncovered(claim, place)
     if plan.winner and plan.winner.owner != rule.owner:
-        return f"wants it, but it belongs to the rule {plan.winner.owner}"
+        return f"requires it, but it belongs to the rule {plan.winner.owner}"
     if problem := claim.at(place).problem:
-        return f"can't be made: {problem}"
-    return f"wants it, from {claim.origin or 'its template'}"
+        return f"can't be created: {problem}"
+    return f"requires it, from {claim.origin or 'its template'}"
 
 
 def _outside(claim: SourceBinding, place: Namespace) -> str | None:
@@ -164,7 +168,7 @@ def _outside(claim: SourceBinding, place: Namespace) -> str | None:
     targets = claim.maker.targets
     wanted = targets.targets
     if place.labels.get(names.LABEL_IGNORE) == "true":
-        return f"{place.name} keeps every rule out by the label {names.LABEL_IGNORE}"
+        return f"{place.name} excludes all rules by the label {names.LABEL_IGNORE}"
     if wanted.namespaces.patterns and not wanted.namespaces.matches(place.name):
         shown = ", ".join(wanted.namespaces.patterns)
         return f"{place.name} doesn't match spec.targets.namespaces ({shown})"
@@ -179,7 +183,8 @@ def _unaccepted(place: Namespace, tenant: str | None) -> str:
     if place.consent and place.consent.problem:
         return f"{place.name}'s annotation {names.ANN_ALLOW_FROM} {place.consent.problem}"
     return (
-        f"{place.name} doesn't accept copies from {tenant}: its owner has to name that in the "
+        f"{place.name} doesn't accept copies from {tenant}: its owner must name that namespace in "
+        "the "
         f"annotation {names.ANN_ALLOW_FROM}"
     )
 
@@ -191,4 +196,4 @@ def _uncovered(claim: SourceBinding, place: Namespace) -> str:
     if source and source.consent and not source.allows(place.name):
         why = source.consent.problem or f"doesn't name {place.name}"
         return f"the annotation {names.ANN_ALLOW_TO} of {claim.origin} {why}"
-    return "doesn't mean this namespace"
+    return "doesn't select this namespace"

@@ -17,7 +17,7 @@ def test_get_describe_and_history_tell_what_runs(stage, shop):
     )
     said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
     assert f"Source: {stage.cluster.registry}/{shop}\n" in said
-    assert "Wanted: 1.*\n" in said
+    assert "Version: 1.*\n" in said
     assert "Deployed: 1.0.0 DIGEST since AGE\n" in said
     said = plainly(stage.types(f"history bundle -n {stage.apps} shop"))
     assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON"
@@ -27,10 +27,10 @@ def test_get_describe_and_history_tell_what_runs(stage, shop):
 def test_why_says_why_this_version_and_none_newer(stage, shop):
     said = plainly(stage.types(f"why {stage.apps}/shop"))
     assert f"Bundle {stage.apps}/shop runs 1.0.0 (DIGEST), for AGE.\n" in said
-    assert f"Of {stage.cluster.registry}/{shop} it wants 1.*, which is 1.0.0 (DIGEST).\n" in said
+    assert f"1.* of {stage.cluster.registry}/{shop} resolves to 1.0.0 (DIGEST).\n" in said
     assert "not 2.0.0: isn't in the range 1.*\n" in said
     assert "not 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
-    assert "The registry is asked every AGE; the next time in " in said  # the Deployment's value
+    assert "The registry is polled every AGE; the next time in " in said  # the Deployment's value
 
 
 def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
@@ -134,7 +134,7 @@ def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, 
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
     assert "on purpose" in result.stdout
-    assert "the end, as the status kept it" in result.stderr
+    assert "end of the log, from the status" in result.stderr
 
 
 def test_suspend_stops_deploys_and_resume_lets_them_go_on(stage, shop):
@@ -184,7 +184,7 @@ def test_doctor_finds_all_well(stage, shop):
     assert "ok  CRDs: both are established" in said
     assert "ok  Lease: copyrator-0 leads" in said
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    assert f"ok  Rights: {user} may do all that the operator needs" in said
+    assert f"ok  Rights: {user} has all rights that the operator needs" in said
     assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
 
 

@@ -70,7 +70,7 @@ def test_what_a_tool_is_only_allowed_to_do_is_no_rule():
 
 def test_a_pattern_that_is_no_glob_is_written_out_and_the_reader_is_told():
     (wish,) = wishes("Secret", [marked(**{f"{KR}replicate-to": "prod-[12]"})], KNOWN)
-    assert "prod-[12] is no glob" in wish.remarks[0]
+    assert "prod-[12] isn't a glob" in wish.remarks[0]
     assert "prod-1, prod-2" in wish.remarks[0]
 
 
@@ -100,7 +100,7 @@ def test_a_clustersecret_that_names_a_secret_is_a_rule_and_one_that_holds_data_s
     assert spec["targets"] == {"namespaces": ["team-*"], "exclude": ["team-b"]}
     assert spec["transform"] == {"name": "shared"}
     body["data"] = {"password": "czNjcmV0"}
-    assert "make the Secret shared of it first" in cluster_secret(body, KNOWN).remarks[0]
+    assert "create the Secret shared from it first" in cluster_secret(body, KNOWN).remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_selector_that_is_none_means_no_namespace_and_never_all(text):
     (spec,) = rules(body)
     assert spec["targets"] == {"namespaces": ["no-namespace-matches"]}
     (wish,) = wishes("Secret", [body], KNOWN)
-    assert "write spec.targets by hand" in wish.remarks[0]
+    assert "set spec.targets manually" in wish.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_what_cant_be_kept_apart_is_said():
     first, second = migrations(wishes("Secret", [marked(**annotations)], KNOWN))
     assert first.wish.remarks == ()
     (remark,) = second.wish.remarks
-    assert remark.startswith("a namespace that the rule default-creds-secret takes, too, is shown")
+    assert remark.startswith("a namespace that the rule default-creds-secret also targets is")
 
 
 def test_two_sources_whose_rules_would_have_one_name_keep_both():
