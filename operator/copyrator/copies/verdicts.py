@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
@@ -43,8 +44,9 @@ def failed(error: Exception) -> ReadyCondition:
     return ReadyCondition(
         Health.RETRYING,
         RuleReason.PARTIAL_FAILURE,
-        f"the operator fails at this rule with {type(error).__name__}; its copies stay as they "
-        "are, and it is tried again; report it with the operator's log",
+        f"the operator failed to reconcile this rule with {type(error).__name__}; its copies "
+        "aren't "
+        "changed, and it is retried; report a bug with the operator's log",
     )
 
 
@@ -106,16 +108,18 @@ def reading() -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
 
 
-def removing(count: int, failed: Iterable[str]) -> ReadyCondition:
+def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
     """A rule is being deleted."""
     message = next(iter(failed), None)
     if message:
         return ReadyCondition(
             Health.RETRYING,
             RuleReason.PARTIAL_FAILURE,
-            f"{count} copies are left to remove; one can't be: {message}",
+            f"{count(left, 'copy is', 'copies are')} left to remove; one can't be removed: "
+            f"{message}",
         )
-    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, f"removing {count} copies")
+    text = f"removing {count(left, 'copy', 'copies')}"
+    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
 
 
 def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> ReadyCondition:
@@ -126,7 +130,7 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Read
         return ReadyCondition(
             Health.PAUSED,
             RuleReason.PLANNED,
-            "spec.mode is Plan: nothing is written; status.plan says what would be",
+            "spec.mode is Plan: nothing is written; status.plan has the planned changes",
         )
     if spec.source is not None and sources == 0:
         return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
@@ -136,8 +140,7 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Read
         return ReadyCondition(
             Health.PROGRESSING,
             RuleReason.PROGRESSING,
-            f"{survey.ready} of {survey.desired} copies are right; "
-            f"{len(survey.unwanted)} are to be removed",
+            f"{_up_to_date(survey)}; {count(len(survey.unwanted), 'is', 'are')} to be removed",
         )
     return _right(survey)
 
@@ -145,22 +148,27 @@ def surveyed(spec: RuleSpec, survey: Survey, sources: int, refused: int) -> Read
 def _right(survey: Survey) -> ReadyCondition:
     """Everything is as wanted, some of it in objects of others."""
     if not survey.satisfied:
-        return ReadyCondition(
-            Health.READY, RuleReason.SYNCED, f"{survey.ready} copies are up to date"
-        )
+        text = f"{count(survey.ready, 'copy is', 'copies are')} up to date"
+        return ReadyCondition(Health.READY, RuleReason.SYNCED, text)
     return ReadyCondition(
         Health.READY,
         RuleReason.SATISFIED,
-        f"{survey.ready - survey.satisfied} copies are up to date; {survey.satisfied} objects "
-        "that others made hold what the rule wants, and are left alone",
+        f"{count(survey.ready - survey.satisfied, 'copy is', 'copies are')} up to date; "
+        f"{count(survey.satisfied, 'other object has', 'other objects have')} the desired content",
     )
+
+
+def _up_to_date(survey: Survey) -> str:
+    desired = count(survey.desired, "copy", "copies")
+    verb = "is" if 1 in (survey.ready, survey.desired) else "are"
+    return f"{survey.ready} of {desired} {verb} up to date"
 
 
 def _failing(survey: Survey) -> str:
     """How many failed; a missing right is named, because only granting it helps."""
     text = (
-        f"{survey.ready} of {survey.desired} copies are right; {survey.failed} failed, "
-        f"{survey.conflicts} conflict with other objects"
+        f"{_up_to_date(survey)}; {survey.failed} failed, "
+        f"{count(survey.conflicts, 'conflicts', 'conflict')} with other objects"
     )
     text += f", {survey.stuck} can't be removed" if survey.stuck else ""
     forbidden = (one for one in survey.samples if one.reason is FailureReason.FORBIDDEN)
@@ -174,8 +182,8 @@ def _missing(spec: RuleSpec, refused: int) -> str:
     where = ", ".join(source.namespaces)
     if refused:
         return (
-            f"{refused} objects match in {where}, but are never copied "
-            "(copies, state accounts' tokens, Helm releases)"
+            f"{count(refused, 'object matches', 'objects match')} in {where}, but objects of these "
+            "types are never copied: copies, tokens of service accounts, Helm releases"
         )
     if source.name:
         return f"there is no {source.kind} {source.name} in {where}"

@@ -98,7 +98,7 @@ def test_a_tenant_without_measure_holds_up_its_own_rules_only(
 
     def most_wait():
         said = messages(api, greedy)
-        waiting = sum("waits for a watch" in message for message in said)
+        waiting = sum("is waiting for a watch" in message for message in said)
         large = sum("fit into memory" in message for message in said)
         return large == 1 and waiting == RULES - limits.TENANT_WATCHES
 

@@ -33,11 +33,12 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
         where = "namespace" if spec.legacy else "spec.source.namespace"
         return (
             f"{where} names {', '.join(foreign)}: outside the operator's namespace a rule's "
-            f"sources stand in its own namespace, {home}"
+            "sources "
+            f"must be in its own namespace, {home}"
         )
     if spec.on_conflict is ConflictPolicy.OVERWRITE:
         return (
-            "spec.onConflict: Overwrite is for trusted rules only: a namespace that accepts "
-            "copies doesn't offer its own objects; use Skip or Adopt"
+            "spec.onConflict: Overwrite is for trusted rules only: accepting copies doesn't "
+            "allow overwriting a namespace's objects; use Skip or Adopt"
         )
     return None
