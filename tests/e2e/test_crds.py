@@ -215,8 +215,8 @@ def assert_contains(stored: Any, wanted: Any) -> None:
 
 
 REJECTED: list[tuple[Object, str]] = [
-    (rule(), "say what to copy: give spec"),
-    (rule(selector={"a": "b"}), "say what to copy"),
+    (rule(), "set spec with a source or a template"),
+    (rule(selector={"a": "b"}), "set spec with a source"),
     ({**good(), "ruleType": "secret"}, "spec can't be combined with the old form: remove ruleType"),
     ({**good(), "namespaces": ["a"]}, "spec can't be combined with the old form"),
     (old(ruleType="role"), "ruleType must be configmap or secret; other kinds are copied by"),
@@ -224,12 +224,15 @@ REJECTED: list[tuple[Object, str]] = [
     (old(namespaces="a"), "namespaces: Invalid value"),
     (old(namespaces=["A"]), "namespaces[0]"),
     (rule(spec={}), "set exactly one of source (copy what exists) and template"),
-    (rule(spec=None), "say what to copy"),
+    (rule(spec=None), "set spec with a source"),
     (
         rule(spec={**good()["spec"], **template()["spec"]}),
         "set exactly one of source (copy what exists) and template",
     ),
-    (rule(spec={**template()["spec"], "transform": {"name": "x"}}), "remove transform: write"),
+    (
+        rule(spec={**template()["spec"], "transform": {"name": "x"}}),
+        "remove transform: put the changes",
+    ),
     (source(), "set exactly one of name (one object) and selector"),
     (source(name="x", selector={"matchLabels": {"a": "b"}}), "set exactly one of name"),
     (rule(spec={"source": {"name": "x"}}), "spec.source.kind: Required value"),
@@ -283,7 +286,7 @@ REJECTED: list[tuple[Object, str]] = [
     (bundle(repo="app:1.0"), "repo must not contain a tag or scheme: put the tag into version"),
     (bundle(repo="https://a/b"), "repo must not contain a tag or scheme"),
     (bundle(repo="app@sha256:00"), "repo must not contain a digest"),
-    (bundle(repo="/app"), "repo must be lower-case words joined by '/'"),
+    (bundle(repo="/app"), "repo must be lower-case words separated by '/'"),
     (bundle(repo="App"), "repo must be lower-case words"),
     (bundle(version="1.2.3@sha256:00"), "not a digest; the operator resolves and pins the digest"),
     (bundle(version=" "), "version must not be blank"),
@@ -301,7 +304,10 @@ REJECTED: list[tuple[Object, str]] = [
     (bundle(valuesFrom=[{"name": "x"}]), "spec.valuesFrom[0].kind: Required value"),
     (bundle(valuesFrom=[{"kind": "Pod", "name": "x"}]), 'supported values: "ConfigMap", "Secret"'),
     (bundle(tagFilter="x" * 257), "spec.tagFilter"),
-    (bundle(werf={"image": "r:5000/werf:1", "version": "2"}), "remove version: image names a tag"),
+    (
+        bundle(werf={"image": "r:5000/werf:1", "version": "2"}),
+        "remove version: image already names a tag",
+    ),
     (bundle(job={"resources": {"limits": {"cpu": "lots"}}}), "spec.job.resources.limits.cpu"),
     (bundle(job={"tolerations": [{"effect": "Never"}]}), "spec.job.tolerations[0].effect"),
     (bundle(job={"securityContext": {"privileged": True}}), "unknown field"),
@@ -408,7 +414,7 @@ def test_kubectl_explains_every_field(cluster: Cluster, crds: Api, name: str) ->
 
 def test_kubectl_explains_in_words(cluster: Cluster, crds: Api) -> None:
     said = " ".join(cluster.kubectl("explain", "copyr.spec.onConflict").split())
-    assert "it counts as right, else it is a Conflict" in said
+    assert "it counts as ready, else it is a Conflict" in said
     said = " ".join(cluster.kubectl("explain", "bndl.spec.version").split())
     assert "a wildcard such as 1.2.*" in said
     said = " ".join(cluster.kubectl("explain", "copyrators.selector").split())

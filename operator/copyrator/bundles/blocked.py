@@ -47,7 +47,7 @@ async def _no_pod(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Block
         return Blocked(BundleReason.SERVICE_ACCOUNT_MISSING, text)
     return Blocked(
         BundleReason.JOB_UNSCHEDULABLE,
-        "it has no pod; its Events may name the cause, such as a quota or policy:  "
+        "it has no pod; its Events may name the cause, such as a quota or policy: "
         f"kubectl -n {job.namespace} describe job {job.name}",
     )
 

@@ -81,7 +81,7 @@ def _belongs(release: tuple[str, str], owner: BundleEntry) -> str:
     if owner.running_release == release:
         return (
             f"a Job of Bundle {_name(owner)} is deploying release {_text(release)}; this Bundle is "
-            f"reconciled again when it has ended. To resolve the conflict now,  {_REMEDY}"
+            f"reconciled again when it has ended. To resolve the conflict now, {_REMEDY}"
         )
     why = "which is older"
     if owner.key.namespace == release[0]:

@@ -182,7 +182,7 @@ def _how(body: Mapping[str, Any], waited: float) -> str:
     if not waited or not condition:
         return "."
     message = f": {condition['message']}" if condition.get("message") else "."
-    return f"; it says {condition.get('reason')}{message}"
+    return f"; status {condition.get('reason')}{message}"
 
 
 async def _wait(
@@ -202,7 +202,7 @@ async def _wait(
     while timeout and not done(body):
         if asyncio.get_running_loop().time() > deadline:
             reason = rows.ready(body)
-            said = f" It says {reason['reason']}: {reason.get('message')}." if reason else ""
+            said = f" Its status is {reason['reason']}: {reason.get('message')}." if reason else ""
             raise Fault(
                 f"{SINGULAR[what]} {namespace}/{name}: the operator didn't respond within "
                 f"{timeout:g} s.{said} Check that it is running: copyrator doctor"

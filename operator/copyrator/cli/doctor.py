@@ -138,7 +138,7 @@ async def _lease(client: KubeClient, installation: Installation) -> Check:
         "Lease",
         False,
         f"the Lease {installation.namespace}/copyrator has no holder: check that the operator is "
-        "running:  "
+        "running: "
         f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is no "
         "Lease",
     )

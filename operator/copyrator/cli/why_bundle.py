@@ -41,10 +41,8 @@ def explain_bundle(
     deployed = status.deployed
     if deployed.version:
         since = rows.age(deployed.time, now)
-        yield (
-            f"{shown} has {deployed.version} deployed ({rows.digest(deployed.digest)}), for "
-            f"{since}."
-        )
+        digest = rows.digest(deployed.digest)
+        yield f"{shown}: {deployed.version} ({digest}) is deployed, for {since}."
     else:
         yield f"{shown} hasn't been deployed yet."
     condition = rows.ready(body)

@@ -57,7 +57,7 @@ class KopfPath:
         self.on_listed: OnListed = lambda _spec, _names: None
         self.on_silent: Callable[[], None] = lambda: None
         self.standing = WatchHealth(timing)
-        what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's look at {path}"
+        what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's read of {path}"
         self._faults = Faults(what, timing, clock)
         self._pause = 0.0
         self._shown: set[ObjectName] = set()
@@ -179,9 +179,9 @@ class GuardedEvents:
                 async with asyncio.timeout(path.timing.doubt_silence):
                     chunk = await self._content.readany()
             except TimeoutError:
-                raise Unreachable("nothing came", reason="Timeout") from None
+                raise Unreachable("no response", reason="Timeout") from None
             except (aiohttp.ClientError, OSError) as error:
-                raise BrokenAnswer("the watch was cut off") from error
+                raise BrokenAnswer("the watch was interrupted") from error
             if not chunk:
                 return
             path.heard = path.clock()

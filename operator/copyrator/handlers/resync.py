@@ -34,7 +34,7 @@ async def resync_for_ever(
             await rules.resync(reader)
             await bundles.resync(reader)
         except ApiError as error:
-            log.warning("The resync is left out this time: %s", error)
+            log.warning("The resync is skipped: %s", error)
             continue
         look_at_all(rules, bundles, queue, respect_backoff=True)
 
@@ -50,7 +50,7 @@ async def confirm_missed(
             for intake in intakes:
                 await intake.confirm(reader)
         except ApiError as error:
-            log.warning("Whether objects are gone can't be told now: %s", error)
+            log.warning("Can't check now whether objects were deleted: %s", error)
             await asyncio.sleep(CONFIRM_AGAIN)
             missed.set()
 

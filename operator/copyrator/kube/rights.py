@@ -67,7 +67,7 @@ class MissingPermissions:
         lack = self._lacks.get(refusal.right)
         if lack is None:
             lack = self._lacks[refusal.right] = _Lack(refusal, now, now + FIRST_DELAY)
-            log.warning("The operator lacks a right: %s", refusal)
+            log.warning("Missing right: %s", refusal)
         elif lack.granted:
             lack.granted = False
             lack.delay = min(lack.delay * 2, LONGEST_DOUBT)
@@ -86,7 +86,7 @@ class MissingPermissions:
             return None
         more = f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         shown = "; ".join(str(refusal) for refusal in missing[:SHOWN])
-        return f"the operator may not {shown}{more}: grant it, or switch off what needs it"
+        return f"the operator may not {shown}{more}: grant it, or disable what needs it"
 
     async def review_for_ever(self, reviewer: Reviewer) -> None:
         """Review the missing permissions periodically."""
@@ -111,13 +111,13 @@ class MissingPermissions:
         try:
             allowed = await is_granted(reviewer, refusal)
         except ApiError as error:
-            log.debug("can't ask whether the operator may %s: %s", refusal, error)
+            log.debug("can't review whether the operator may %s: %s", refusal, error)
             allowed = False
         if refusal is not lack.refusal:  # refused elsewhere meanwhile: review that
             return False
         if allowed:
             lack.granted = True
-            log.info("The operator has been granted a right: %s", refusal)
+            log.info("Right granted: %s", refusal)
             return True
         lack.delay = min(lack.delay * 2, max(lack.delay, LONGEST_DELAY))
         lack.due = self._clock() + lack.delay

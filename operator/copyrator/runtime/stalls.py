@@ -140,10 +140,10 @@ class StallMeter:
         work = " ".join(f"{key}={value}" for key, value in self._in_work().items())
         untold, self._untold = self._untold, 0
         log.warning(
-            "The event loop was held for %.2f s of processor time by one callback: %s%s%s",
+            "The event loop was blocked for %.2f s of processor time by one callback: %s%s%s",
             seconds,
             name_of(handle),
-            f", in work or last in work: {work}" if work else "",
+            f", the current or last key: {work}" if work else "",
             f" ({untold} more weren't logged)" if untold else "",
         )
 
@@ -155,8 +155,8 @@ class StallMeter:
 
     def _say_off(self) -> None:
         log.warning(
-            "copyrator_event_loop_stall_seconds stays empty: this Python runs asyncio's callbacks "
-            "in a way that Copyrator doesn't know"
+            "copyrator_event_loop_stall_seconds stays empty: this version of Python "
+            "runs asyncio's callbacks in an unknown way"
         )
 
 
@@ -164,7 +164,7 @@ def name_of(handle: Any) -> str:
     """A callback's name, or its task's: names from the code only, never an argument."""
     callback = handle._callback
     if callback is None:
-        return "a callback that was cancelled meanwhile"
+        return "a cancelled callback"
     while isinstance(callback, functools.partial):
         callback = callback.func
     owner = getattr(callback, "__self__", None)

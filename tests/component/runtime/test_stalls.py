@@ -88,7 +88,7 @@ async def test_one_that_holds_it_too_long_is_named_with_its_task_and_key(seen, t
 
     await asyncio.create_task(run(), name="worker 7")
     (line,) = told()
-    assert "held for 0.2" in line
+    assert "blocked for 0.2" in line
     assert "task 'worker 7'" in line
     assert run.__qualname__ in line
     assert "rule=team-a/main reconcile=1f" in line, "though the step has ended that reconcile"

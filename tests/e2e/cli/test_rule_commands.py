@@ -180,7 +180,7 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         f'QuotaExceeded: secrets "{word}" is forbidden: exceeded quota: none, '
         "requested: secrets=1, used: secrets=0, limited: secrets=0"
     )
-    foreign = "an object of that name that isn't ours stands there; remove it, or set"
+    foreign = "an object of that name that isn't a copy exists; delete it, or set"
     assert plainly(planner.types(f"plan -f {file}", code=2)) == (
         "ACTION NAMESPACE NAME WHAT\n"
         f"update {first} {word} +labels/team +token -password\n"
@@ -358,10 +358,10 @@ def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace)
 def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
     shown = f"rule {stage.home}/{word}"
     said = stage.types(f"suspend rule {stage.home}/{word}")
-    assert said == f"{shown} suspended; it says Suspended: spec.suspend is true\n"
+    assert said == f"{shown} suspended; status Suspended: spec.suspend is true\n"
     assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is suspended already.\n"
     said = stage.types(f"resume rule {stage.home}/{word}")
-    assert said.startswith(f"{shown} resumed; it says ")
+    assert said.startswith(f"{shown} resumed; status ")
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
 
 
@@ -373,7 +373,7 @@ def test_reconcile_tries_at_once_what_had_failed(stage, word, copied, namespace)
     stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
     stage.api.delete(f"{path}/secrets/{word}")
     assert stage.types(f"reconcile rule {stage.home}/{word}") == (
-        f"rule {stage.home}/{word} reconciled; it says Synced: 3 copies are up to date\n"
+        f"rule {stage.home}/{word} reconciled; status Synced: 3 copies are up to date\n"
     )
 
 
@@ -392,5 +392,5 @@ def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_m
     stage, word, copied
 ):
     assert stage.types(f"reseal rule {stage.home}/{word}") == (
-        f"rule {stage.home}/{word} resealed; it says Synced: 2 copies are up to date\n"
+        f"rule {stage.home}/{word} resealed; status Synced: 2 copies are up to date\n"
     )

@@ -39,7 +39,7 @@ def validate(text: str, *options: str):
         (
             RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: Role\n    metadata:\n"
             '      name: "{{ namespace.name"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: is no valid Jinja2",
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: isn't valid Jinja2",
         ),
         (
             BUNDLE + "spec:\n  registry: http://x\n  repo: a\n",

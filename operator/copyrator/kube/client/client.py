@@ -305,11 +305,11 @@ def _decode(raw: bytes) -> Any:
     try:
         return read(raw)
     except msgspec.MsgspecError as error:
-        raise BrokenAnswer("the API server's answer is cut off or isn't JSON") from error
+        raise BrokenAnswer("the API server's response is truncated or isn't JSON") from error
 
 
 def _decode_object(raw: bytes) -> dict[str, Any]:
     decoded = _decode(raw)
     if not isinstance(decoded, dict):
-        raise BrokenAnswer("the API server's answer isn't an object")
+        raise BrokenAnswer("the API server's response isn't an object")
     return decoded

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
+from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.circuit_breaker import Permit
 from copyrator.kube.client.client import KubeClient, WatchEvent
@@ -187,7 +188,7 @@ class Reflector(Generic[R]):
                 self._fail(error)
                 await asyncio.sleep(self._faults.next_delay())
             except Exception as error:
-                log.exception("watch of %s: an error of ours; it starts again", self)
+                log.exception("watch of %s: internal error; it is restarted", self)
                 self._version = None
                 self._fail(ApiError(f"internal error: {type(error).__name__}", reason="Internal"))
                 await asyncio.sleep(self._faults.next_delay())
@@ -340,7 +341,7 @@ class Reflector(Generic[R]):
     def _fail(self, error: ApiError) -> None:
         self._faults.note(
             error,
-            kept=f"; the {len(self.store)} objects known are kept",
+            kept=f"; {count(len(self.store), 'cached object is', 'cached objects are')} kept",
             everywhere=self._client.connection.fails_everybody,
             since=self.last_contact if error.reason == "WatchSilent" else None,
         )

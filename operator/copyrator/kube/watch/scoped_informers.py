@@ -49,7 +49,7 @@ class ScopedPool(InformerFactory):
     ) -> Registration:
         """Join the watch of one namespace, or the watches of all of ours."""
         if self._task is None:
-            self._task = asyncio.create_task(self.polls.run(), name="look at the namespaces")
+            self._task = asyncio.create_task(self.polls.run(), name="poll of the namespaces")
         if spec.resource == NAMESPACES:
             return _Polled(self.polls, spec, listener, on_synced)
         if spec.namespace is None:
