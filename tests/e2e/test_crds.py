@@ -418,7 +418,7 @@ def test_kubectl_explains_in_words(cluster: Cluster, crds: Api) -> None:
     said = " ".join(cluster.kubectl("explain", "bndl.spec.version").split())
     assert "a wildcard such as 1.2.*" in said
     said = " ".join(cluster.kubectl("explain", "copyrators.selector").split())
-    assert "labels that a source must carry, all of them" in said
+    assert "labels that a source must have, all of them" in said
 
 
 def test_short_names_and_the_category_reach_both_kinds(

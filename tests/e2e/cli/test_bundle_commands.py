@@ -28,8 +28,8 @@ def test_why_says_why_this_version_and_none_newer(stage, shop):
     said = plainly(stage.types(f"why {stage.apps}/shop"))
     assert f"Bundle {stage.apps}/shop: 1.0.0 (DIGEST) is deployed, for AGE.\n" in said
     assert f"1.* of {stage.cluster.registry}/{shop} resolves to 1.0.0 (DIGEST).\n" in said
-    assert "not 2.0.0: isn't in the range 1.*\n" in said
-    assert "not 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
+    assert "rejected 2.0.0: isn't in the range 1.*\n" in said
+    assert "rejected 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
     assert "The registry is polled every AGE; the next time in " in said  # the Deployment's value
 
 
@@ -130,7 +130,7 @@ def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, 
         stage.cluster.kubectl("delete", "jobs", "-n", stage.apps, "-l", mine)
     said = stage.types(f"logs bundle {stage.apps}/fine", code=1)
     assert f"Error: bundle {stage.apps}/fine has no Job with a log; the last attempt" in said
-    assert "copyrator history bundle fine shows how they ended" in said
+    assert "copyrator history bundle fine shows their outcomes" in said
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
     assert "on purpose" in result.stdout
