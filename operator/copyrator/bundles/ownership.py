@@ -1,7 +1,7 @@
 """Which of several Bundles owns a release, the others' message, and which may begin a Job.
 
-The order is BundleRegistry.claiming's. Jobs are checked, too: while one of another Bundle works on
-a release, no other begins.
+The order is that of BundleRegistry.bundles_of. Jobs are checked, too: while one of another Bundle
+works on a release, no other begins.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Ownership:
                 "or delete and recreate the Bundle"
             )
         release = spec.project_namespace, spec.release
-        claiming = self._context.bundles.claiming(release)
-        if claiming and claiming[0].key != entry.key:
-            return BundleReason.RELEASE_CONFLICT, _belongs(release, claiming[0])
-        for rival in claiming[1:]:
+        named = self._context.bundles.bundles_of(release)
+        if named and named[0].key != entry.key:
+            return BundleReason.RELEASE_CONFLICT, _belongs(release, named[0])
+        for rival in named[1:]:
             if self.uninstalls(rival):
                 return BundleReason.RELEASE_CONFLICT, (
                     f"a Job of Bundle {_name(rival)} is uninstalling release {_text(release)}; "

@@ -158,7 +158,7 @@ class BundleController:
             if forbidden := self._jobs.forbidden:
                 await self._say_forbidden(key, forbidden)
                 # The status's former condition is written again as soon as the watch works.
-                self._context.memory(key).wish = None
+                self._context.memory(key).desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
         try:
             if entry.deleting:
@@ -247,7 +247,7 @@ class BundleController:
         status = replace(entry.status, ready=0 if invalid else entry.status.ready)
         status = replace(status, next_poll_at=None)
         await self._writer.write(entry, status, verdicts.refused(reason, message))
-        self._context.memory(entry.key).wish = None
+        self._context.memory(entry.key).desired = None
         self._context.wake_at(entry.key)
 
     def _answered(self, key: BundleKey) -> None:

@@ -96,7 +96,7 @@ class Runs:
         if awaits_reset(entry.status):
             entry = await self._writer.reset_force(entry)
         if not job.done:
-            await self._look_at_pods(entry, spec, job)
+            await self._check_pods(entry, spec, job)
             return True
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
@@ -202,7 +202,7 @@ class Runs:
         await self._finish(entry, spec, _interrupted(reason, text))
         self._context.queue.add(entry.key)
 
-    async def _look_at_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
+    async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
         """Report why the Job is blocked; clear it on progress."""
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
@@ -244,7 +244,8 @@ class Runs:
             verdict = verdicts.will_retry(status)
         await self._writer.write(entry, status, verdict, decided=False)
         if not status.available.version:
-            self._context.memory(entry.key).wish = None  # the registry had nothing: poll it again
+            # The registry had nothing: poll it again.
+            self._context.memory(entry.key).desired = None
         metrics = self._context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:

@@ -12,7 +12,7 @@ import click
 from copyrator.api import names
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
-from copyrator.cli.describe_copy import copy_lines, find_copy, standing_of
+from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.dry_run import DryRunClient
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
@@ -64,9 +64,9 @@ async def _copy(
     async with target.connect_with(DryRunClient) as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
-        standing = await standing_of(client, resource, body, home)
+        state = await state_of(client, resource, body, home)
     now = datetime.now(UTC)
-    return [*copy_lines(body, standing, now), *event_lines(events, now)]
+    return [*copy_lines(body, state, now), *event_lines(events, now)]
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:

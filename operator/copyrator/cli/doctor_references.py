@@ -87,7 +87,7 @@ async def _granted(
     gate = asyncio.Semaphore(_AT_ONCE)
     served = installation.settings.watch_namespaces
 
-    async def lacks(scope: Scope) -> bool:
+    async def is_denied(scope: Scope) -> bool:
         async with gate:
             for right in needed(scope, served):
                 need = (scope.resource, "", right.right.verb, right.namespace or None)
@@ -100,7 +100,7 @@ async def _granted(
     while True:
         scopes = decide(wanted, refused)
         unknown = [scope for scope in scopes if scope.is_wide and scope not in good]
-        answers = await asyncio.gather(*map(lacks, unknown))
+        answers = await asyncio.gather(*map(is_denied, unknown))
         bad = {scope for scope, missing in zip(unknown, answers, strict=True) if missing}
         if not bad:
             return scopes

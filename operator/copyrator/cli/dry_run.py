@@ -226,14 +226,14 @@ class WholeSurvey(Survey):
 
 
 @asynccontextmanager
-async def rehearsing(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
+async def dry_running(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
     """A dry run that has listed the namespaces; its watches and its client end with it."""
-    rehearsal = DryRun(client, installation)
+    dry_run = DryRun(client, installation)
     try:
-        await rehearsal.begin()
-        yield rehearsal
+        await dry_run.begin()
+        yield dry_run
     finally:
-        await rehearsal.close()
+        await dry_run.close()
 
 
 async def dry_object(

@@ -128,11 +128,11 @@ async def _range(
     except FilterError as error:
         raise Fault(f"--tag-filter isn't a valid regular expression for tags: {error}") from None
 
-    async def offer(tags: list[str]) -> None:
+    async def add(tags: list[str]) -> None:
         for tag in tags:
-            selection.offer(tag)
+            selection.add(tag)
 
-    await client.tags(repository, credential, offer)
+    await client.tags(repository, credential, add)
     choice: Choice = selection.result()
     rejected = tuple(
         {"tag": str(one.version), "reason": str(one.reason)} for one in choice.rejected

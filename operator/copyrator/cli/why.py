@@ -13,7 +13,7 @@ import click
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.dry_run import DryRunClient, owner_of, rehearsing
+from copyrator.cli.dry_run import DryRunClient, dry_running, owner_of
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -84,9 +84,9 @@ async def _why(
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         resource, body = await _object(client, namespace, name, kind)
-        async with rehearsing(client, installation) as rehearsal:
-            await rehearsal.serve_all(resource.kind)
-            asked = Question(rehearsal, resource, namespace, name)
+        async with dry_running(client, installation) as dry_run:
+            await dry_run.serve_all(resource.kind)
+            asked = Question(dry_run, resource, namespace, name)
             verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
             said = answers(asked)
     head = (_head(resource, namespace, name, body), verdict)

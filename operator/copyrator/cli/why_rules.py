@@ -37,7 +37,7 @@ _SENTENCES = {
 class Question:
     """The requested object."""
 
-    rehearsal: DryRun
+    dry_run: DryRun
     resource: Resource
     namespace: str
     name: str
@@ -50,12 +50,12 @@ class Question:
     @property
     def place(self) -> Namespace | None:
         """Its namespace, where that exists."""
-        return self.rehearsal.context.namespaces.get(self.namespace)
+        return self.dry_run.context.namespaces.get(self.namespace)
 
 
 async def verdict_of(asked: Question) -> str:
     """One sentence: what the operator does about this object now."""
-    context, place = asked.rehearsal.context, asked.place
+    context, place = asked.dry_run.context, asked.place
     if place is None:
         return f"The namespace {asked.namespace} doesn't exist."
     if place.terminating:
@@ -72,14 +72,14 @@ async def verdict_of(asked: Question) -> str:
 
 async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     """Try the write as a dry run, to find what refuses it."""
-    rehearsal = asked.rehearsal
+    dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
-    await rehearsal.act(asked.key)
-    if problem := rehearsal.context.problems.get(asked.key):
+    await dry_run.act(asked.key)
+    if problem := dry_run.context.problems.get(asked.key):
         return f"The rule {owner} requires it, but: {problem.reason}: {problem.message}"
-    if rehearsal.context.plan(asked.key).why is Cause.SATISFIED:
+    if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
         return _sentence(Cause.SATISFIED, owner)
-    if plan.act is Action.REPLACE and not rehearsal.key_known:
+    if plan.act is Action.REPLACE and not dry_run.key_known:
         return (
             f"It belongs to the rule {owner}; more can't be determined without the operator's "
             "hash key."
@@ -97,7 +97,7 @@ def _sentence(why: Cause, winner: str) -> str:
 
 def answers(asked: Question) -> dict[str, str]:
     """Each rule's answer, by its namespace/name: what it wants there, or why nothing."""
-    rules = sorted(asked.rehearsal.context.rules, key=lambda rule: rule.owner)
+    rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
     return {rule.owner: _of_rule(asked, rule) for rule in rules}
 
 
@@ -110,7 +110,7 @@ def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
 
 
 def _of_rule(asked: Question, rule: Rule) -> str:
-    if verdict := asked.rehearsal.refusal(rule):
+    if verdict := asked.dry_run.refusal(rule):
         return f"isn't served: {verdict.reason}: {verdict.message}"
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
@@ -121,9 +121,9 @@ def _of_rule(asked: Question, rule: Rule) -> str:
     place = asked.place
     if place is None:
         return "the namespace doesn't exist"
-    claims = list(asked.rehearsal.context.index.of_rule(rule.owner).values())
+    claims = list(asked.dry_run.context.index.of_rule(rule.owner).values())
     if not claims:
-        return _paused(rule) + _no_source(asked.rehearsal, rule)
+        return _paused(rule) + _no_source(asked.dry_run, rule)
     said = _outside(claims[0], place) or _of_claims(asked, rule, claims, place)
     return _paused(rule) + said
 
@@ -136,8 +136,8 @@ def _paused(rule: Rule) -> str:
     return "writes nothing (mode: Plan); otherwise: " if spec.mode is Mode.PLAN else ""
 
 
-def _no_source(rehearsal: DryRun, rule: Rule) -> str:
-    said = rehearsal.client.verdicts.get(rule.key)
+def _no_source(dry_run: DryRun, rule: Rule) -> str:
+    said = dry_run.client.verdicts.get(rule.key)
     if said:
         return f"{said['reason']}: {said['message']}"
     spec = rule.spec
@@ -153,7 +153,7 @@ def _of_claims(asked: Question, rule: Rule, claims: list[SourceBinding], place: 
         shown = ", ".join(sorted(name for name in made if name)[:3])
         return f"can't be created: {broken[0]}" if broken else f"creates {shown} there, not this"
     claim = made[asked.name]
-    plan = asked.rehearsal.context.plan(asked.key)
+    plan = asked.dry_run.context.plan(asked.key)
     if not claim.covers(place):
         return _uncovered(claim, place)
     if plan.winner and plan.winner.owner != rule.owner:

@@ -204,11 +204,11 @@ def _key(repository: Repository, credential: Credential | None) -> TokenKey:
 
 
 def _choose(repository: Repository, credential: Credential | None, answer: Answer) -> Challenge:
-    offers = parse_challenges(answer.challenges)
+    challenges = parse_challenges(answer.challenges)
     for scheme in ("bearer", "basic"):
-        for offer in offers:
-            if offer.scheme == scheme and (scheme == "basic" or offer.realm):
-                return offer
+        for challenge in challenges:
+            if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
+                return challenge
     if not answer.challenges:
         raise _refused(repository, credential)
     raise InvalidResponse(

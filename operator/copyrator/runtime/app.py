@@ -21,7 +21,7 @@ from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.handlers import lifecycle, registration
 from copyrator.handlers.deduplication import EventDeduplicator
 from copyrator.handlers.kopf_guard import KopfGuard
-from copyrator.handlers.resync import confirm_missed, look_at_all, resync_for_ever
+from copyrator.handlers.resync import confirm_missed, enqueue_all, resync_for_ever
 from copyrator.kube.auth import Connection
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
@@ -147,11 +147,11 @@ class App:
 
     async def _list(self, parts: Parts) -> None:
         """List all rules and Bundles."""
-        for intake in (self._rules, self._bundles):
+        for deduplicator in (self._rules, self._bundles):
             await prerequisites.patiently(
-                lambda intake=intake: intake.resync(parts.client),  # type: ignore[misc]
+                lambda deduplicator=deduplicator: deduplicator.resync(parts.client),  # type: ignore[misc]
                 self.waiting,
-                f"{intake.resource.key} can't be listed",
+                f"{deduplicator.resource.key} can't be listed",
             )
 
     async def _work(self, parts: Parts, background: watchdog.Background) -> None:
@@ -215,8 +215,8 @@ class App:
 
     def _listed(self, spec: WatchSpec, names: set[ObjectName]) -> None:
         """Handle a list of kopf's: objects deleted before it have no event."""
-        intake = self._rules if spec.resource == RULES else self._bundles
-        if intake.listed(spec.namespace, names):
+        deduplicator = self._rules if spec.resource == RULES else self._bundles
+        if deduplicator.listed(spec.namespace, names):
             self._missed.set()
 
     def _rule(self, body: Any, deleted: bool) -> None:
@@ -247,7 +247,7 @@ class App:
         """A permission was granted: retry everything that may have been refused."""
         if self._parts is not None:
             self._parts.copying.retry_forbidden()
-            look_at_all(self._rules, self._bundles, self._parts.queue)
+            enqueue_all(self._rules, self._bundles, self._parts.queue)
 
     def _watches(self, parts: Parts) -> list[WatchStatus]:
         return [*self.kopf_guard.statuses(), *parts.pool.statuses()]

@@ -117,7 +117,7 @@ async def test_values_beyond_the_bound_are_refused_at_the_source_that_goes_beyon
         await references(api).values(entry(), spec_of(*names))
 
     assert said.value.reason == "ValuesMissing"
-    assert "make that source smaller" in str(said.value)
+    assert "reduce that source" in str(said.value)
     assert api.reads == names[:9], "the others aren't read"
 
 

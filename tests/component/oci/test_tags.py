@@ -335,11 +335,11 @@ async def test_twenty_thousand_tags_cost_little_memory(
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
 
-    async def offer(tags: list[str]) -> None:
+    async def add(tags: list[str]) -> None:
         for tag in tags:
-            selection.offer(tag)
+            selection.add(tag)
 
-    await client.tags(repository(registry), None, offer)
+    await client.tags(repository(registry), None, add)
 
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -57,7 +57,7 @@ def chosen(version: str, tags: Iterable[str], *, tag_filter: str = "", **more: A
     matches = compile_filter(tag_filter).matches if tag_filter else None
     selection = TagSelection(found, matches=matches, **more)
     for tag in tags:
-        selection.offer(tag)
+        selection.add(tag)
     return selection.result()
 
 
@@ -253,7 +253,7 @@ def test_memory_does_not_grow_with_the_list() -> None:
     assert isinstance(found, VersionRange)
     selection = TagSelection(found)
     for i in range(20_000):
-        selection.offer(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
+        selection.add(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
 
     kept = [selection._semver, selection._dotted]
     assert all(len(contest.passed_over) <= 5 for contest in kept)

@@ -1,4 +1,4 @@
-"""What a rehearsal comes to, in rows; keys are named and values never."""
+"""What a dry_run comes to, in rows; keys are named and values never."""
 
 import json
 

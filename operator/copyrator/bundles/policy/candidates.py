@@ -89,7 +89,7 @@ class _Contest:
 
 @dataclass(slots=True)
 class TagSelection:
-    """One selection from a tag list: offer it every tag, then take the result.
+    """One selection from a tag list: add every tag, then take the result.
 
     The result is valid only for a complete list: drop the selection after an error.
     """
@@ -109,7 +109,7 @@ class TagSelection:
     _dotted: _Contest = field(default_factory=_Contest)
     _junk: int = 0
 
-    def offer(self, tag: str) -> None:
+    def add(self, tag: str) -> None:
         """Process the next tag of the list."""
         self.consider(read_tag(tag))
 
@@ -127,7 +127,7 @@ class TagSelection:
             contest.best = candidate
 
     def result(self) -> Choice:
-        """The choice among all that were offered."""
+        """The choice among all that were added."""
         floor = self._floor()
         contest, other = self._semver, self._dotted
         if not contest.entrants and other.entrants and not (floor and floor.is_semver):

@@ -105,9 +105,9 @@ def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
 def suspended(status: BundleStatus) -> ReadyCondition:
     """``spec.suspend``; the registry is still polled."""
     text = "Nothing is deployed while spec.suspend is true"
-    offer = status.available
-    if offer.digest and offer.digest != status.deployed.digest:
-        text += f"; {offer.version} ({short(offer.digest)}) is available"
+    available = status.available
+    if available.digest and available.digest != status.deployed.digest:
+        text += f"; {available.version} ({short(available.digest)}) is available"
     return _paused(status, BundleReason.SUSPENDED, text)
 
 
