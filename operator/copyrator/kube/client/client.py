@@ -98,7 +98,7 @@ class KubeClient:
         """The error that all requests get and its duration in seconds; None while they succeed."""
         return self._http.outage
 
-    def lacks(self, refusal: Refusal) -> None:
+    def report_denied(self, refusal: Refusal) -> None:
         """Report a missing permission that no answer names in RBAC's form."""
         if self._on_refused:
             self._on_refused(refusal)
