@@ -101,7 +101,7 @@ class Fields:
 
     def __init__(self, raw: Any, path: str) -> None:
         if raw == TOO_MANY:
-            raise SpecError(path or "the object", f"{TOO_MANY}; make it smaller")
+            raise SpecError(path or "the object", f"{TOO_MANY}; reduce it")
         if raw is not None and not isinstance(raw, Mapping):
             raise SpecError(path or "the object", f"must be a map, not {json_type(raw)}")
         self.raw: Mapping[str, Any] = raw or {}

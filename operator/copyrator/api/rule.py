@@ -101,7 +101,7 @@ def _check_size(body: Fields) -> None:
                 continue
             values += len(value)
             if values > RULE_VALUES:
-                raise SpecError("spec", f"has more than {RULE_VALUES} values; make it smaller")
+                raise SpecError("spec", f"has more than {RULE_VALUES} values; reduce it")
             if len(value) > RULE_ITEMS and not path_of(place).startswith("spec.template"):
                 raise SpecError(path_of(place), f"has more than {RULE_ITEMS} items; split the rule")
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
@@ -268,7 +268,7 @@ def _source_selector(source: Fields) -> LabelSelector | None:
         source.fail(
             "selector",
             "must name at least one label; an empty one would copy everything "
-            f"of this kind ({{key: …, operator: {Operator.DOES_NOT_EXIST}}} says so on purpose)",
+            f"of this kind; to do so, set {{key: …, operator: {Operator.DOES_NOT_EXIST}}}",
         )
     return selector
 

@@ -161,5 +161,5 @@ def template_texts(root: Mapping[str, Any], path: str) -> Iterator[tuple[Place, 
 
 def _length(text: str) -> str | None:
     if len(text) > TEMPLATE_TEXT:
-        return f"is longer than {TEMPLATE_TEXT} characters; make it shorter"
+        return f"is longer than {TEMPLATE_TEXT} characters; shorten it"
     return None

@@ -39,7 +39,9 @@ def describe(target: Target, what: str, name: str, kind: str | None, home: str |
     is found by a dry run. No values are read or shown.
     """
     if kind and what != "copies":
-        raise click.UsageError("--kind goes with copies: copyrator describe copy NAME --kind KIND")
+        raise click.UsageError(
+            "--kind is only for copies: copyrator describe copy NAME --kind KIND"
+        )
     namespace, name = split_name(name, target.namespace if "/" not in name else "")
     lines = (
         _copy(target, namespace, name, kind, home)

@@ -46,7 +46,7 @@ def get(
 ) -> None:
     """List rules, bundles or copies with their status and age."""
     if rule and what != "copies":
-        raise click.UsageError("--rule goes with copies: copyrator get copies --rule NAME")
+        raise click.UsageError("--rule is only for copies: copyrator get copies --rule NAME")
     run(_get(target, what, wanted, shape, watch=watch, rule=rule))
 
 

@@ -77,7 +77,7 @@ def _texts(name: str) -> Iterator[tuple[str, str]]:
     if path.is_dir():
         files = sorted(one for one in path.rglob("*") if one.suffix in SUFFIXES)
         if not files:
-            raise Fault(f"{name}: the directory holds no manifests (*.yaml, *.yml, *.json)")
+            raise Fault(f"{name}: the directory has no manifests (*.yaml, *.yml, *.json)")
     for file in files:
         try:
             yield str(file), file.read_text()

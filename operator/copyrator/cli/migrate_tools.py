@@ -23,8 +23,8 @@ NOWHERE: Final = "no-namespace-matches"
 """As a glob: no namespace, because without a glob each one is a target."""
 
 _RIGHTS: Final = {
-    "Role": "the operator may only grant rights that it holds itself",
-    "RoleBinding": "the operator needs the right to bind the role: rules.bindClusterRoles",
+    "Role": "the operator may only grant permissions that it has",
+    "RoleBinding": "the operator needs permission to bind the role: rules.bindClusterRoles",
 }
 """The rights that a rule for this kind requires."""
 _REQUIREMENT = re.compile(

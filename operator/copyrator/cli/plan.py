@@ -130,7 +130,7 @@ async def _bodies(
         except errors.Invalid as error:
             raise Fault(f"{manifest.where}: {error.message}") from None
     if not found:
-        raise Fault("the file holds no CopyratorRule; Bundles are explained by copyrator why")
+        raise Fault("the file has no CopyratorRule; Bundles are explained by copyrator why")
     return found
 
 

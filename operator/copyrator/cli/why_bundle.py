@@ -12,6 +12,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
+from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
@@ -87,7 +88,7 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
         yield f"It is retried {rows.until(attempt.next_retry_at, now)}."
     elif failures > spec.retry.limit:
         yield (
-            f"It failed {failures} times and isn't retried until its tag, the spec or the values "
+            f"It failed {times(failures)} and isn't retried until its tag, the spec or the values "
             f"change, or on request: copyrator reconcile bundle -n {spec.namespace} {spec.name}"
         )
     yield f"werf's log: copyrator logs bundle -n {spec.namespace} {spec.name}"

@@ -167,7 +167,7 @@ class EventDeduplicator:
         if await self._list(reader, name.namespace, f"metadata.name={name.name}"):
             return
         if self._versions.pop(name, None) is not None:
-            log.info("%s %s is gone; its deletion was not seen", self.resource.kind, name)
+            log.info("%s %s was deleted; its deletion event was missed", self.resource.kind, name)
             gone = {"metadata": {"namespace": name.namespace, "name": name.name}}
             self._hand_over(name, gone, gone=True)
 

@@ -108,7 +108,7 @@ def _bounded(credential: Credential) -> Credential:
 def _decode(data: Mapping[str, Any], key: str, most: int) -> str:
     try:
         if decoded_size(data[key]) > most:
-            raise UnusableSecretError(f"holds more than {most} bytes under {key}")
+            raise UnusableSecretError(f"has more than {most} bytes under {key}")
         return base64.b64decode(data[key], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
         raise UnusableSecretError(f"contains text under {key} that isn't UTF-8") from None

@@ -23,6 +23,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from copyrator.api.counts import count
+
 log = logging.getLogger(__name__)
 
 NOTED_SECONDS = 0.01
@@ -144,7 +146,7 @@ class StallMeter:
             seconds,
             name_of(handle),
             f", the current or last key: {work}" if work else "",
-            f" ({suppressed} more weren't logged)" if suppressed else "",
+            f" ({count(suppressed, 'more stall')} not logged)" if suppressed else "",
         )
 
     def _check(self) -> None:

@@ -92,7 +92,7 @@ class Workers(Generic[K]):
         for task in late:
             task.cancel()
         if late:
-            log.warning("%d reconciles were cancelled after %.0f s", self._queue.working, deadline)
+            log.warning("Reconciles cancelled after %.0f s: %d", deadline, self._queue.working)
             await asyncio.wait(late, timeout=1.0)
         return not late
 

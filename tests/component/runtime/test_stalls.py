@@ -138,7 +138,7 @@ async def test_not_every_one_is_logged_where_there_are_many(seen, told, monkeypa
     assert len(seen) == stalls.LINES + 3
     monkeypatch.setattr(stalls, "WINDOW_SECONDS", 0.0)
     await in_a_task(burn, 0.03)
-    assert "(3 more weren't logged)" in told()[-1]
+    assert "(3 more stalls not logged)" in told()[-1]
 
 
 async def test_it_is_a_histogram_that_tells_faults_from_the_rest():

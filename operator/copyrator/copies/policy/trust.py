@@ -21,7 +21,7 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
     Evaluated before anything is watched or read for the rule.
     """
     if spec.source is None:
-        return "spec.template is for trusted rules only: it can make any object; use spec.source"
+        return "spec.template is for trusted rules only: it can create any object; use spec.source"
     source = spec.source
     if source.kind not in TENANT_KINDS or source.api_version not in (None, "v1"):
         return (
