@@ -22,7 +22,7 @@ FAULTS: dict[str, tuple[Handler, str, str]] = {
     "a-401": (
         answering(401, WWW_Authenticate='Basic realm="x"'),
         "AuthenticationFailed",
-        "name a Secret in spec.auth",
+        "set spec.auth to a Secret",
     ),
     "a-500": (answering(500), "RegistryUnreachable", "responds with 500"),
     "a-stall": (stalling, "RegistryUnreachable", "didn't respond in time"),
@@ -33,11 +33,11 @@ FAULTS: dict[str, tuple[Handler, str, str]] = {
     ),
     "half-json": (answering(200, '{"tags": ["1.0.0", "9.'), "RegistryUnreachable", "tag list"),
     "no-tags": (answering(200, '{"tags": []}'), "NoMatchingVersion", "No tag matches"),
-    "endless-pages": (endless_pages(), "RegistryUnreachable", "never ends"),
+    "endless-pages": (endless_pages(), "RegistryUnreachable", "endless tag list"),
     "pages-elsewhere": (
         answering(200, '{"tags": ["9.9.9"]}', Link='<http://evil.example/v2/x>; rel="next"'),
         "RegistryUnreachable",
-        "sends us to evil.example",
+        "another host, evil.example; refused",
     ),
 }
 """What a registry does, by the name of the Bundle that sees it: reason and words of its message."""
