@@ -40,66 +40,63 @@ class Metrics:
 
     def _engine(self) -> None:
         self.build_info = self._gauge(
-            "build_info", "Always 1; the labels tell what runs.", "version", "python", "kopf"
+            "build_info", "Always 1; the labels have the versions.", "version", "python", "kopf"
         )
-        self.leader = self._gauge(
-            "leader", "1 where this replica leads, 0 where it stands by for another."
-        )
+        self.leader = self._gauge("leader", "1 where this replica leads, 0 where it is on standby.")
         self.queue_depth = self._gauge("queue_depth", "Keys that wait for a worker.")
         self.queue_oldest_seconds = self._gauge(
-            "queue_oldest_seconds", "How long the key that has waited longest is due."
+            "queue_oldest_seconds", "Seconds that the oldest due key has waited."
         )
-        self.queue_retries = self._counter("queue_retries", "Keys put back after a failure.", "key")
-        self.workers_busy = self._gauge("workers_busy", "Workers that reconcile a key now.")
-        self.reconciles = self._counter(
-            "reconciles", "Reconciles by what came out of them.", "key", "outcome"
-        )
+        self.queue_retries = self._counter("queue_retries", "Keys requeued after a failure.", "key")
+        self.workers_busy = self._gauge("workers_busy", "Workers that are reconciling a key.")
+        self.reconciles = self._counter("reconciles", "Reconciles by outcome.", "key", "outcome")
         self.reconcile_seconds = self._histogram(
-            "reconcile_seconds", "How long one reconcile took.", "key"
+            "reconcile_seconds", "Duration of a reconcile.", "key"
         )
         self.event_loop_stall_seconds = self._histogram(
             "event_loop_stall_seconds",
-            "Processor time of the event loop's thread in one callback, of those over 10 ms: "
-            "nothing else is done meanwhile.",
+            "Processor time of the event loop's thread in one callback, of those over 10 ms: the "
+            "callback blocks all other work.",
             buckets=_STALL_SECONDS,
         )
-        self.write_limit = self._gauge("write_limit", "Writes that may be in flight at a time.")
+        self.write_limit = self._gauge("write_limit", "Limit of concurrent writes.")
         self.writes_in_flight = self._gauge("writes_in_flight", "Writes in flight now.")
 
     def _kube(self) -> None:
         self.api_requests = self._counter(
             "api_requests",
-            "Requests to the API server; code is 0 where no answer came.",
+            "Requests to the API server; code is 0 without a response.",
             "verb",
             "resource",
             "code",
         )
         self.api_request_seconds = self._histogram(
-            "api_request_seconds", "Latency of requests, watches left out.", "verb"
+            "api_request_seconds", "Latency of requests, without watches.", "verb"
         )
         self.watches = self._gauge("watches", "Open watches; each is one connection.", "resource")
         self.watches_synced = self._gauge(
-            "watches_synced", "Watches that know their objects completely.", "resource"
+            "watches_synced", "Watches with a complete list of their objects.", "resource"
         )
         self.watch_objects = self._gauge("watch_objects", "Objects held by watches.", "resource")
         self.watch_events = self._counter(
             "watch_events", "Changes that watches reported.", "resource", "type"
         )
         self.watch_restarts = self._counter(
-            "watch_restarts", "Watches that began again with a list.", "resource", "reason"
+            "watch_restarts", "Restarts of watches with a list.", "resource", "reason"
         )
         self.events_recorded = self._counter(
             "events_recorded", "Kubernetes Events written.", "type", "reason"
         )
         self.events_dropped = self._counter(
-            "events_dropped", "Kubernetes Events given up (rate limit or refusal).", "cause"
+            "events_dropped", "Kubernetes Events dropped (rate limit or refusal).", "cause"
         )
 
     def _rules(self) -> None:
         self.rules = self._gauge("rules", "Rules by the reason of their Ready condition.", "reason")
         self.copies = self._gauge(
             "copies",
-            "Copies of all rules: desired, ready (of these satisfied: others' objects), failed, "
+            "Copies of all rules: desired, ready (of these satisfied: objects of other clients), "
+            "failed, "
             "conflicts, pending.",
             "state",
         )
@@ -114,7 +111,8 @@ class Metrics:
         )
         self.copy_lag_seconds = self._histogram(
             "copy_lag_seconds",
-            "From the news of a changed source to the write of the last of its rule's copies.",
+            "Time from the event of a changed source to the write of the last of its rule's "
+            "copies.",
             buckets=_LAG_SECONDS,
         )
 
@@ -124,49 +122,51 @@ class Metrics:
         )
         self.bundles_quarantined = self._gauge(
             "bundles_quarantined",
-            "Bundles whose newest version failed too often to be tried again.",
+            "Bundles whose newest version failed too often and isn't retried.",
         )
         self.bundle_references = self._gauge(
             "bundle_references",
-            "ConfigMaps and Secrets that Bundles name, by the watch that tells of their edits: of "
-            "the name, of the namespace, of all, or none, so that they wait for the poll.",
+            "ConfigMaps and Secrets that Bundles name, by the watch that covers them: of the "
+            "name, of the namespace, of all, or none, so that edits are seen at polls.",
             "scope",
         )
         self.oldest_poll_seconds = self._gauge(
             "oldest_poll_seconds",
-            "How long ago the last good poll was of the Bundle that has waited longest for one; "
-            "paused ones are left out.",
+            "Seconds since the last successful poll of the Bundle with the oldest "
+            "one, without suspended Bundles.",
         )
         self.deploys = self._counter(
             "deploys", "Finished Jobs by action (deploy, uninstall) and result.", "action", "result"
         )
         self.deploy_seconds = self._histogram(
             "deploy_seconds",
-            "From the Job's creation to its outcome.",
+            "Time from the Job's creation to its outcome.",
             "action",
             buckets=_DEPLOY_SECONDS,
         )
         self.orphaned_releases = self._counter(
-            "orphaned_releases", "Releases left behind when their Bundle was let go.", "cause"
+            "orphaned_releases", "Releases left behind when their Bundle was deleted.", "cause"
         )
         self.polls = self._counter(
             "polls",
-            "Questions to registries, each shared by all Bundles that ask the same; Answered, or "
-            "the reason why not.",
+            "Polls of registries, each shared by all Bundles with the same registry, repository "
+            "and credentials; Answered, or "
+            "the reason of the failure.",
             "result",
         )
         self.webhook_calls = self._counter(
             "webhook_calls",
-            "Calls of the webhook by who sent them and our answer.",
+            "Calls of the webhook by sender and response.",
             "sender",
             "code",
         )
         self.webhook_polls = self._counter(
-            "webhook_polls", "Bundles whose poll a call of the webhook brought forward."
+            "webhook_polls", "Bundles polled at once because of a call of the webhook."
         )
         self.registry_requests = self._counter(
             "registry_requests",
-            "Requests to OCI registries; code is 0 where no answer came, host is other for what no "
+            "Requests to OCI registries; code is 0 without a response, host is other for hosts "
+            "that no "
             "Bundle names.",
             "host",
             "method",

@@ -98,7 +98,7 @@ def stalls_until_the_end() -> Iterator[None]:
     yield
     found = stalls.new_ones()
     stalls.forget()
-    assert not found, "an operator's event loop was held:\n" + "\n".join(found)
+    assert not found, "an operator's event loop was blocked:\n" + "\n".join(found)
 
 
 @pytest.fixture(autouse=True)
@@ -110,7 +110,7 @@ def loops_that_are_never_held(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     expected = [word for mark in request.node.iter_markers("stalls") for word in mark.args]
     found = [line for line in stalls.new_ones() if not any(word in line for word in expected)]
-    assert not found, "an operator's event loop was held:\n" + "\n".join(found)
+    assert not found, "an operator's event loop was blocked:\n" + "\n".join(found)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ Whoever starts an operator calls `follow`; a fixture in conftest.py looks after 
 import re
 from pathlib import Path
 
-_LINE = re.compile(rb"^.*The event loop was held for .*$", re.MULTILINE)
+_LINE = re.compile(rb"^.*The event loop was blocked for .*$", re.MULTILINE)
 _read: dict[Path, int] = {}
 """How far each log has been looked through, in bytes."""
 

@@ -215,23 +215,26 @@ def assert_contains(stored: Any, wanted: Any) -> None:
 
 
 REJECTED: list[tuple[Object, str]] = [
-    (rule(), "say what to copy: give spec"),
-    (rule(selector={"a": "b"}), "say what to copy"),
-    ({**good(), "ruleType": "secret"}, "spec can't stand beside the old form: remove ruleType"),
-    ({**good(), "namespaces": ["a"]}, "spec can't stand beside the old form"),
+    (rule(), "set spec with a source or a template"),
+    (rule(selector={"a": "b"}), "set spec with a source"),
+    ({**good(), "ruleType": "secret"}, "spec can't be combined with the old form: remove ruleType"),
+    ({**good(), "namespaces": ["a"]}, "spec can't be combined with the old form"),
     (old(ruleType="role"), "ruleType must be configmap or secret; other kinds are copied by"),
     (old(ruleType=5), "ruleType: Invalid value"),
     (old(namespaces="a"), "namespaces: Invalid value"),
     (old(namespaces=["A"]), "namespaces[0]"),
-    (rule(spec={}), "give exactly one of source (copy what exists) and template"),
-    (rule(spec=None), "say what to copy"),
+    (rule(spec={}), "set exactly one of source (copy what exists) and template"),
+    (rule(spec=None), "set spec with a source"),
     (
         rule(spec={**good()["spec"], **template()["spec"]}),
-        "give exactly one of source (copy what exists) and template",
+        "set exactly one of source (copy what exists) and template",
     ),
-    (rule(spec={**template()["spec"], "transform": {"name": "x"}}), "remove transform: write"),
-    (source(), "give exactly one of name (one object) and selector"),
-    (source(name="x", selector={"matchLabels": {"a": "b"}}), "give exactly one of name"),
+    (
+        rule(spec={**template()["spec"], "transform": {"name": "x"}}),
+        "remove transform: put the changes",
+    ),
+    (source(), "set exactly one of name (one object) and selector"),
+    (source(name="x", selector={"matchLabels": {"a": "b"}}), "set exactly one of name"),
     (rule(spec={"source": {"name": "x"}}), "spec.source.kind: Required value"),
     (source(kind="secret", name="x"), "spec.source.kind"),
     (source(name="x", namespace="a", namespaces=["b"]), "either namespace or namespaces, not both"),
@@ -280,12 +283,12 @@ REJECTED: list[tuple[Object, str]] = [
     (bundle(registry="r.example.com/team"), "without a path: put the path into repo"),
     (bundle(registry="r example"), "registry must be host[:port], for example"),
     (bundle(registry=""), "spec.registry"),
-    (bundle(repo="app:1.0"), "repo must not hold a tag or scheme: put the tag into version"),
-    (bundle(repo="https://a/b"), "repo must not hold a tag or scheme"),
-    (bundle(repo="app@sha256:00"), "repo must not hold a digest"),
-    (bundle(repo="/app"), "repo must be lower-case words joined by '/'"),
+    (bundle(repo="app:1.0"), "repo must not contain a tag or scheme: put the tag into version"),
+    (bundle(repo="https://a/b"), "repo must not contain a tag or scheme"),
+    (bundle(repo="app@sha256:00"), "repo must not contain a digest"),
+    (bundle(repo="/app"), "repo must be lower-case words separated by '/'"),
     (bundle(repo="App"), "repo must be lower-case words"),
-    (bundle(version="1.2.3@sha256:00"), "not a digest; the operator finds the digest and pins it"),
+    (bundle(version="1.2.3@sha256:00"), "not a digest; the operator resolves and pins the digest"),
     (bundle(version=" "), "version must not be blank"),
     (bundle(version=1.2), "spec.version: Invalid value"),
     (bundle(auth="No"), "spec.auth"),
@@ -301,7 +304,10 @@ REJECTED: list[tuple[Object, str]] = [
     (bundle(valuesFrom=[{"name": "x"}]), "spec.valuesFrom[0].kind: Required value"),
     (bundle(valuesFrom=[{"kind": "Pod", "name": "x"}]), 'supported values: "ConfigMap", "Secret"'),
     (bundle(tagFilter="x" * 257), "spec.tagFilter"),
-    (bundle(werf={"image": "r:5000/werf:1", "version": "2"}), "remove version: image names a tag"),
+    (
+        bundle(werf={"image": "r:5000/werf:1", "version": "2"}),
+        "remove version: image already names a tag",
+    ),
     (bundle(job={"resources": {"limits": {"cpu": "lots"}}}), "spec.job.resources.limits.cpu"),
     (bundle(job={"tolerations": [{"effect": "Never"}]}), "spec.job.tolerations[0].effect"),
     (bundle(job={"securityContext": {"privileged": True}}), "unknown field"),
@@ -408,11 +414,11 @@ def test_kubectl_explains_every_field(cluster: Cluster, crds: Api, name: str) ->
 
 def test_kubectl_explains_in_words(cluster: Cluster, crds: Api) -> None:
     said = " ".join(cluster.kubectl("explain", "copyr.spec.onConflict").split())
-    assert "it counts as right, else it is a Conflict" in said
+    assert "it counts as ready, else it is a Conflict" in said
     said = " ".join(cluster.kubectl("explain", "bndl.spec.version").split())
     assert "a wildcard such as 1.2.*" in said
     said = " ".join(cluster.kubectl("explain", "copyrators.selector").split())
-    assert "labels that a source must carry, all of them" in said
+    assert "labels that a source must have, all of them" in said
 
 
 def test_short_names_and_the_category_reach_both_kinds(

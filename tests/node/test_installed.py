@@ -193,7 +193,7 @@ def test_the_command_line_is_in_the_image(release):
     printed = release.cluster.kubectl("-n", HOME, *typed, "get", "rules", "-A")
     assert re.search(rf"^{HOME} +registry-creds +True +Synced ", printed, re.MULTILINE), printed
     printed = release.cluster.kubectl("-n", HOME, *typed, "why", f"{TEAM}/registry-creds")
-    assert "It is as the rule copyrator/registry-creds wants it." in printed
+    assert "It is up to date with the rule copyrator/registry-creds." in printed
 
 
 def test_a_replica_serves_every_metric_that_the_alerts_ask_for(release):
@@ -269,7 +269,7 @@ def test_the_doctor_finds_no_fault(release):
     environment = os.environ | release.cluster.environment()
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "All is well." in ran.stdout
+    assert "No faults found." in ran.stdout
 
 
 def test_uninstalling_keeps_copies_and_releases_and_lets_go_of_everything(release):

@@ -90,7 +90,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         metadata.fail(
             "name",
             f"has {len(name)} characters; it names the Helm release, which may have at most "
-            f"{names.MAX_RELEASE_NAME}: make the Bundle again under a shorter name",
+            f"{names.MAX_RELEASE_NAME}: recreate the Bundle with a shorter name",
         )
     spec = body.sub("spec")
     check_sizes(metadata, spec)
@@ -137,25 +137,26 @@ def _registry(value: str) -> str | None:
         return "must be host[:port] without a path: put the path into spec.repo"
     if len(value) <= 255 and _REGISTRY.fullmatch(value):
         return None
-    return f"{syntax.shown(value)} is no host[:port]; for example registry.example.com:5000"
+    return f"{syntax.shown(value)} isn't a valid host[:port]; for example registry.example.com:5000"
 
 
 def _repo(value: str) -> str | None:
     if "@" in value:
-        return "must not hold a digest: put a tag, wildcard or range into spec.version"
+        return "must not contain a digest: put a tag, wildcard or range into spec.version"
     if ":" in value:
-        return "must not hold a tag or scheme: put the tag into spec.version"
+        return "must not contain a tag or scheme: put the tag into spec.version"
     if len(value) <= 255 and _REPO.fullmatch(value):
         return None
     return (
-        f"{syntax.shown(value)} is no repository path; use lower-case words joined by '/', "
-        "without a '/' at either end, for example team/app"
+        f"{syntax.shown(value)} isn't a valid repository path; use lower-case words separated by "
+        "'/', "
+        "without a leading or trailing '/', for example team/app"
     )
 
 
 def _version(value: str) -> str | None:
     if value.startswith("sha256:") or "@sha256:" in value:
-        return "must be a tag, wildcard or range, not a digest; the operator finds the digest"
+        return "must be a tag, wildcard or range, not a digest; the operator resolves the digest"
     try:
         parse_version(value)
     except VersionError as error:
@@ -167,7 +168,7 @@ def _tag_filter(value: str) -> str | None:
     try:
         compile_filter(value)
     except FilterError as error:
-        return f"is no regular expression for tags: {error}"
+        return f"isn't a valid regular expression for tags: {error}"
     return None
 
 
@@ -180,7 +181,7 @@ def _duration(spec: Fields, name: str, default: float, *, least: float = 1.0) ->
         spec.fail(name, f"must be a duration, not {json_type(value)}; {hint}")
     seconds = parse_duration(value)
     if seconds is None:
-        spec.fail(name, f"{syntax.shown(value)} is no duration; {hint}")
+        spec.fail(name, f"{syntax.shown(value)} isn't a valid duration; {hint}")
     if not least <= seconds <= MAX_DURATION:
         spec.fail(
             name,
@@ -233,10 +234,10 @@ def _env_value(value: Any, path: str) -> str:
     if value is None:
         return ""
     if not isinstance(value, str):
-        what = "so great a number; write it in quotes" if type(value) is int else json_type(value)
+        what = "a number that large; write it in quotes" if type(value) is int else json_type(value)
         raise SpecError(path, f"must be a string, number or boolean, not {what}")
     if "\0" in value:
-        raise SpecError(path, "must not hold a NUL character")
+        raise SpecError(path, "must not contain a NUL character")
     return value
 
 
@@ -245,7 +246,7 @@ def _werf_image(werf: Fields, defaults: BundleDefaults) -> str:
     version = werf.text("version", _tag)
     if image is not None and ("@" in image or ":" in image.rpartition("/")[2]):
         if version is not None:
-            werf.fail("version", "must be removed: spec.werf.image names a tag or digest already")
+            werf.fail("version", "must be removed: spec.werf.image already names a tag or digest")
         return image
     return sys.intern(f"{image or defaults.werf_image}:{version or defaults.werf_version}")
 
@@ -253,11 +254,11 @@ def _werf_image(werf: Fields, defaults: BundleDefaults) -> str:
 def _image(value: str) -> str | None:
     if len(value) <= 512 and _IMAGE.fullmatch(value) and "://" not in value:
         return None
-    return f"{syntax.shown(value)} is no image; for example registry.werf.io/werf/werf"
+    return f"{syntax.shown(value)} isn't a valid image; for example registry.werf.io/werf/werf"
 
 
 def _tag(value: str) -> str | None:
-    return None if _TAG.fullmatch(value) else f"{syntax.shown(value)} is no image tag"
+    return None if _TAG.fullmatch(value) else f"{syntax.shown(value)} isn't a valid image tag"
 
 
 @lru_cache(maxsize=4)
@@ -290,7 +291,7 @@ def _pod_metadata(job: Fields, name: str, *, values_are_labels: bool) -> dict[st
     found = job.text_map(name, syntax.label_key, syntax.label_value if values_are_labels else None)
     for key in found:
         if key.startswith(names.BUNDLE_PREFIX) or key == names.LABEL_MANAGED_BY:
-            raise SpecError(f"{job.at(name)}[{key}]", "is written by the operator; remove it")
+            raise SpecError(f"{job.at(name)}[{key}]", "is set by the operator; remove it")
     return found
 
 

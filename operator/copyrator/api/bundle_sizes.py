@@ -49,7 +49,8 @@ def check_sizes(metadata: Fields, spec: Fields) -> None:
         if count > limits.BUNDLE_METADATA:
             metadata.fail(
                 name,
-                f"{count} of them reach the release's objects; at most {limits.BUNDLE_METADATA:,} "
+                f"{count} of them are copied to the release's objects; at most "
+                f"{limits.BUNDLE_METADATA:,} "
                 "may begin with " + ", ".join(RELEASE_METADATA_PREFIXES),
             )
 
@@ -66,7 +67,7 @@ def _check_texts(owner: Fields, name: str, most: int, most_each: int) -> None:
             path = f"{owner.at(name)}[{key[:80]}]"
             raise SpecError(path, f"has {own:,} bytes with its name, at most {most_each:,}")
         if size > most:
-            owner.fail(name, f"must have at most {most:,} bytes in all, with the names")
+            owner.fail(name, f"must have at most {most:,} bytes in total, with the names")
 
 
 def _bytes(value: Any) -> int:

@@ -73,7 +73,7 @@ def check_text(value: Any, path: str, check: Check | None = None) -> str:
         hint = f'; write it in quotes: "{str(value).lower()}"' if is_scalar(value) else ""
         raise SpecError(path, f"must be a string, not {json_type(value)}{hint}")
     if not value:
-        raise SpecError(path, "must not be empty; fill it in or remove the field")
+        raise SpecError(path, "must not be empty; set it or remove the field")
     if check is not None and (problem := check(value)):
         raise SpecError(path, problem)
     return value
@@ -101,7 +101,7 @@ class Fields:
 
     def __init__(self, raw: Any, path: str) -> None:
         if raw == TOO_MANY:
-            raise SpecError(path or "the object", f"{TOO_MANY}; make it smaller")
+            raise SpecError(path or "the object", f"{TOO_MANY}; reduce it")
         if raw is not None and not isinstance(raw, Mapping):
             raise SpecError(path or "the object", f"must be a map, not {json_type(raw)}")
         self.raw: Mapping[str, Any] = raw or {}

@@ -21,4 +21,4 @@ def read_json(text: bytes | str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):
-        raise UnreadableJsonError("no usable JSON") from None
+        raise UnreadableJsonError("not valid JSON") from None

@@ -101,11 +101,9 @@ def _check_size(body: Fields) -> None:
                 continue
             values += len(value)
             if values > RULE_VALUES:
-                raise SpecError("spec", f"holds more than {RULE_VALUES} values; make it smaller")
+                raise SpecError("spec", f"has more than {RULE_VALUES} values; reduce it")
             if len(value) > RULE_ITEMS and not path_of(place).startswith("spec.template"):
-                raise SpecError(
-                    path_of(place), f"holds more than {RULE_ITEMS} items; make several rules"
-                )
+                raise SpecError(path_of(place), f"has more than {RULE_ITEMS} items; split the rule")
             pairs = value.items() if isinstance(value, dict) else enumerate(value)
             parts += [((place, key), part) for key, part in pairs if type(part) in _NESTING]
         if not parts:
@@ -120,10 +118,12 @@ def _read(body: Fields) -> RuleSpec:
     home = _home(body)
     if body.has("spec"):
         if old:
-            body.fail("spec", f"can't stand beside the old form; remove {', '.join(old)} or spec")
+            body.fail(
+                "spec", f"can't be combined with the old form; remove {', '.join(old)} or spec"
+            )
         return _read_spec(body.sub("spec"), home)
     if not old:
-        body.fail("spec", "is required: say what to copy in spec.source or spec.template")
+        body.fail("spec", "is required: set spec.source or spec.template")
     return _read_old(body, home)
 
 
@@ -207,7 +207,7 @@ def _split_labels(text: str) -> dict[str, str]:
                 "for other conditions use spec.source.selector",
             )
         if labels.setdefault(key, value) != value:
-            raise SpecError("selector", f"asks for two values of the label {syntax.shown(key)}")
+            raise SpecError("selector", f"requires two values of the label {syntax.shown(key)}")
     return labels
 
 
@@ -216,12 +216,12 @@ def _split_labels(text: str) -> dict[str, str]:
 
 def _read_spec(spec: Fields, home: str) -> RuleSpec:
     if spec.has("source") == spec.has("template"):
-        spec.fail("source", "give exactly one of spec.source and spec.template")
+        spec.fail("source", "set exactly one of spec.source and spec.template")
     template = None
     source = None
     if spec.has("template"):
         if spec.has("transform"):
-            spec.fail("transform", "must be removed: write what you want into spec.template")
+            spec.fail("transform", "must be removed: put the changes into spec.template")
         template = read_template(spec.sub("template"))
     else:
         source = _read_source(spec.sub("source"), home)
@@ -242,13 +242,15 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
 def _read_source(source: Fields, home: str) -> Source:
     kind = source.required_text("kind", syntax.kind)
     if source.has("namespace") and source.has("namespaces"):
-        source.fail("namespaces", "give either namespace or namespaces, not both")
+        source.fail("namespaces", "set either namespace or namespaces, not both")
     one = source.text("namespace", syntax.namespace)
     if source.get("namespaces") == []:
-        source.fail("namespaces", "must name a namespace; remove it for the rule's own")
+        source.fail(
+            "namespaces", "must name a namespace; remove it to use the rule's own namespace"
+        )
     many = source.texts("namespaces", syntax.namespace)
     if source.has("name") == source.has("selector"):
-        source.fail("name", "give exactly one of name and selector")
+        source.fail("name", "set exactly one of name and selector")
     return Source(
         kind=kind,
         api_version=source.text("apiVersion", syntax.api_version) or WELL_KNOWN_KINDS.get(kind),
@@ -266,14 +268,14 @@ def _source_selector(source: Fields) -> LabelSelector | None:
         source.fail(
             "selector",
             "must name at least one label; an empty one would copy everything "
-            f"of this kind ({{key: …, operator: {Operator.DOES_NOT_EXIST}}} says so on purpose)",
+            f"of this kind; to do so, set {{key: …, operator: {Operator.DOES_NOT_EXIST}}}",
         )
     return selector
 
 
 def _read_targets(targets: Fields) -> Targets:
     if targets.get("namespaces") == []:
-        targets.fail("namespaces", "must not be empty; remove it for every namespace")
+        targets.fail("namespaces", "must not be empty; remove it to select every namespace")
     selector = ANY_LABELS
     if targets.has("selector"):
         selector = parse_selector(targets.get("selector"), targets.at("selector"))
@@ -288,6 +290,6 @@ def _namespace_glob(value: str) -> str | None:
     if len(value) <= 63 and _GLOB.fullmatch(value):
         return None
     return (
-        f"{syntax.shown(value)} matches no namespace; "
-        "use lower-case letters, digits, '-', and the wildcards '*' and '?'"
+        f"{syntax.shown(value)} isn't a valid pattern for "
+        "namespaces; use lower-case letters, digits, '-', and the wildcards '*' and '?'"
     )

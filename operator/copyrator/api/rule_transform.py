@@ -32,7 +32,7 @@ def _read_keys(keys: Fields) -> KeyTransform:
     for old, new in rename.items():
         path = f"{keys.at('rename')}[{old}]"
         if not new:
-            raise SpecError(path, "must not be empty; name the key that the copy shall have")
+            raise SpecError(path, "must not be empty; set the key's name in the copy")
         if other := taken.get(new):
             raise SpecError(path, f"collides with {other}: both would be named {new}")
         taken[new] = old
@@ -42,7 +42,7 @@ def _read_keys(keys: Fields) -> KeyTransform:
         if exclude.matches(old) or (include and not include.matches(old)):
             raise SpecError(
                 f"{keys.at('rename')}[{old}]",
-                "renames a key that include and exclude leave out; rename works on source keys",
+                "renames a key that include and exclude filter out; rename takes the source's keys",
             )
     return KeyTransform(include=include, exclude=exclude, rename=rename)
 
@@ -61,23 +61,24 @@ def _metadata(fields: Fields, add: dict[str, str]) -> MetadataTransform:
     for key in add:
         path = f"{fields.at('add')}[{key}]"
         if key == names.LABEL_MANAGED_BY or key.startswith(names.RULE_PREFIX):
-            raise SpecError(path, "is written by the operator itself; remove it")
+            raise SpecError(path, "is set by the operator; remove it")
         if remove.matches(key):
-            raise SpecError(path, "is both added and removed; say one of them")
+            raise SpecError(path, "is both added and removed; remove one of the two")
     return MetadataTransform(add=add, remove=remove)
 
 
 def _key_glob(value: str) -> str | None:
     return syntax.data_key(value.replace("*", "x").replace("?", "x")) and (
-        f"{syntax.shown(value)} matches no key; use letters, digits, '-', '_', '.', "
+        f"{syntax.shown(value)} isn't a valid pattern for keys; use letters, digits, '-', '_', "
+        "'.', "
         "and the wildcards '*' and '?'"
     )
 
 
 def _metadata_glob(value: str) -> str | None:
     return syntax.label_key(value.replace("*", "x").replace("?", "x")) and (
-        f"{syntax.shown(value)} matches no label's key; "
-        "write the whole key, with '*' and '?' as wildcards"
+        f"{syntax.shown(value)} isn't a valid pattern for label or annotation "
+        "keys; write the whole key, with '*' and '?' as wildcards"
     )
 
 
@@ -91,13 +92,13 @@ def read_template(template: Fields) -> Template:
         if metadata.has(field):
             metadata.fail(field, f"must be removed: {hint}")
     if metadata.has("namespace") and metadata.get("namespace") != "{{ namespace.name }}":
-        metadata.fail("namespace", "must be removed: the operator fills in each target namespace")
+        metadata.fail("namespace", "must be removed: the operator sets each target namespace")
     for field in ("labels", "annotations"):
         metadata.text_map(field)
     if kind == "Secret":
         template.sub("data"), template.sub("stringData")
     if template.has("status"):
-        template.fail("status", "must be removed: an object's own controller writes it")
+        template.fail("status", "must be removed: the object's controller sets it")
     left = TEMPLATE_TEXTS
     for path, text in template_texts(template.raw, template.path):
         left -= len(text)
@@ -106,19 +107,19 @@ def read_template(template: Fields) -> Template:
         if left < 0:
             raise SpecError(
                 template.path,
-                f"its texts are longer than {TEMPLATE_TEXTS} characters in all; make several rules",
+                f"its strings are longer than {TEMPLATE_TEXTS} characters in total; split the rule",
             )
     return Template(kind=kind, api_version=api_version, body=template.raw)
 
 
 _FORBIDDEN_METADATA: Final = {
-    "generateName": "copies have fixed names; write metadata.name",
-    "ownerReferences": "owners don't reach across namespaces",
-    "finalizers": "nothing would ever take them off",
-    "uid": "the API server writes it",
-    "resourceVersion": "the API server writes it",
-    "managedFields": "the API server writes it",
-    "creationTimestamp": "the API server writes it",
+    "generateName": "copies have fixed names; set metadata.name",
+    "ownerReferences": "owner references can't cross namespaces",
+    "finalizers": "no controller would remove them",
+    "uid": "the API server sets it",
+    "resourceVersion": "the API server sets it",
+    "managedFields": "the API server sets it",
+    "creationTimestamp": "the API server sets it",
 }
 
 
@@ -160,5 +161,5 @@ def template_texts(root: Mapping[str, Any], path: str) -> Iterator[tuple[Place, 
 
 def _length(text: str) -> str | None:
     if len(text) > TEMPLATE_TEXT:
-        return f"is longer than {TEMPLATE_TEXT} characters; make it shorter"
+        return f"is longer than {TEMPLATE_TEXT} characters; shorten it"
     return None

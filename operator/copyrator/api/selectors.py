@@ -123,7 +123,7 @@ def parse_selector(raw: Any, path: str) -> LabelSelector:
     if stray := sorted(set(map(str, fields.raw)) - known):
         raise SpecError(
             f"{path}.{stray[0]}",
-            "is no field of a selector; put labels under matchLabels",
+            "isn't a field of a selector; put labels under matchLabels",
         )
     count = len(fields.sub("matchLabels").raw) + len(fields.items("matchExpressions"))
     if count > MAX_REQUIREMENTS:

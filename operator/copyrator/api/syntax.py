@@ -24,7 +24,8 @@ def namespace(value: str) -> str | None:
     if "*" in value or "?" in value:
         return f"{shown(value)} is a pattern; list the namespaces by name"
     return (
-        f"{shown(value)} is no namespace's name; use at most 63 lower-case letters, digits and '-'"
+        f"{shown(value)} isn't a valid namespace name; use at most 63 lower-case letters, digits "
+        "and '-'"
     )
 
 
@@ -33,7 +34,7 @@ def object_name(value: str) -> str | None:
     if len(value) <= 253 and _SUBDOMAIN.fullmatch(value):
         return None
     return (
-        f"{shown(value)} is no object's name; "
+        f"{shown(value)} isn't a valid object name; "
         "use at most 253 lower-case letters, digits, '-' and '.'"
     )
 
@@ -42,11 +43,12 @@ def label_key(value: str) -> str | None:
     """The key of a label or annotation: ``[prefix/]name``."""
     prefix, slash, name = value.rpartition("/")
     if slash and not (len(prefix) <= 253 and _SUBDOMAIN.fullmatch(prefix)):
-        return f"{shown(value)} has a prefix that is no DNS name; write it as example.com/name"
+        return f"{shown(value)} has a prefix that isn't a DNS name; write it as example.com/name"
     if len(name) <= 63 and _QUALIFIED.fullmatch(name):
         return None
     return (
-        f"{shown(value)} is no label's key; use at most 63 letters, digits, '-', '_' and '.', "
+        f"{shown(value)} isn't a valid label key; use at most 63 letters, digits, '-', '_' and "
+        "'.', "
         "beginning and ending with a letter or digit"
     )
 
@@ -56,7 +58,8 @@ def label_value(value: str) -> str | None:
     if not value or (len(value) <= 63 and _QUALIFIED.fullmatch(value)):
         return None
     return (
-        f"{shown(value)} is no label's value; use at most 63 letters, digits, '-', '_' and '.', "
+        f"{shown(value)} isn't a valid label value; use at most 63 letters, digits, '-', '_' and "
+        "'.', "
         "beginning and ending with a letter or digit"
     )
 
@@ -66,7 +69,7 @@ def data_key(value: str) -> str | None:
     if len(value) <= 253 and _DATA_KEY.fullmatch(value) and value not in (".", ".."):
         return None
     return (
-        f"{shown(value)} is no key of a ConfigMap or Secret; "
+        f"{shown(value)} isn't a valid key of a ConfigMap or Secret; "
         "use at most 253 letters, digits, '-', '_' and '.'"
     )
 
@@ -75,14 +78,14 @@ def kind(value: str) -> str | None:
     """A kind, such as ``Secret``."""
     if len(value) <= 63 and _KIND.fullmatch(value):
         return None
-    return f"{shown(value)} is no kind; write it as in a manifest, for example Secret"
+    return f"{shown(value)} isn't a valid kind; write it as in a manifest, for example Secret"
 
 
 def api_version(value: str) -> str | None:
     """``v1`` or ``group/version``."""
     if len(value) <= 253 and _API_VERSION.fullmatch(value):
         return None
-    return f"{shown(value)} is no apiVersion; write it as v1 or group/v1"
+    return f"{shown(value)} isn't a valid apiVersion; write it as v1 or group/v1"
 
 
 def env_name(value: str) -> str | None:
@@ -94,7 +97,7 @@ def env_name(value: str) -> str | None:
     if len(value) <= 255 and _ENV_NAME.fullmatch(value) and not path:
         return None
     return (
-        f"{shown(value)} can't name an environment variable; "
+        f"{shown(value)} isn't a valid name for an environment variable; "
         "use letters, digits, '_', '-' and '.', not beginning with a digit or '..'"
     )
 

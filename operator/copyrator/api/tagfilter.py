@@ -40,7 +40,7 @@ class TagFilter:
         if self._pattern.programsize > limits.TAG_FILTER_STEPS:
             raise FilterError(
                 f"it takes too long for each tag ({self._pattern.programsize} steps, at most "
-                f"{limits.TAG_FILTER_STEPS}); repeat less, and less often within each other"
+                f"{limits.TAG_FILTER_STEPS}); use fewer and less deeply nested repetitions"
             )
 
     def matches(self, tag: str) -> bool:

@@ -27,9 +27,9 @@ _RANGE_SIGN = re.compile(r"[*<>=!~^|, ]|[0-9]\.[xX]")
 _REGEX_SIGN = re.compile(r"\\|[\[({$?]|\.\+|(?:^|[A-Za-z_-])\.\*|\^[A-Za-z]{2}")
 """What no range contains: the original operator took spec.version for a regular expression."""
 _NO_REGEX: Final = (
-    "{0} is a regular expression, which spec.version doesn't take; write version: '*' and "
-    "tagFilter: {0}, which takes the highest version among the tags that match. Tags without a "
-    "version in them, such as main-1a2b3c, have no order: for these write one tag that every build "
+    "{0} is a regular expression, which spec.version doesn't accept; set version: '*' and "
+    "tagFilter: {0}, which selects the highest version among the matching tags. Tags without a "
+    "version, such as main-1a2b3c, have no order: for these set one tag that every build "
     "moves, such as main"
 )
 _TOKEN = re.compile(r"[<>=!~^]+|[^\s<>=!~^]+")
@@ -139,8 +139,9 @@ def parse_version(text: str) -> ExactTag | VersionRange:
 def _range(text: str) -> VersionRange:
     if not text.isprintable() or not _RANGE_SIGN.search(text):
         raise VersionError(
-            f"{shown(text)} is no tag: a tag has at most 128 letters, digits, '_', '.' and '-', "
-            f"and begins with none of the last two; write {_FORMS}"
+            f"{shown(text)} isn't a valid tag: a tag has at most 128 letters, digits, '_', '.' "
+            "and '-', "
+            f"and doesn't begin with '.' or '-'; write {_FORMS}"
         )
     return VersionRange(text, tuple(_alternatives(text)))
 
@@ -152,10 +153,10 @@ def _alternatives(text: str) -> Iterator[Alternative]:
         _fail(
             text,
             f"it has {constraints} alternatives and exceptions, at most {VERSION_CONSTRAINTS} are "
-            "allowed; spec.tagFilter says in one expression what many of them do",
+            "allowed; one expression in spec.tagFilter can replace many of them",
         )
     if all(alternative.is_empty for alternative in found):
-        _fail(text, "no version can lie in it; check the bounds")
+        _fail(text, "no version matches it; check the bounds")
     yield from found
 
 
@@ -166,7 +167,7 @@ def _alternative(text: str, whole: str) -> Alternative:
     for group in text.split(","):
         tokens = _TOKEN.findall(group)
         if not tokens:
-            _fail(whole, "a constraint is missing beside ',' or '||'; for any version write *")
+            _fail(whole, "a constraint is missing next to ',' or '||'; for any version write *")
         for operator, first, last in _terms(tokens, whole):
             alternative = _narrowed(alternative, operator, first, last)
     return alternative
@@ -180,10 +181,12 @@ def _terms(tokens: list[str], whole: str) -> Iterator[tuple[str, _Partial, _Part
         if tokens[at][0] in "<>=!~^":
             operator = _OPERATORS.get(tokens[at], tokens[at])
             if operator not in _KNOWN:
-                _fail(whole, f"{shown(operator)} is no operator; there are {' '.join(_KNOWN[1:])}")
+                _fail(
+                    whole, f"{shown(operator)} isn't an operator; use one of {' '.join(_KNOWN[1:])}"
+                )
             at += 1
             if at == len(tokens) or tokens[at][0] in "<>=!~^-":
-                _fail(whole, f"a version is missing behind {shown(operator)}")
+                _fail(whole, f"a version is missing after {shown(operator)}")
         first = _partial(tokens[at], whole)
         at += 1
         last = None
@@ -198,7 +201,7 @@ def _terms(tokens: list[str], whole: str) -> Iterator[tuple[str, _Partial, _Part
 def _partial(text: str, whole: str) -> _Partial:
     match = _PARTIAL.fullmatch(text)
     if match is None:
-        _fail(whole, f"{shown(text)} is no version; write one as 1.2.3, 1.2 or 1.2.*")
+        _fail(whole, f"{shown(text)} isn't a valid version; write it as 1.2.3, 1.2 or 1.2.*")
     parts, pre = match["parts"].split("."), match["pre"]
     known = parts
     for i, part in enumerate(parts):
@@ -206,14 +209,14 @@ def _partial(text: str, whole: str) -> _Partial:
             known = parts[:i]
             break
     if any(part not in "xX*" for part in parts[len(known) :]):
-        _fail(whole, f"{shown(text)} has a number behind its wildcard")
+        _fail(whole, f"{shown(text)} has a number after its wildcard")
     if any(len(part) > 1 and part[0] == "0" for part in known):
         _fail(whole, f"{shown(text)} has a number with a leading zero; remove the zero")
     numbers = tuple(int(part) for part in known)
     if len(numbers) == 3:
         key = read_semver(".".join(known) + (f"-{pre}" if pre else ""))
         if key is None:
-            _fail(whole, f"{shown(text)} has a pre-release that SemVer doesn't know")
+            _fail(whole, f"{shown(text)} has a pre-release that isn't valid SemVer")
         return _Partial(numbers, key, any_prerelease=pre == "0")
     if pre not in (None, "0"):
         _fail(whole, f"{shown(text)}: only a whole version such as 1.2.3-rc.1 has a pre-release")
@@ -257,4 +260,4 @@ def _span(operator: str, version: _Partial) -> Span:
 
 
 def _fail(whole: str, problem: str) -> NoReturn:
-    raise VersionError(f"{shown(whole)} is no usable version range: {problem}")
+    raise VersionError(f"{shown(whole)} isn't a valid version range: {problem}")

@@ -17,22 +17,22 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.kube.errors import Forbidden
 
-FIRST_LOOK: Final = 15.0
+FIRST_CHECK: Final = 15.0
 """Seconds before a missing account is requested again; the next wait is twice as long."""
-RAREST_LOOK: Final = 300.0
+LONGEST_PAUSE: Final = 300.0
 """Seconds between two requests at most; less where the Bundle's interval is shorter."""
 SHARING: Final = 1.0
 """Seconds for which a response also serves a Bundle that checks for the first time."""
 
 
 @dataclass(slots=True)
-class _Lack:
+class _MissingAccount:
     """An account that is missing."""
 
     text: str
-    looked_at: float
-    """Monotonic seconds, as `next_look`."""
-    next_look: float
+    checked_at: float
+    """Monotonic seconds, as `next_check`."""
+    next_check: float
     wait: float
     waiting: set[BundleKey] = field(default_factory=set)
 
@@ -42,11 +42,11 @@ class Accounts:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._lacks: dict[tuple[str, str], _Lack] = {}
+        self._missing: dict[tuple[str, str], _MissingAccount] = {}
 
     def has_come(self, spec: BundleSpec) -> bool:
         """Whether another Bundle's request found the missing account, or was refused."""
-        return (spec.namespace, spec.service_account) not in self._lacks
+        return (spec.namespace, spec.service_account) not in self._missing
 
     async def missing(
         self, entry: BundleEntry, spec: BundleSpec, *, anew: bool = False
@@ -59,42 +59,42 @@ class Accounts:
         """
         account = spec.namespace, spec.service_account
         now = self._context.monotonic()
-        lack = self._lacks.get(account)
-        if lack and now < (lack.looked_at + SHARING if anew else lack.next_look):
-            lack.waiting.add(entry.key)
-            return lack.text
-        is_due = lack is None or now >= lack.next_look
-        if lack and is_due:
-            lack.next_look = now + lack.wait  # no other Bundle requests it meanwhile
+        found = self._missing.get(account)
+        if found and now < (found.checked_at + SHARING if anew else found.next_check):
+            found.waiting.add(entry.key)
+            return found.text
+        is_due = found is None or now >= found.next_check
+        if found and is_due:
+            found.next_check = now + found.wait  # no other Bundle requests it meanwhile
         try:
             text = await missing_account(self._context.client, spec)
         except Forbidden:
             self._visit_waiting(entry.key, account)  # unknown from now on: each reports it itself
             raise
-        lack = self._lacks.get(account)
+        found = self._missing.get(account)
         if text is None:
             self._visit_waiting(entry.key, account)
             return None
-        if lack is None:
-            lack = self._lacks[account] = _Lack(text, now, now, FIRST_LOOK / 2)
+        if found is None:
+            found = self._missing[account] = _MissingAccount(text, now, now, FIRST_CHECK / 2)
         if is_due:
-            lack.wait = min(lack.wait * 2, RAREST_LOOK, max(spec.interval, 1.0))
-            lack.next_look = now + lack.wait
-            look_at = self._context.clock() + timedelta(seconds=lack.wait)
-            self._context.memory(entry.key).account_at = look_at
-        lack.looked_at = now
-        lack.waiting.add(entry.key)
+            found.wait = min(found.wait * 2, LONGEST_PAUSE, max(spec.interval, 1.0))
+            found.next_check = now + found.wait
+            check_at = self._context.clock() + timedelta(seconds=found.wait)
+            self._context.memory(entry.key).account_at = check_at
+        found.checked_at = now
+        found.waiting.add(entry.key)
         return text
 
     def _visit_waiting(self, finder: BundleKey, account: tuple[str, str]) -> None:
-        lack = self._lacks.pop(account, None)
-        if lack is not None:
-            for key in lack.waiting - {finder}:
+        found = self._missing.pop(account, None)
+        if found is not None:
+            for key in found.waiting - {finder}:
                 self._context.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
         """A Bundle's account isn't missing (any more)."""
-        for account, lack in list(self._lacks.items()):
-            lack.waiting.discard(key)
-            if not lack.waiting:
-                del self._lacks[account]
+        for account, found in list(self._missing.items()):
+            found.waiting.discard(key)
+            if not found.waiting:
+                del self._missing[account]

@@ -36,8 +36,8 @@ async def obstacle(
             is_values = mount.volume.startswith(VALUES_VOLUME)
             return Blocked(
                 BundleReason.VALUES_MISSING if is_values else BundleReason.AUTHENTICATION_FAILED,
-                f"{resource.kind} {job.namespace}/{mount.name}, which its pod mounts, is gone; "
-                "make it again, or take it out of the spec",
+                f"{resource.kind} {job.namespace}/{mount.name}, which its pod mounts, doesn't "
+                "exist; create it, or remove it from the spec",
             )
     return None
 
@@ -47,7 +47,7 @@ async def _no_pod(client: KubeClient, job: JobRecord, spec: BundleSpec) -> Block
         return Blocked(BundleReason.SERVICE_ACCOUNT_MISSING, text)
     return Blocked(
         BundleReason.JOB_UNSCHEDULABLE,
-        "it may have no pod (a quota, a policy?), and its Events say why: "
+        "it has no pod; its Events may name the cause, such as a quota or policy: "
         f"kubectl -n {job.namespace} describe job {job.name}",
     )
 
@@ -58,7 +58,7 @@ async def missing_account(client: KubeClient, spec: BundleSpec) -> str | None:
         await client.get(SERVICEACCOUNTS, spec.namespace, spec.service_account)
     except NotFound:
         return (
-            f"ServiceAccount {spec.namespace}/{spec.service_account}, under which werf runs, "
-            "doesn't exist; make it and give it the rights that the bundle needs"
+            f"ServiceAccount {spec.namespace}/{spec.service_account}, which werf runs as, "
+            "doesn't exist; create it and grant it the permissions that the bundle needs"
         )
     return None

@@ -130,7 +130,7 @@ class BundleEntry:
         return self._attempted_release if self.is_running else None
 
     @property
-    def claims(self) -> tuple[tuple[str, str], ...]:
+    def releases(self) -> tuple[tuple[str, str], ...]:
         """The releases that it has, is deploying, or is to deploy.
 
         A Bundle whose release is elsewhere can't deploy what its spec names now, and one that is
@@ -207,7 +207,7 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
     except Exception as error:
         what = type(error).__name__
         log.exception("the spec of a Bundle can't be read: %s", what)
-        text = f"the operator fails to read it ({what}); please report it with the Bundle's spec"
+        text = f"the operator failed to parse it ({what}); report a bug with the Bundle's spec"
         return InvalidSpec("spec", text)
 
 
@@ -267,9 +267,9 @@ class BundleRegistry:
         if held is not None:
             self._unlink(held)
         self._entries[entry.key] = entry
-        for release in entry.claims:
-            claims = self._by_release.get(release, ())
-            self._by_release[release] = (*claims, entry.key)
+        for release in entry.releases:
+            keys = self._by_release.get(release, ())
+            self._by_release[release] = (*keys, entry.key)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -284,7 +284,7 @@ class BundleRegistry:
         del self._entries[key]
         return True
 
-    def claiming(self, release: tuple[str, str] | None) -> list[BundleEntry]:
+    def bundles_of(self, release: tuple[str, str] | None) -> list[BundleEntry]:
         """All Bundles that claim a release, its owner first.
 
         While a Job runs its Bundle owns the release, so that two never work on it together. Else
@@ -303,11 +303,11 @@ class BundleRegistry:
         return found
 
     def owner(self, release: tuple[str, str] | None) -> BundleEntry | None:
-        """The owner of a release; None while no Bundle claims it."""
-        return next(iter(self.claiming(release)), None)
+        """The owner of a release; None while no Bundle names it."""
+        return next(iter(self.bundles_of(release)), None)
 
     def _unlink(self, entry: BundleEntry) -> None:
-        for release in entry.claims:
+        for release in entry.releases:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):
                 self._by_release[release] = others

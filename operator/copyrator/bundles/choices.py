@@ -13,8 +13,8 @@ BATCH: Final = 100
 """Tags that are processed before other tasks may run: some 10 ms of the slowest filter."""
 
 
-async def offer_all(tags: Sequence[str], selections: Collection[TagSelection]) -> None:
-    """Offer a page of tags to all selections; each tag is parsed once, and a few are held."""
+async def add_all(tags: Sequence[str], selections: Collection[TagSelection]) -> None:
+    """Add a page of tags to all selections; each tag is parsed once, and a few are held."""
     pause = TimeSlice().pause
     for start in range(0, len(tags), BATCH):
         candidates = [read_tag(tag) for tag in tags[start : start + BATCH]]

@@ -49,7 +49,7 @@ Hasher = Callable[[], Hash]
 class Memory:
     """State of one Bundle between two reconciles."""
 
-    wish: DesiredVersion | None = None
+    desired: DesiredVersion | None = None
     """The last one that was handled."""
     asked_since: float | None = None
     """Monotonic seconds: an answer must be at least so new; None while no poll is pending."""
@@ -73,7 +73,7 @@ class Memory:
     """The Bundle's version, the resolution and the values' hash for which there was nothing to do:
     with the same again no decision is needed.
     """
-    lacking: tuple[object, ...] | None = None
+    settled_without_account: tuple[object, ...] | None = None
     """The same where only the service account is missing."""
     account_at: datetime | None = None
     """When to request the service account again, where this Bundle does it."""
@@ -190,10 +190,10 @@ class Context:
         """Queue the other Bundles of a release whose owner may have changed."""
         if _stake(before) == _stake(after):
             return
-        releases = {one for entry in (before, after) if entry is not None for one in entry.claims}
+        releases = {one for entry in (before, after) if entry is not None for one in entry.releases}
         changed = {entry.key for entry in (before, after) if entry is not None}
         for release in releases:
-            for rival in self.bundles.claiming(release):
+            for rival in self.bundles.bundles_of(release):
                 if rival.key in changed:
                     continue
                 if memory := self.memories.get(rival.key):
@@ -224,7 +224,7 @@ def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
     """The fields of a Bundle that decide which one owns a release."""
     if entry is None:
         return ()
-    return entry.uid, entry.claims, entry.running_release, entry.deployed_at, entry.deleting
+    return entry.uid, entry.releases, entry.running_release, entry.deployed_at, entry.deleting
 
 
 async def cancel_all(tasks: set[asyncio.Task[None]]) -> None:

@@ -47,20 +47,20 @@ class Deletions:
         if not held or memory.remove_finalizer == entry.uid:
             return
         if await self._is_hopeless(entry):
-            await self._let_go(entry)
+            await self._remove_finalizer(entry)
         elif deploy_runs or self._deploy_runs(entry):
-            text = "A deploy still runs; the Bundle goes on its way when that has ended"
+            text = "A deploy is running; the deletion continues when it has ended"
             await self._writer.write(entry, entry.status, verdicts.uninstalling(text))
         elif await self._is_free(entry):
-            await self._let_go(entry)
+            await self._remove_finalizer(entry)
         else:
             progress = await self._uninstalls.visit(entry, self._uninstallable(entry))
             if progress is Progress.REFUSED:
                 self._orphan(entry, "namespace-terminating")
             if progress is not Progress.UNDER_WAY:
-                await self._let_go(entry)
+                await self._remove_finalizer(entry)
 
-    async def _let_go(self, entry: BundleEntry) -> None:
+    async def _remove_finalizer(self, entry: BundleEntry) -> None:
         """Once: until the event of its deletion arrives, the stored Bundle is unchanged."""
         await self._writer.remove_finalizer(entry)
         self._context.memory(entry.key).remove_finalizer = entry.uid
@@ -88,7 +88,7 @@ class Deletions:
             if self._ownership.uninstalls(entry):
                 return False  # begun while it owned the release: the owner waits for it
             text = (
-                f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it is that of "
+                f"Release {spec.project_namespace}/{spec.release} isn't uninstalled: it belongs to "
                 f"Bundle {owner.key.namespace}/{owner.key.name}"
             )
             self._context.record(entry, NORMAL, "ReleaseKept", text)
@@ -123,7 +123,7 @@ class Deletions:
         spec = self._uninstallable(entry)
         text = (
             f"Release {spec.project_namespace}/{spec.release} of Bundle {entry.key.namespace}/"
-            f"{entry.key.name} stays behind ({cause}): nothing uninstalls it any more"
+            f"{entry.key.name} is left behind ({cause}): the operator doesn't uninstall it"
         )
         log.warning("%s: %s", entry.key, text)
         self._context.metrics.orphaned_releases.labels(cause).inc()

@@ -70,7 +70,7 @@ class Deploys:
         """
         memory = self._context.memory(entry.key)
         if entry.is_paused:
-            memory.wish = memory.asked_since = memory.again = None
+            memory.desired = memory.asked_since = memory.again = None
             self._context.wake_at(entry.key)
             status = replace(entry.status, ready=kept_ready(entry.status), next_poll_at=None)
             await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
@@ -81,10 +81,10 @@ class Deploys:
         except MissingReferenceError as error:
             await self._report_missing(entry, spec, error)
             return
-        if memory.lacking is not None:
+        if memory.settled_without_account is not None:
             await self._look_for_account(entry, spec)
-        wish = _wish(entry, access, values_hash)
-        resolution = await self._resolutions.ask(entry, spec, access, wish)
+        desired = _desired_version(entry, access, values_hash)
+        resolution = await self._resolutions.ask(entry, spec, access, desired)
         if resolution is None:
             return
         if resolution.inherited:
@@ -92,14 +92,14 @@ class Deploys:
             return
         asked_since = memory.asked_since
         known = (entry.resource_version, resolution, values_hash)
-        if known in (memory.settled, memory.lacking):
+        if known in (memory.settled, memory.settled_without_account):
             self._plan_next_poll(entry, spec, resolution, self._context.clock())
             self._context.wake_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error)
         elif await self._decide(entry, spec, resolution, values_hash):
-            wish = replace(wish, request="")
-        memory.wish = wish
+            desired = replace(desired, request="")
+        memory.desired = desired
         if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
         self._resolutions.taken(entry, asked_since)
@@ -146,7 +146,7 @@ class Deploys:
         )
         await self._writer.write(entry, status, verdicts.unusable(error.reason, str(error), status))
         memory = self._context.memory(entry.key)
-        memory.wish = memory.asked_since = None
+        memory.desired = memory.asked_since = None
         self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
@@ -173,22 +173,22 @@ class Deploys:
         status = _noted(entry.status, resolution, decision, memory.next_poll or now, now)
         if spec.suspend:
             written = await self._writer.write(entry, status, verdicts.suspended(status))
-            if written is entry and resolution.lack is None:
+            if written is entry and resolution.unresolved is None:
                 memory.settled = (entry.resource_version, resolution, values_hash)
             self._context.wake_at(entry.key, memory.next_poll)
             return False
         if decision.action is state.Action.DEPLOY:
             assert decision.need is not None
-            if await self._lacks_account(entry, spec, status, resolution, values_hash):
+            if await self._is_account_missing(entry, spec, status, resolution, values_hash):
                 return False
             return await self._begin(entry, spec, status, wanted, decision.need)
-        status, verdict = _told(status, spec, resolution, decision, now)
+        status, verdict = _outcome(status, spec, resolution, decision, now)
         if request is not None:
             status = acknowledged(status, request)
         written = await self._writer.write(entry, status, verdict)
         if request is not None and request.force_update:
             await self._writer.reset_force(written)
-        if written is entry and resolution.lack is None and decision.until is None:
+        if written is entry and resolution.unresolved is None and decision.until is None:
             memory.settled = (entry.resource_version, resolution, values_hash)
         self._context.wake_at(entry.key, memory.next_poll, decision.until)
         return request is not None
@@ -198,13 +198,16 @@ class Deploys:
     ) -> None:
         """At the next slot; sooner where the tag may be pushed soon."""
         memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
-        if resolution.lack is not None and resolution.lack.reason is BundleReason.TAG_NOT_FOUND:
+        if (
+            resolution.unresolved is not None
+            and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
+        ):
             memory.poll_failures += 1
             memory.next_poll = poll_retry(slot, memory.poll_failures, now)
         else:
             memory.poll_failures, memory.next_poll = 0, slot.after(now)
 
-    async def _lacks_account(
+    async def _is_account_missing(
         self,
         entry: BundleEntry,
         spec: BundleSpec,
@@ -214,7 +217,7 @@ class Deploys:
     ) -> bool:
         """Report a missing service account; the next poll stays as planned."""
         memory = self._context.memory(entry.key)
-        memory.lacking = None
+        memory.settled_without_account = None
         text = await self._accounts.missing(entry, spec, anew=True)
         if text is None:
             memory.account_at = None
@@ -223,7 +226,7 @@ class Deploys:
         status = with_error(status, reason, text, self._context.clock())
         verdict = verdicts.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
-        memory.lacking = (written.resource_version, resolution, values_hash)
+        memory.settled_without_account = (written.resource_version, resolution, values_hash)
         self._context.wake_at(entry.key, memory.next_poll)
         return True
 
@@ -232,7 +235,7 @@ class Deploys:
         memory = self._context.memory(entry.key)
         if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
             return
-        memory.lacking = memory.account_at = None
+        memory.settled_without_account = memory.account_at = None
         if memory.asked_since is None:
             memory.asked_since = self._context.monotonic() - spec.interval
 
@@ -252,7 +255,7 @@ class Deploys:
         return True
 
 
-def _wish(entry: BundleEntry, access: Access, values_hash: str | None) -> DesiredVersion:
+def _desired_version(entry: BundleEntry, access: Access, values_hash: str | None) -> DesiredVersion:
     return DesiredVersion(
         generation=entry.generation,
         spec_hash=entry.spec_hash,
@@ -262,7 +265,7 @@ def _wish(entry: BundleEntry, access: Access, values_hash: str | None) -> Desire
     )
 
 
-def _told(
+def _outcome(
     status: BundleStatus,
     spec: BundleSpec,
     resolution: Resolution,
@@ -274,8 +277,8 @@ def _told(
         return status, verdicts.will_retry(status)
     if decision.action is state.Action.QUARANTINE:
         return status, verdicts.quarantined(status)
-    if resolution.lack is not None:
-        reason, message = resolution.lack.reason, resolution.lack.message
+    if resolution.unresolved is not None:
+        reason, message = resolution.unresolved.reason, resolution.unresolved.message
         status = with_error(status, reason, message, now)
         return status, verdicts.unusable(reason, message, status)
     status = replace(status, last_error=LastError())
@@ -293,7 +296,7 @@ def _noted(
 
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
-    if resolution.lack is not None:
+    if resolution.unresolved is not None:
         return unresolved(status, resolution.rejected, next_poll, now)
     quarantined = decision.action is state.Action.QUARANTINE
     rejected = tuple(

@@ -1,7 +1,7 @@
 """Which of several Bundles owns a release, the others' message, and which may begin a Job.
 
-The order is BundleRegistry.claiming's. Jobs are checked, too: while one of another Bundle works on
-a release, no other begins.
+The order is that of BundleRegistry.bundles_of. Jobs are checked, too: while one of another Bundle
+works on a release, no other begins.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.status import StaleError
 
-_REMEDY: Final = "rename this one, give it another project_namespace, or delete one of the two"
+_REMEDY: Final = "rename this one, set another project_namespace, or delete one of the two"
 
 
 class Ownership:
@@ -34,19 +34,19 @@ class Ownership:
         where_it_is = entry.deployed_namespace
         if where_it_is and where_it_is != spec.project_namespace:
             return BundleReason.NAMESPACE_CHANGED, (
-                f"the release is deployed in {where_it_is}, and project_namespace now says "
-                f"{spec.project_namespace}: the old release would be left behind. Set it back, or "
-                "delete the Bundle and make it again"
+                f"the release is deployed in {where_it_is}, and project_namespace is now "
+                f"{spec.project_namespace}: the old release would be left behind. Set it back, "
+                "or delete and recreate the Bundle"
             )
         release = spec.project_namespace, spec.release
-        claiming = self._context.bundles.claiming(release)
-        if claiming and claiming[0].key != entry.key:
-            return BundleReason.RELEASE_CONFLICT, _belongs(release, claiming[0])
-        for rival in claiming[1:]:
+        named = self._context.bundles.bundles_of(release)
+        if named and named[0].key != entry.key:
+            return BundleReason.RELEASE_CONFLICT, _belongs(release, named[0])
+        for rival in named[1:]:
             if self.uninstalls(rival):
                 return BundleReason.RELEASE_CONFLICT, (
-                    f"a Job of Bundle {_name(rival)} still uninstalls release {_text(release)}; "
-                    "this one deploys it when that has ended"
+                    f"a Job of Bundle {_name(rival)} is uninstalling release {_text(release)}; "
+                    "this Bundle deploys it when that Job has ended"
                 )
         return None
 
@@ -80,13 +80,13 @@ def _belongs(release: tuple[str, str], owner: BundleEntry) -> str:
         return f"Bundle {_name(owner)} already deploys release {_text(release)}; {_REMEDY}"
     if owner.running_release == release:
         return (
-            f"a Job of Bundle {_name(owner)} is deploying release {_text(release)}; when it has "
-            f"ended, this is decided anew. If you don't want to wait, {_REMEDY}"
+            f"a Job of Bundle {_name(owner)} is deploying release {_text(release)}; this Bundle is "
+            f"reconciled again when it has ended. To resolve the conflict now, {_REMEDY}"
         )
     why = "which is older"
     if owner.key.namespace == release[0]:
         why = "which is in the release's own namespace"
-    return f"release {_text(release)} is that of Bundle {_name(owner)}, {why}; {_REMEDY}"
+    return f"release {_text(release)} belongs to Bundle {_name(owner)}, {why}; {_REMEDY}"
 
 
 def _text(release: tuple[str, str]) -> str:

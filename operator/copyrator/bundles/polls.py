@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.choices import offer_all
+from copyrator.bundles.choices import add_all
 from copyrator.bundles.context import cancel_all
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.criteria import Criteria
@@ -214,7 +214,7 @@ class Polls:
             answer = Answer(pending.asked_at, error=error)
         except Exception as error:
             # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
-            text = f"asking {question.repository} failed: {type(error).__name__}"
+            text = f"polling {question.repository} failed: {type(error).__name__}"
             answer = Answer(pending.asked_at, error=Unreachable(text))
         self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[question]
@@ -224,14 +224,14 @@ class Polls:
             self._answered(key)
 
     async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
-        """Offer every tag of a list to all selections; a partial list raises, selecting nothing."""
+        """Add every tag of a list to all selections; a partial list raises, selecting nothing."""
         selections: dict[Criteria, TagSelection] | None = None
 
         async def consider(tags: list[str]) -> None:
             nonlocal selections
             if selections is None:
                 selections = self._selections(listing)
-            await offer_all(tags, selections.values())
+            await add_all(tags, selections.values())
 
         await self._oci.tags(listing.repository, listing.credential, consider)
         if selections is None:

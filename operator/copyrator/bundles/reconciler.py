@@ -158,7 +158,7 @@ class BundleController:
             if forbidden := self._jobs.forbidden:
                 await self._say_forbidden(key, forbidden)
                 # The status's former condition is written again as soon as the watch works.
-                self._context.memory(key).wish = None
+                self._context.memory(key).desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
         try:
             if entry.deleting:
@@ -173,7 +173,7 @@ class BundleController:
         except NotFound as error:
             if self._context.bundles.get(key) is not None:
                 raise
-            log.debug("%s went away during the visit: %s", key, error)
+            log.debug("%s was deleted while it was reconciled: %s", key, error)
         return Done()
 
     async def _say_failed(self, key: BundleKey, error: Exception) -> None:
@@ -188,7 +188,11 @@ class BundleController:
         try:
             await self._writer.write(entry, entry.status, verdict, decided=False)
         except Exception as second:
-            log.debug("%s: that can't be said either: %s", key, type(second).__name__)
+            log.debug(
+                "%s: the error can't be written to the status either: %s",
+                key,
+                type(second).__name__,
+            )
 
     async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
         """Report a missing right in the status, unless it is the right to write the status."""
@@ -243,7 +247,7 @@ class BundleController:
         status = replace(entry.status, ready=0 if invalid else entry.status.ready)
         status = replace(status, next_poll_at=None)
         await self._writer.write(entry, status, verdicts.refused(reason, message))
-        self._context.memory(entry.key).wish = None
+        self._context.memory(entry.key).desired = None
         self._context.wake_at(entry.key)
 
     def _answered(self, key: BundleKey) -> None:

@@ -61,7 +61,7 @@ class Redaction:
                 size += sum(map(len, contents))
                 if size > limits.BUNDLE_REDACTION_BYTES:
                     raise WithheldError(
-                        "the Secrets that it may quote have more than "
+                        "the Secrets that the log may contain have more than "
                         f"{limits.BUNDLE_REDACTION_BYTES // 2**20} MiB"
                     )
                 quotes |= await self._quoted(namespace, name, contents, texts)
@@ -72,11 +72,13 @@ class Redaction:
             body = await self._client.get(SECRETS, namespace, name)
             data: dict[str, Any] = body.get("data") or {}
             if len(data) > limits.BUNDLE_VALUES_FILES:
-                raise WithheldError(f"Secret {name}, which it may quote, has {len(data)} keys")
+                raise WithheldError(
+                    f"Secret {name}, which the log may contain, has {len(data)} keys"
+                )
             return [base64.b64decode(text) for text in data.values()]
         except (ApiError, binascii.Error):
             raise WithheldError(
-                f"Secret {name}, which it may quote, can't be read (any more)"
+                f"Secret {name}, which the log may contain, can't be read"
             ) from None
 
     async def _quoted(
@@ -88,9 +90,7 @@ class Redaction:
         try:
             return await self._isolated.call(quoted, namespace, contents, list(texts))
         except IsolatedError as error:
-            raise WithheldError(
-                f"looking for what it quotes of Secret {name} can't be done: {error}"
-            ) from None
+            raise WithheldError(f"the search for values of Secret {name} failed: {error}") from None
 
 
 def _is_small(contents: Sequence[bytes]) -> bool:

@@ -193,7 +193,7 @@ class OpenWatches:
         try:
             for refusal in needed(scope, self._context.settings.watch_namespaces):
                 if not await is_granted(client, refusal):
-                    missing = f"the operator may not {refusal}"
+                    missing = f"the operator isn't allowed to {refusal}"
                     break
         except ApiError as error:
             missing = str(error)
@@ -211,7 +211,11 @@ class OpenWatches:
         delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
         self._denied[scope] = _Denied(self._context.monotonic() + delay, delay)
         say = log.info if before is None else log.debug
-        say("No watch of the %s that Bundles name (%s); by name as far as possible", scope, why)
+        say(
+            "Can't watch the %s that Bundles name (%s); they are watched by name where possible",
+            scope,
+            why,
+        )
         self.opened.pop(scope).close()
         self._desired.discard(scope)
         self.arrange_soon()

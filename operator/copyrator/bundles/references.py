@@ -129,8 +129,8 @@ class References:
                         raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
                 elif not source.optional:
                     raise MissingReferenceError(
-                        f"{_values_ref(spec, source)}, which holds values, doesn't exist; make it, "
-                        "or take it out of the spec",
+                        f"{_values_ref(spec, source)}, a source of values, doesn't exist; create "
+                        "it, or remove it from the spec",
                         BundleReason.VALUES_MISSING,
                     )
         found = reader.hash.result()
@@ -157,7 +157,7 @@ class References:
             if (body := await self._read_optional(ref)) is None:
                 field = "spec.auth" if ref.name == spec.auth else "spec.caSecret"
                 raise MissingReferenceError(
-                    f"{ref} of {field} doesn't exist; make it, or take it out of the spec"
+                    f"{ref} of {field} doesn't exist; create it, or remove it from the spec"
                 )
             bodies[ref.name] = body
             versions.append(_version(body))
@@ -235,7 +235,7 @@ def _read_access(spec: BundleSpec, bodies: Mapping[str, Mapping[str, Any]]) -> A
             encoded = (bodies[spec.ca_secret].get("data") or {})[CA_KEY]
             if decoded_size(encoded) > limits.CA_BYTES:
                 most = f"{limits.CA_BYTES} bytes"
-                raise MissingReferenceError(f"{where} holds more than {most} under {CA_KEY}")
+                raise MissingReferenceError(f"{where} has more than {most} under {CA_KEY}")
             ca = base64.b64decode(encoded)
         except (KeyError, binascii.Error, ValueError):
             raise MissingReferenceError(f"{where} has no key {CA_KEY}") from None

@@ -57,14 +57,14 @@ class Unresolved:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """A tag and its digest, or why there is none: an error, or ``lack``."""
+    """A tag and its digest, or why there is none: an error, or ``unresolved``."""
 
     tag: str = ""
-    """With ``lack`` it is the deployed one, where that can be deployed again; else empty."""
+    """With ``unresolved`` it is the deployed one, where that can be deployed again; else empty."""
     digest: str = ""
     rejected: tuple[Rejected, ...] = ()
     """The tags that a range rejected."""
-    lack: Unresolved | None = None
+    unresolved: Unresolved | None = None
     inherited: bool = False
     """Of the tag that the original operator deployed; no digest where that has changed since."""
     error: RegistryError | None = None
@@ -117,19 +117,21 @@ class Resolver:
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
 
     def _nothing(
-        self, lack: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
+        self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
     ) -> Resolution | None:
         """What is deployed still fits the spec, and is requested by its digest."""
         there = self.entry.status.deployed
         if not keeps or there.digest is None:
-            return Resolution(rejected=rejected, lack=lack)
+            return Resolution(rejected=rejected, unresolved=unresolved)
         answer = self._ask(there.digest)
         if answer is None:
             return None
         if isinstance(answer.error, NotFound):
-            lack = replace(lack, message=lack.message + _GONE)
-            return Resolution(rejected=rejected, lack=lack)
-        return Resolution(there.version or "", there.digest, rejected, lack, error=answer.error)
+            unresolved = replace(unresolved, message=unresolved.message + _GONE)
+            return Resolution(rejected=rejected, unresolved=unresolved)
+        return Resolution(
+            there.version or "", there.digest, rejected, unresolved, error=answer.error
+        )
 
     def _explain(self, choice: Choice) -> Unresolved:
         reason = BundleReason.NO_MATCHING_VERSION
@@ -170,10 +172,10 @@ class Resolutions:
         self._polls = polls
 
     async def ask(
-        self, entry: BundleEntry, spec: BundleSpec, access: Access, wish: DesiredVersion
+        self, entry: BundleEntry, spec: BundleSpec, access: Access, desired: DesiredVersion
     ) -> Resolution | None:
         """The resolution if one is due and known; else the Bundle is requeued in time."""
-        if not self._is_wanted(entry, spec, wish):
+        if not self._is_wanted(entry, spec, desired):
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
         resolution = Resolver(entry, spec, access, self._polls, since).resolve()
@@ -189,17 +191,17 @@ class Resolutions:
         if memory.again is not None:
             self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
 
-    def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, wish: DesiredVersion) -> bool:
+    def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
         now, monotonic = self._context.clock(), self._context.monotonic()
         memory = self._context.memory(entry.key)
-        if memory.wish is None and is_answered(entry.status, wish):
-            memory.wish = wish
+        if memory.desired is None and is_answered(entry.status, desired):
+            memory.desired = desired
             memory.next_poll = self._context.slot(entry, spec).after(now)
         if memory.asked_since is not None:
             return True
         slot, retry = self._slot(entry), entry.retry_at
-        if memory.wish != wish:
-            strict = bool(wish.request)
+        if memory.desired != desired:
+            strict = bool(desired.request)
             memory.asked_since = monotonic - (0.0 if strict else SHARING)
         elif memory.again is not None and monotonic >= memory.again:
             memory.asked_since, memory.again = memory.again, None

@@ -89,14 +89,14 @@ class Runs:
                 return True
             if self._may_come(entry):
                 return True
-            text = f"Job {attempted.job} vanished before it had an outcome"
+            text = f"Job {attempted.job} was deleted before it had an outcome"
             await self._finish(entry, spec, _interrupted(BundleReason.JOB_LOST, text))
             return False
         memory.creating, memory.begun = None, attempted.attempt
         if awaits_reset(entry.status):
             entry = await self._writer.reset_force(entry)
         if not job.done:
-            await self._look_at_pods(entry, spec, job)
+            await self._check_pods(entry, spec, job)
             return True
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
@@ -123,7 +123,7 @@ class Runs:
             )
         except WithheldError as error:
             where = f"kubectl -n {job.namespace} logs job/{job.name}"
-            text = f"<withheld: {error}; who may read the pod's log finds it by {where}>"
+            text = f"<withheld: {error}; to read the pod's log: {where}>"
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
         return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
@@ -188,7 +188,7 @@ class Runs:
             await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
             return
         if job is None:
-            text = f"a Job {order.job} that isn't ours stands in the way"
+            text = f"a Job {order.job} already exists and wasn't created for this Bundle; delete it"
             await self._give_up(entry, spec, BundleReason.JOB_LOST, text)
             return
         memory.creating = None
@@ -202,7 +202,7 @@ class Runs:
         await self._finish(entry, spec, _interrupted(reason, text))
         self._context.queue.add(entry.key)
 
-    async def _look_at_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
+    async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
         """Report why the Job is blocked; clear it on progress."""
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
@@ -244,7 +244,8 @@ class Runs:
             verdict = verdicts.will_retry(status)
         await self._writer.write(entry, status, verdict, decided=False)
         if not status.available.version:
-            self._context.memory(entry.key).wish = None  # the registry had nothing: poll it again
+            # The registry had nothing: poll it again.
+            self._context.memory(entry.key).desired = None
         metrics = self._context.metrics
         metrics.deploys.labels("deploy", ending.outcome.value.lower()).inc()
         if job is not None and job.created is not None:

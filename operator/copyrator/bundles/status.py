@@ -164,17 +164,15 @@ class StatusWriter:
 
     def _naming_rivals(self, entry: BundleEntry, verdict: ReadyCondition) -> ReadyCondition:
         """The condition of a release's owner, with its other claimants; theirs name the owner."""
-        claiming = self._context.bundles.claiming(entry.release)
-        if entry.deleting or len(claiming) < 2 or claiming[0].key != entry.key:
+        bundles = self._context.bundles.bundles_of(entry.release)
+        if entry.deleting or len(bundles) < 2 or bundles[0].key != entry.key:
             return verdict
-        rivals = [f"{one.key.namespace}/{one.key.name}" for one in claiming[1:] if not one.deleting]
+        rivals = [f"{one.key.namespace}/{one.key.name}" for one in bundles[1:] if not one.deleting]
         if not rivals or verdict.reason == BundleReason.RELEASE_CONFLICT:
             return verdict
         named = ", ".join(rivals[:_NAMED_RIVALS])
         more = f" and {len(rivals) - _NAMED_RIVALS} more" if len(rivals) > _NAMED_RIVALS else ""
-        text = (
-            f"{verdict.message.rstrip('. ')}. The release is also claimed by Bundle {named}{more}"
-        )
+        text = f"{verdict.message.rstrip('. ')}. The same release is named by Bundle {named}{more}"
         return replace(verdict, message=text + ", which deploys nothing")
 
     def _take(self, body: dict[str, Any]) -> BundleEntry:

@@ -81,12 +81,12 @@ class Uninstalls:
 
     async def _wait_for(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
         now = self._context.clock()
-        text = f"Uninstalling by Job {job.name}"
+        text = f"Uninstalling with Job {job.name}"
         verdict = verdicts.uninstalling(text)
         if job.created and now - job.created > timedelta(seconds=_LOOK_AGAIN):
             blocked = await obstacle(self._context.client, self._jobs, job, spec)
             if blocked is not None:
-                verdict = verdicts.uninstall_failed(f"{text} waits: {blocked.message}")
+                verdict = verdicts.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:
                     await self._jobs.give_up(job)  # the edited spec may fix it
         await self._writer.write(entry, entry.status, verdict)
@@ -104,7 +104,7 @@ class Uninstalls:
         ending = ending_of(job, pods)
         why = log_tail(await self._jobs.log_end(pods)) or ending.message
         verdict = verdicts.uninstall_failed(
-            f"Uninstalling failed {verdicts.times(failures)}, the last time by Job {job.name}: "
+            f"Uninstalling failed {verdicts.times(failures)}, the last time in Job {job.name}: "
             f"{why[-512:]}"
         )
         await self._writer.write(entry, entry.status, verdict)
@@ -114,14 +114,14 @@ class Uninstalls:
     async def _begin(self, entry: BundleEntry, spec: BundleSpec, attempt: int) -> Progress:
         again = self._context.clock() + timedelta(seconds=_LOOK_AGAIN)
         if refused := self._context.refusal(spec):
-            await self._say_failed(entry, f"Uninstalling waits: {refused}")
+            await self._say_failed(entry, f"Uninstalling is blocked: {refused}")
             return Progress.UNDER_WAY
         if missing := await missing_account(self._context.client, spec):
-            await self._say_failed(entry, f"Uninstalling waits: {missing}")
+            await self._say_failed(entry, f"Uninstalling is blocked: {missing}")
             self._context.wake_at(entry.key, again)
             return Progress.UNDER_WAY
         body = build_uninstall_job(spec, entry.uid, entry.generation, attempt)
-        verdict = verdicts.uninstalling(f"Uninstalling by Job {body['metadata']['name']}")
+        verdict = verdicts.uninstalling(f"Uninstalling with Job {body['metadata']['name']}")
         entry = await self._writer.write(entry, entry.status, verdict)
         try:
             await self._jobs.create(body)
@@ -130,7 +130,7 @@ class Uninstalls:
         except ApiError as error:
             if error.transient:
                 raise
-            text = f"The API server refuses the Job that would uninstall: {error.message}"
+            text = f"The API server refuses the uninstall Job: {error.message}"
             await self._say_failed(entry, text)
         self._context.wake_at(entry.key, again)
         return Progress.UNDER_WAY

@@ -22,8 +22,8 @@ class ValuesTooLargeError(Exception):
 
     def __init__(self, limit: str) -> None:
         super().__init__(
-            f"the Bundle's values are more than {limit}, which is too much to be deployed: make "
-            "that source smaller, put large files into the chart, or take the source out of the "
+            f"the Bundle's values exceed {limit}: reduce that source, put large "
+            "files into the chart, or remove the source from the "
             "spec"
         )
 

@@ -16,25 +16,25 @@ import click
 from copyrator import __version__
 
 _COMMANDS = {
-    "completion": ("Print a script that completes commands and names.", "completion:completion"),
-    "describe": ("Everything about a rule or Bundle, its Events included.", "describe:describe"),
+    "completion": ("Print a completion script for a shell or kubectl.", "completion:completion"),
+    "describe": ("Show details of a rule, Bundle or copy, with Events.", "describe:describe"),
     "doctor": ("Check the installation: CRDs, Lease, rights, registries.", "doctor:doctor"),
     "get": ("List rules, bundles or copies.", "get:get"),
-    "history": ("The last deploys of a Bundle.", "history:history"),
-    "install": ("Print the manifests, for those without Helm.", "install:install"),
-    "logs": ("What werf said in a Bundle's last Job.", "logs:logs"),
-    "migrate": ("Print rules equal to other tools' annotations.", "migrate:migrate"),
-    "plan": ("What a rule would do, tried by a server-side dry run.", "plan:plan"),
-    "reconcile": ("Look at a rule or Bundle now, and wait for it.", "act:reconcile"),
-    "reseal": ("Have a rule take over what carries its marks unsealed.", "act:reseal"),
-    "resolve": ("Which tag a version would choose, and why.", "resolve:resolve"),
-    "resume": ("Let a suspended rule or Bundle go on.", "act:resume"),
+    "history": ("Show the last deploys of a Bundle.", "history:history"),
+    "install": ("Print the manifests, to install without Helm.", "install:install"),
+    "logs": ("Print the log of a Bundle's last Job.", "logs:logs"),
+    "migrate": ("Print rules that replace other tools' annotations.", "migrate:migrate"),
+    "plan": ("Show what a rule would change, by a dry run.", "plan:plan"),
+    "reconcile": ("Reconcile a rule or Bundle now, and wait.", "act:reconcile"),
+    "reseal": ("Overwrite objects that have a rule's marks, unsealed.", "act:reseal"),
+    "resolve": ("Show the tag that a version resolves to, and why.", "resolve:resolve"),
+    "resume": ("Resume a suspended rule or Bundle.", "act:resume"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
-    "suspend": ("Pause a rule or Bundle.", "act:suspend"),
-    "uninstall": ("Let go of everything, before the operator is removed.", "uninstall:uninstall"),
-    "validate": ("Check manifests offline, with line numbers.", "validate:validate"),
-    "version": ("This program's version, and the operator's.", "version:version"),
-    "why": ("Why an object is there, or isn't; why a Bundle runs a version.", "why:why"),
+    "suspend": ("Suspend a rule or Bundle.", "act:suspend"),
+    "uninstall": ("Remove the operator's finalizers before its removal.", "uninstall:uninstall"),
+    "validate": ("Validate manifests offline, with line numbers.", "validate:validate"),
+    "version": ("Print the versions of this program and the operator.", "version:version"),
+    "why": ("Explain why an object or a Bundle's version is there.", "why:why"),
 }
 """Command to its short help and `module:function` below this package."""
 
@@ -101,9 +101,9 @@ def _closest(word: str) -> str | None:
 def cli() -> None:
     """Copies objects between namespaces by rule and deploys werf bundles from OCI registries.
 
-    `copyrator run` is the operator; in a pod that is meant without a command, too.
+    `copyrator run` is the operator; in a pod it is the default command.
 
-    Exit codes: 0 done; 1 a fault, which is named; 2 wrong usage, or (plan) there are changes.
+    Exit codes: 0 done; 1 an error; 2 wrong usage, or (plan) there are changes.
     """
 
 

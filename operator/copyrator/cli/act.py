@@ -40,7 +40,7 @@ _timeout = click.option(
 @_timeout
 @object_option
 def suspend(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
-    """Pause a rule or Bundle: what stands stays as it is, nothing is written or deployed."""
+    """Suspend a rule or Bundle: nothing is written or deployed until it is resumed."""
     _say(*run(_set_suspend(target, what, name, value=True, timeout=timeout)), shape)
 
 
@@ -51,7 +51,7 @@ def suspend(target: Target, what: str, name: str, timeout: float, shape: Format 
 @_timeout
 @object_option
 def resume(target: Target, what: str, name: str, timeout: float, shape: Format | None) -> None:
-    """Let a suspended rule or Bundle go on."""
+    """Resume a suspended rule or Bundle."""
     _say(*run(_set_suspend(target, what, name, value=False, timeout=timeout)), shape)
 
 
@@ -59,7 +59,7 @@ def resume(target: Target, what: str, name: str, timeout: float, shape: Format |
 @_what
 @_name
 @cluster_options()
-@click.option("--force", is_flag=True, help="By an annotation of its own, forceAt.")
+@click.option("--force", is_flag=True, help="Use the annotation forceAt instead of requestedAt.")
 @_timeout
 @object_option
 def reconcile(
@@ -71,10 +71,10 @@ def reconcile(
     timeout: float,
     shape: Format | None,
 ) -> None:
-    """Have a rule or Bundle looked at now, and wait until that is done.
+    """Reconcile a rule or Bundle now, and wait until that is done.
 
-    A Bundle's registry is asked, and what it has is deployed, even if it is deployed already or
-    failed too often. Of a rule, what failed is tried again at once.
+    A Bundle's registry is polled, and its version is deployed even if it is deployed already
+    or failed too often. A rule's failed copies are retried at once.
     """
     _say(*run(_reconcile(target, what, name, force=force, timeout=timeout)), shape)
 
@@ -93,12 +93,12 @@ def _say(body: Mapping[str, Any], sentence: str, shape: Format | None) -> None:
 @cluster_options()
 @_timeout
 def reseal(target: Target, what: str, name: str, timeout: float) -> None:
-    """Have a rule take over the objects that carry its marks without a valid seal.
+    """Overwrite the objects that have a rule's marks without a valid seal.
 
-    Such objects come from a lost hash key, a restore or a forgery; those that are as the rule wants
-    them need no command. The others are in conflict until they are removed, or overwritten by this.
-    Only objects with the marks of this very rule are overwritten, where it wants a copy. Nothing is
-    deleted.
+    Such objects result from a lost hash key, a restore or a forgery; those with the content that
+    the rule requires need no command. The others are in conflict until they are removed or
+    overwritten by this command. Only objects with the marks of this rule are overwritten, where it
+    requires a copy. Nothing is deleted.
     """
     run(_reseal(target, what, name, timeout=timeout))
 
@@ -116,7 +116,7 @@ async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> No
             return annotations.get(names.ANN_RULE_RESEAL_AT) != token
 
         body = await _wait(client, what, body, timeout, done)
-        word = "resealed" if timeout else "asked"
+        word = "resealed" if timeout else "annotated"
         prose([f"{SINGULAR[what]} {namespace}/{name} {word}{_how(body, timeout)}"])
 
 
@@ -134,7 +134,7 @@ async def _set_suspend(
         shown = f"{SINGULAR[what]} {namespace}/{name}"
         if not isinstance(body.get("spec"), Mapping):
             raise Fault(
-                f"{shown} is of the old form, which can't be suspended; write it under spec "
+                f"{shown} is in the old form, which can't be suspended; convert it to spec "
                 "(docs/rules.md), or stop the operator"
             )
         if bool(body["spec"].get("suspend")) is value:
@@ -170,7 +170,7 @@ async def _reconcile(
         body = await _wait(
             client, what, body, timeout, lambda seen: (seen.get("status") or {}).get(echo) == token
         )
-        return body, f"{shown} {'reconciled' if timeout else 'asked'}{_how(body, timeout)}"
+        return body, f"{shown} {'reconciled' if timeout else 'annotated'}{_how(body, timeout)}"
 
 
 def _observed(body: Mapping[str, Any]) -> int:
@@ -182,7 +182,7 @@ def _how(body: Mapping[str, Any], waited: float) -> str:
     if not waited or not condition:
         return "."
     message = f": {condition['message']}" if condition.get("message") else "."
-    return f"; it says {condition.get('reason')}{message}"
+    return f"; status {condition.get('reason')}{message}"
 
 
 async def _wait(
@@ -202,10 +202,10 @@ async def _wait(
     while timeout and not done(body):
         if asyncio.get_running_loop().time() > deadline:
             reason = rows.ready(body)
-            said = f" It says {reason['reason']}: {reason.get('message')}." if reason else ""
+            said = f" Its status is {reason['reason']}: {reason.get('message')}." if reason else ""
             raise Fault(
-                f"{SINGULAR[what]} {namespace}/{name}: the operator hasn't answered within "
-                f"{timeout:g} s.{said} Is it running? See: copyrator doctor"
+                f"{SINGULAR[what]} {namespace}/{name}: the operator didn't respond within "
+                f"{timeout:g} s.{said} Check that it is running: copyrator doctor"
             )
         await asyncio.sleep(LOOK)
         body = await client.get(RESOURCES[what], namespace, name)

@@ -12,7 +12,7 @@ import click
 from copyrator.api import names
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
-from copyrator.cli.describe_copy import copy_lines, find_copy, standing_of
+from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.dry_run import DryRunClient
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
@@ -29,17 +29,19 @@ _STATES = ("ready", "failed", "conflicts", "pending")
 @click.command()
 @click.argument("what", type=What("rules", "bundles", "copies"))
 @click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
-@click.option("--kind", metavar="KIND", help="Of a copy, where several kinds have that name.")
+@click.option("--kind", metavar="KIND", help="Kind of the copy, if several kinds have that name.")
 @cluster_options()
 @operator_namespace_option
 def describe(target: Target, what: str, name: str, kind: str | None, home: str | None) -> None:
-    """Everything about a rule, Bundle or copy: what it says, how it stands, what happened.
+    """Show details of a rule, Bundle or copy: spec, status and Events.
 
-    Of a copy: whose it is, since when, who else wrote to it, and whether it is as its rule wants
-    it, which is tried by a dry run. No values are read or shown.
+    Of a copy: its rule, age, other field managers, and whether it is up to date, which
+    is found by a dry run. No values are read or shown.
     """
     if kind and what != "copies":
-        raise click.UsageError("--kind goes with copies: copyrator describe copy NAME --kind KIND")
+        raise click.UsageError(
+            "--kind is only for copies: copyrator describe copy NAME --kind KIND"
+        )
     namespace, name = split_name(name, target.namespace if "/" not in name else "")
     lines = (
         _copy(target, namespace, name, kind, home)
@@ -64,9 +66,9 @@ async def _copy(
     async with target.connect_with(DryRunClient) as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
-        standing = await standing_of(client, resource, body, home)
+        state = await state_of(client, resource, body, home)
     now = datetime.now(UTC)
-    return [*copy_lines(body, standing, now), *event_lines(events, now)]
+    return [*copy_lines(body, state, now), *event_lines(events, now)]
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
@@ -96,10 +98,10 @@ def _head(body: Body, now: datetime) -> Iterator[str]:
     yield labelled("Age", rows.age(metadata.get("creationTimestamp"), now))
     condition = rows.ready(body)
     status, reason = condition.get("status", "-"), condition.get("reason", "-")
-    yield labelled("Ready", f"{status} ({reason})" if condition else "not seen by an operator yet")
+    yield labelled("Ready", f"{status} ({reason})" if condition else "not reconciled yet")
     if "deletionTimestamp" in metadata:
         yield labelled(
-            "Deleted", f"{rows.age(metadata['deletionTimestamp'], now)} ago, not gone yet"
+            "Deleted", f"{rows.age(metadata['deletionTimestamp'], now)} ago, not removed yet"
         )
 
 
@@ -128,8 +130,8 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     counts = status.get("copies") or {}
     parts = [f"{counts.get(part, 0)} {part}" for part in _STATES]
     if others := counts.get("satisfied"):
-        parts[0] += f" ({others} of them others' objects)"
-    yield labelled("Copies", f"{counts.get('desired', 0)} wanted: {', '.join(parts)}")
+        parts[0] += f" ({others} of them not created by the operator)"
+    yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
     failures: Sequence[Body] = status.get("failures") or ()
@@ -143,7 +145,7 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
 def _targets(targets: Any) -> str:
     parts = [", ".join(targets.namespaces.patterns) or "every namespace"]
     if targets.exclude.patterns:
-        parts.append(f"but {', '.join(targets.exclude.patterns)}")
+        parts.append(f"except {', '.join(targets.exclude.patterns)}")
     if text := targets.selector.to_string():
         parts.append(f"with labels {text}")
     return " ".join(parts)
@@ -155,7 +157,7 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
     spec, status = body.get("spec") or {}, body.get("status") or {}
     namespace = body["metadata"]["namespace"]
     yield labelled("Source", f"{spec.get('registry')}/{spec.get('repo')}")
-    yield labelled("Wanted", spec.get("version") or "latest")
+    yield labelled("Version", spec.get("version") or "latest")
     yield labelled("Release in", spec.get("project_namespace") or namespace)
     for name, part in (("Available", "available"), ("Deployed", "deployed")):
         found = status.get(part) or {}
@@ -165,7 +167,7 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
         text = f"#{attempt['attempt']} {attempt.get('version')} {attempt.get('outcome')}"
         yield labelled("Last attempt", f"{text}, Job {attempt.get('job')}")
     if attempt.get("nextRetryAt"):
-        yield labelled("Next try", rows.until(attempt["nextRetryAt"], now))
+        yield labelled("Next attempt", rows.until(attempt["nextRetryAt"], now))
     annotations = body["metadata"].get("annotations") or {}
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
@@ -180,7 +182,7 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
     if error:
         yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
     if error.get("logTail"):
-        yield f"  (copyrator logs bundle {body['metadata']['name']} shows what werf said)"
+        yield f"  (copyrator logs bundle {body['metadata']['name']} prints werf's log)"
 
 
 def _version(found: Body, now: datetime) -> str:
@@ -204,7 +206,7 @@ def condition_lines(body: Body, now: datetime) -> Iterator[str]:
 
 def event_lines(events: Sequence[Body], now: datetime) -> Iterator[str]:
     """The newest Events."""
-    yield "Events:" if events else "Events:        none of late"
+    yield "Events:" if events else "Events:        none"
     for event in events:
         when = rows.age(_last_seen(event), now)
         times = f" (x{event['count']})" if (event.get("count") or 1) > 1 else ""

@@ -8,7 +8,7 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.cli import rows
-from copyrator.cli.dry_run import DryRunClient, rehearsing
+from copyrator.cli.dry_run import DryRunClient, dry_running
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import copies
@@ -36,7 +36,7 @@ async def find_copy(
     if not mine:
         raise Fault(
             f"there is no copy {name} in the namespace {namespace}; "
-            f"copyrator why {namespace}/{name} says why, copyrator get copies -A lists all"
+            f"copyrator why {namespace}/{name} explains why, copyrator get copies -A lists all"
         )
     if len(mine) > 1:
         kinds = [body["kind"] for body in mine]
@@ -45,21 +45,19 @@ async def find_copy(
     return next(one for one in resources if one.kind == body["kind"]), body
 
 
-async def standing_of(
-    client: DryRunClient, resource: Resource, body: Body, home: str | None
-) -> str:
+async def state_of(client: DryRunClient, resource: Resource, body: Body, home: str | None) -> str:
     """What the operator does about it now, in a sentence. Closes the client."""
     metadata = body["metadata"]
     try:
-        async with rehearsing(client, await find_installation(client, home)) as rehearsal:
-            await rehearsal.serve_all(resource.kind)
-            asked = Question(rehearsal, resource, metadata["namespace"], metadata["name"])
+        async with dry_running(client, await find_installation(client, home)) as dry_run:
+            await dry_run.serve_all(resource.kind)
+            asked = Question(dry_run, resource, metadata["namespace"], metadata["name"])
             return await verdict_of(asked)
     except errors.Forbidden as error:
-        return f"you may not see enough to tell: {error.message}"
+        return f"unknown, a permission is missing: {error.message}"
 
 
-def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
+def copy_lines(body: Body, state: str, now: datetime) -> Iterator[str]:
     """The lines about a copy."""
     metadata = body["metadata"]
     yield labelled("Name", f"{metadata['namespace']}/{metadata['name']}")
@@ -72,8 +70,8 @@ def copy_lines(body: Body, standing: str, now: datetime) -> Iterator[str]:
     if ours := written.pop(names.FIELD_MANAGER, None):
         yield labelled("Written", f"{rows.age(ours, now)} ago")
     for manager, time in sorted(written.items()):
-        yield labelled("Also by", f"{manager}, {rows.age(time, now)} ago")
-    yield labelled("Standing", standing)
+        yield labelled("Managers", f"{manager}, {rows.age(time, now)} ago")
+    yield labelled("State", state)
 
 
 def _writers(body: Body) -> dict[str, str]:

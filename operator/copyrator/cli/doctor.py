@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.counts import count
 from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -23,7 +24,7 @@ from copyrator.cli.installation import (
     own_namespace_option,
 )
 from copyrator.cli.objects import listed
-from copyrator.cli.output import Format, count, dump, output_option, prose
+from copyrator.cli.output import Format, dump, output_option, prose
 from copyrator.copies.hash_key import SECRET_NAME
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -59,7 +60,7 @@ class Check:
 def doctor(target: Target, home: str | None, shape: Format) -> None:
     """Check the installation: API server, CRDs, Lease, rights, hash key, registries, objects.
 
-    Exit code: 0 all is well; 1 something isn't.
+    Exit code: 0 no faults; 1 faults were found.
     """
     checks = run(_checks(target, home))
     if shape in (Format.JSON, Format.YAML):
@@ -76,7 +77,7 @@ def _show(checks: list[Check]) -> None:
     marks = {True: ("ok  ", "green"), False: ("BAD ", "bold red"), None: ("?   ", "yellow")}
     prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
     bad = sum(check.good is False for check in checks)
-    click.echo(f"{count(bad, 'fault')} found." if bad else "All is well.")
+    click.echo(f"{count(bad, 'fault')} found." if bad else "No faults found.")
 
 
 async def _checks(target: Target, home: str | None) -> list[Check]:
@@ -84,7 +85,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         try:
             found = [await _server(client)]
         except errors.Unreachable as error:
-            raise Fault(f"the API server doesn't answer: {error.message}") from None
+            raise Fault(f"the API server doesn't respond: {error.message}") from None
         crds = [check async for check in _crds(client)]
         found += crds
         installation = await find_installation(client, home)
@@ -119,7 +120,9 @@ async def _crds(client: KubeClient) -> AsyncIterator[Check]:
 
 def _installed(installation: Installation) -> Check:
     if installation.image is None:
-        return Check("Deployment", None, "none is found; the operator may run in another way")
+        return Check(
+            "Deployment", None, "none is found; the operator may be running outside the cluster"
+        )
     said = f"{installation.namespace}/copyrator, {installation.image}"
     if installation.others:
         others = ", ".join(installation.others)
@@ -130,12 +133,14 @@ def _installed(installation: Installation) -> Check:
 async def _lease(client: KubeClient, installation: Installation) -> Check:
     holder = await holder_of(client, installation.namespace)
     if holder:
-        return Check("Lease", True, f"{holder} leads")
+        return Check("Lease", True, f"held by {holder}")
     return Check(
         "Lease",
         False,
-        f"nobody leads by the Lease {installation.namespace}/copyrator: does the operator run? "
-        f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is none",
+        f"the Lease {installation.namespace}/copyrator has no holder: check that the operator is "
+        "running: "
+        f"kubectl -n {installation.namespace} get pods; with --no-leader-election there is no "
+        "Lease",
     )
 
 
@@ -145,12 +150,12 @@ async def _rights(client: KubeClient, installation: Installation) -> AsyncIterat
     try:
         missing = await missing_rights(client, installation.settings, user)
     except errors.ApiError as error:
-        yield Check("Rights", None, f"of {who} can't be asked for: {error.message}")
+        yield Check("Rights", None, f"of {who} can't be reviewed: {error.message}")
         return
     for right in missing:
         yield Check("Rights", False, f"{who} may not {right}: install the chart's ClusterRole")
     if not missing:
-        yield Check("Rights", True, f"{who} may do all that the operator needs")
+        yield Check("Rights", True, f"{who} has all rights that the operator needs")
 
 
 async def _hash_key(client: KubeClient, installation: Installation) -> Check:
@@ -158,7 +163,7 @@ async def _hash_key(client: KubeClient, installation: Installation) -> Check:
     try:
         await client.get(SECRETS, installation.settings.namespace, SECRET_NAME)
     except errors.NotFound:
-        said = f"{where} isn't there; the operator makes it at its first start"
+        said = f"{where} doesn't exist; the operator creates it at its first start"
         return Check("Hash key", None, said)
     except errors.ApiError as error:
         return Check("Hash key", None, f"{where} can't be read: {error.message}")
@@ -171,16 +176,19 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     try:
         listed = await client.request("GET", POLICIES)
     except errors.NotFound:
-        said = "not served as v1 by this API server (Kubernetes 1.30 and later); less is refused"
+        said = (
+            "not served as v1 by this API server (Kubernetes 1.30 and later); the marks of "
+            "copies aren't protected"
+        )
         return Check(what, None, f"{said}, see docs/trust.md")
     except errors.ApiError as error:
-        return Check(what, None, f"can't be looked for: {error.message}")
+        return Check(what, None, f"can't be listed: {error.message}")
     ending = f".{installation.namespace}.{POLICY_DOMAIN}"
     names = [str(one["metadata"]["name"]) for one in listed.get("items") or ()]
     if found := [name for name in names if name.endswith(ending)]:
-        return Check(what, True, f"{found[0]} guards the marks of copies")
-    said = "none of this installation: whoever may edit a copy may also change its marks"
-    return Check(what, None, f"{said}; the chart brings one (rules.admissionPolicy)")
+        return Check(what, True, f"{found[0]} protects the marks of copies")
+    said = "none of this installation: a user who may edit a copy may also change its marks"
+    return Check(what, None, f"{said}; the chart installs one (rules.admissionPolicy)")
 
 
 async def _objects(client: KubeClient) -> AsyncIterator[Check]:
@@ -202,7 +210,7 @@ async def _references(client: KubeClient, installation: Installation) -> Check:
     try:
         polled = await polled_references(client, installation)
     except errors.ApiError as error:
-        return Check(what, None, f"can't be looked at: {error.message}")
+        return Check(what, None, f"can't be read: {error.message}")
     said = polled.sentence(installation.user or "you")
     return Check(what, None if polled.refs else True, said)
 
@@ -236,7 +244,7 @@ async def _registry(oci: RegistryClient, repository: Repository, spec: Mapping[s
     except NotFound:
         return Check(what, True, "answers")
     except (AuthenticationFailed, RateLimited) as error:
-        return Check(what, True, f"answers ({error.reason} to a question without credentials)")
+        return Check(what, True, f"answers ({error.reason} to a request without credentials)")
     except RegistryError as error:
-        return Check(what, False, f"asked from here: {error.message}")
+        return Check(what, False, f"from this machine: {error.message}")
     return Check(what, True, "answers")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.api.counts import count
 from copyrator.bundles.policy.policy import refusal
 from copyrator.bundles.reference_opened import needed
 from copyrator.bundles.reference_scopes import Ref, Scope, decide, waiting
@@ -18,7 +19,6 @@ from copyrator.bundles.references import references_of
 from copyrator.cli.doctor_rights import allowed
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed
-from copyrator.cli.output import count
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, CONFIGMAPS, SECRETS, Resource
 
@@ -40,17 +40,20 @@ class Polled:
     def sentence(self, who: str) -> str:
         """How many are read at polls, and the remedy."""
         if not self.refs:
-            return f"{count(self.named, 'object')} that Bundles name, and edits of all act at once"
+            watched = count(self.named, "object is", "objects are")
+            return f"{watched} named by Bundles, and edits take effect at once"
         kinds = {ref.resource for ref in self.refs}
+        have = "has" if len(self.refs) == 1 else "have"
         return (
-            f"{len(self.refs)} of {count(self.named, 'object')} that Bundles name have no watch, "
-            f"so edits of them are seen at the next poll: {' and '.join(_lacks(who, kinds))}"
+            f"{len(self.refs)} of {count(self.named, 'object')} named by Bundles {have} no watch, "
+            "so edits are seen at the next poll: "
+            f"{' and '.join(_denials(who, kinds))}"
         )
 
 
-def _lacks(who: str, kinds: Iterable[Resource]) -> list[str]:
+def _denials(who: str, kinds: Iterable[Resource]) -> list[str]:
     return [
-        f"{who} may not list and watch {kind.plural} wherever Bundles are, but by name "
+        f"{who} may not list and watch {kind.plural} of these namespaces, only by name "
         f"({_REMEDY[kind]})"
         for kind in sorted(kinds, key=lambda kind: kind.plural)
     ]
@@ -84,7 +87,7 @@ async def _granted(
     gate = asyncio.Semaphore(_AT_ONCE)
     served = installation.settings.watch_namespaces
 
-    async def lacks(scope: Scope) -> bool:
+    async def is_denied(scope: Scope) -> bool:
         async with gate:
             for right in needed(scope, served):
                 need = (scope.resource, "", right.right.verb, right.namespace or None)
@@ -97,7 +100,7 @@ async def _granted(
     while True:
         scopes = decide(wanted, refused)
         unknown = [scope for scope in scopes if scope.is_wide and scope not in good]
-        answers = await asyncio.gather(*map(lacks, unknown))
+        answers = await asyncio.gather(*map(is_denied, unknown))
         bad = {scope for scope, missing in zip(unknown, answers, strict=True) if missing}
         if not bad:
             return scopes

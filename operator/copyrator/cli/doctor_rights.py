@@ -38,11 +38,11 @@ async def missing_rights(client: KubeClient, settings: Settings, user: str | Non
     needs = list(_needs(settings, resources))
     gate = asyncio.Semaphore(8)
 
-    async def lacks(need: Need) -> bool:
+    async def is_denied(need: Need) -> bool:
         async with gate:
             return not await allowed(client, need, user, settings.lease_name)
 
-    answers = await asyncio.gather(*(lacks(need) for need in needs))
+    answers = await asyncio.gather(*(is_denied(need) for need in needs))
     return [_shown(need) for need, missing in zip(needs, answers, strict=True) if missing]
 
 

@@ -188,7 +188,7 @@ class DryRun:
             if verdict and verdict["reason"] not in ("Progressing", "Synced"):
                 return state
             await asyncio.sleep(0.05)
-        raise Fault(f"rule {rule.owner}: what it needs can't be seen within {PATIENCE:g} s")
+        raise Fault(f"rule {rule.owner}: its sources weren't listed within {PATIENCE:g} s")
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
         """Store all rules, and serve those of a kind as far as that is possible."""
@@ -236,14 +236,14 @@ class FullSummary(RuleSummary):
 
 
 @asynccontextmanager
-async def rehearsing(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
+async def dry_running(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
     """A dry run that has listed the namespaces; its watches and its client end with it."""
-    rehearsal = DryRun(client, installation)
+    dry_run = DryRun(client, installation)
     try:
-        await rehearsal.begin()
-        yield rehearsal
+        await dry_run.begin()
+        yield dry_run
     finally:
-        await rehearsal.close()
+        await dry_run.close()
 
 
 async def dry_object(

@@ -30,15 +30,17 @@ def fault_of(error: Exception) -> Fault:
         return Fault(str(error))
     if isinstance(error, errors.NotFound) and error.kind_missing:
         return Fault(
-            "the cluster has no such kind: are Copyrator's CRDs installed? copyrator doctor"
+            "the API server doesn't serve this kind; check that Copyrator's CRDs are installed: "
+            "copyrator doctor"
         )
     if isinstance(error, errors.ApiError):
         return Fault(f"{error.message}{_remedy(error)}")
     if os.environ.get(DEBUG):
         raise error
     return Fault(
-        f"{type(error).__name__}: {error}. This is a fault of Copyrator's; {DEBUG}=1 shows where, "
-        "for a report"
+        f"{type(error).__name__}: {error}. This is a bug in Copyrator; {DEBUG}=1 prints the "
+        "traceback "
+        "for a bug report"
     )
 
 
@@ -49,5 +51,5 @@ def _remedy(error: errors.ApiError) -> str:
         case errors.Forbidden():
             return "; ask an administrator for this right, or choose other credentials"
         case errors.Unreachable():
-            return "; is the cluster up, and is this the right --context?"
+            return "; check that the cluster is running and that --context is right"
     return ""

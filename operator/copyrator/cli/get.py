@@ -33,7 +33,7 @@ from copyrator.kube.resources import Resource
 @click.argument("wanted", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 @cluster_options(everywhere=True)
 @output_option
-@click.option("-w", "--watch", is_flag=True, help="Go on with what changes, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
 def get(
     *,
@@ -44,9 +44,9 @@ def get(
     watch: bool,
     rule: str | None,
 ) -> None:
-    """List rules, bundles or copies: what, where, since when, and what is wrong."""
+    """List rules, bundles or copies with their status and age."""
     if rule and what != "copies":
-        raise click.UsageError("--rule goes with copies: copyrator get copies --rule NAME")
+        raise click.UsageError("--rule is only for copies: copyrator get copies --rule NAME")
     run(_get(target, what, wanted, shape, watch=watch, rule=rule))
 
 
@@ -105,8 +105,8 @@ def _nothing(target: Target, what: str, printer: _Printer) -> None:
         dump(items([]), printer.shape)
         return
     where = "in any namespace" if target.everywhere else f"in the namespace {target.namespace}"
-    hint = "" if target.everywhere else "; -A looks everywhere"
-    click.echo(f"There are no {what} {where}{hint}.", err=True)
+    hint = "" if target.everywhere else "; -A searches all namespaces"
+    click.echo(f"No {what} found {where}{hint}.", err=True)
 
 
 class _Printer:

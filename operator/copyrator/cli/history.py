@@ -20,7 +20,7 @@ from copyrator.cli.output import Column, Format, Table, dump, output_option
 @cluster_options()
 @output_option
 def history(target: Target, what: str, name: str, shape: Format) -> None:
-    """The last ten attempts of a Bundle, newest first."""
+    """Show the last ten attempts of a Bundle, newest first."""
     run(_history(target, what, name, shape))
 
 

@@ -27,7 +27,7 @@ def install(wanted: bool, namespace: str, image: str | None, crds: bool) -> None
     """
     if not wanted or image is None:
         raise click.UsageError(
-            "it only prints, and needs to know the image:\n"
+            "--print and --image are required:\n"
             "  copyrator install --print --image IMAGE | kubectl apply --server-side -f -"
         )
     parts = crd_texts() if crds else []

@@ -51,7 +51,7 @@ operator_namespace_option = click.option(
     "home",
     envvar="COPYRATOR_OPERATOR_NAMESPACE",
     metavar="NAME",
-    help="Where the operator is installed; default: where its Deployment is found.",
+    help="Namespace of the operator; default: that of its Deployment.",
 )
 
 own_namespace_option = click.option(
@@ -61,7 +61,7 @@ own_namespace_option = click.option(
     "home",
     envvar="COPYRATOR_OPERATOR_NAMESPACE",
     metavar="NAME",
-    help="Where the operator is installed; default: where its Deployment is found.",
+    help="Namespace of the operator; default: that of its Deployment.",
 )
 """The same for commands about the installation and no other namespace."""
 

@@ -23,7 +23,7 @@ from copyrator.kube.resources import JOBS, PODS
 @cluster_options()
 @click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Only the last lines.")
 def logs(target: Target, what: str, name: str, tail: int | None) -> None:
-    """What werf said in a Bundle's newest Job; of one that is gone, what the status kept."""
+    """Print the log of a Bundle's newest Job; if that is deleted, its end from the status."""
     run(_logs(target, what, name, tail))
 
 
@@ -63,12 +63,12 @@ def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
     error = (body.get("status") or {}).get("lastError") or {}
     attempt = (body.get("status") or {}).get("attempted") or {}
     if error.get("logTail"):
-        click.echo(f"--- the end, as the status kept it ({error.get('time')})", err=True)
+        click.echo(f"--- end of the log, from the status ({error.get('time')})", err=True)
         click.echo(error["logTail"])
         return
     last = f"; the last attempt, {attempt['job']}, {attempt.get('outcome')}" if attempt else ""
     raise Fault(
-        f"bundle {namespace}/{name} has no Job with a log now{last}. Jobs go "
-        "spec.job.ttlSecondsAfterFinished after their end; copyrator history bundle "
-        f"{name} shows how they ended"
+        f"bundle {namespace}/{name} has no Job with a log{last}. Jobs are deleted "
+        "spec.job.ttlSecondsAfterFinished seconds after their end; copyrator history "
+        f"bundle {name} shows their outcomes"
     )

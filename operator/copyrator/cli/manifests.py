@@ -72,17 +72,17 @@ def _texts(name: str) -> Iterator[tuple[str, str]]:
         return
     path = Path(name)
     if not path.exists():
-        raise Fault(f"{name}: there is no such file; name a manifest, a directory or -")
+        raise Fault(f"{name}: no such file; give a manifest, a directory or -")
     files = [path]
     if path.is_dir():
         files = sorted(one for one in path.rglob("*") if one.suffix in SUFFIXES)
         if not files:
-            raise Fault(f"{name}: the directory holds no manifests (*.yaml, *.yml, *.json)")
+            raise Fault(f"{name}: the directory has no manifests (*.yaml, *.yml, *.json)")
     for file in files:
         try:
             yield str(file), file.read_text()
         except UnicodeDecodeError:
-            raise Fault(f"{file}: isn't text; is it the right file?") from None
+            raise Fault(f"{file}: isn't a text file; check the path") from None
 
 
 def _documents(source: str, text: str) -> Iterator[Manifest]:
@@ -95,7 +95,7 @@ def _documents(source: str, text: str) -> Iterator[Manifest]:
             if isinstance(body, dict) and not _is_list(body):
                 yield Manifest(source, body, lines)
             elif body is not None and not isinstance(body, dict):
-                raise Fault(f"{source}:{lines[()]}: isn't a map, so it is no manifest")
+                raise Fault(f"{source}:{lines[()]}: isn't a map, so it isn't a manifest")
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise Fault(f"{source}:{line}: isn't YAML: {error.problem}") from None
@@ -120,7 +120,7 @@ def _read(
             key = str(_scalar(key_node))
             if key in value:
                 line = key_node.start_mark.line + 1
-                raise Fault(f"line {line}: the key {key} stands there twice; remove one")
+                raise Fault(f"line {line}: the key {key} occurs twice; remove one")
             lines[(*path, key)] = key_node.start_mark.line + 1
             value[key] = _read(value_node, (*path, key), lines)
         return value

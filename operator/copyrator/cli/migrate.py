@@ -8,12 +8,13 @@ from contextlib import suppress
 import click
 import yaml
 
+from copyrator.api.counts import count
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.installation import find_installation, own_namespace_option
 from copyrator.cli.migrate_merge import Migration, migrations
-from copyrator.cli.migrate_tools import DATA_KINDS, Wish, cluster_secret, wishes
+from copyrator.cli.migrate_tools import DATA_KINDS, RequestedCopies, cluster_secret, requests
 from copyrator.cli.objects import listed
-from copyrator.cli.output import Format, count, dump, items, object_option, reference
+from copyrator.cli.output import Format, dump, items, object_option, reference
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
@@ -39,15 +40,15 @@ COPIED = (CONFIGMAPS, SECRETS, SERVICEACCOUNTS, ROLES, ROLEBINDINGS)
 @own_namespace_option
 @object_option
 def migrate(target: Target, home: str | None, shape: Format | None) -> None:
-    """Print rules that do what other copying tools were told to do.
+    """Print rules that replace the annotations of other copying tools.
 
-    Read are annotations of kubernetes-replicator, reflector and config-syncer, with the metadata
-    only of what carries them, and ClusterSecrets. Nothing is changed. The rules adopt the copies
-    that the tools made; docs/adoption.md says in which order to move.
+    It reads the annotations of kubernetes-replicator, reflector and
+    config-syncer (metadata only) and ClusterSecrets. Nothing is changed. The rules adopt the copies
+    that the tools made; docs/adoption.md has the order of steps.
     """
     found, where = run(_find(target, home))
     if not found:
-        click.echo("Nothing in this cluster is copied by one of these tools.", err=True)
+        click.echo("No object in this cluster is copied by these tools.", err=True)
         return
     if shape is None:
         _print_with_remarks(found, where)
@@ -55,9 +56,9 @@ def migrate(target: Target, home: str | None, shape: Format | None) -> None:
         click.echo("\n".join(reference(one.rule(where)) for one in found))
     else:
         dump(items([one.rule(where) for one in found]), shape)
-    tools = ", ".join(sorted({tool for one in found for tool in one.wish.tool.split(", ")}))
+    tools = ", ".join(sorted({tool for one in found for tool in one.request.tool.split(", ")}))
     click.echo(
-        f"{count(len(found), 'rule')} for what {tools} did. Stop the old tool first, then apply "
+        f"{count(len(found), 'rule')} in place of {tools}. Stop the old tool first, then apply "
         "them: docs/adoption.md",
         err=True,
     )
@@ -65,10 +66,10 @@ def migrate(target: Target, home: str | None, shape: Format | None) -> None:
 
 def _print_with_remarks(found: Sequence[Migration], where: str) -> None:
     for one in found:
-        wish = one.wish
+        request = one.request
         click.echo("---")
-        click.echo(f"# {wish.tool}: {wish.kind} {wish.namespace}/{wish.name}")
-        for remark in wish.remarks:
+        click.echo(f"# {request.tool}: {request.kind} {request.namespace}/{request.name}")
+        for remark in request.remarks:
             click.echo(f"# NOTE: {remark}")
         click.echo(yaml.safe_dump(one.rule(where), sort_keys=False).rstrip())
 
@@ -80,16 +81,16 @@ async def _find(target: Target, home: str | None) -> tuple[list[Migration], str]
             body["metadata"]["name"]
             for body in await listed(client, NAMESPACES, None, metadata_only=True)
         ]
-        found: list[Wish] = []
+        found: list[RequestedCopies] = []
         for resource in COPIED:
             try:
                 bodies = await listed(client, resource, None, metadata_only=True)
             except errors.Forbidden as error:
                 if resource.kind in DATA_KINDS:
                     raise
-                click.echo(f"Without the {resource.plural}: {error}", err=True)
+                click.echo(f"Skipping {resource.plural}: {error}", err=True)
                 continue
-            found += wishes(resource.kind, bodies, known)
+            found += requests(resource.kind, bodies, known)
         for body in await _cluster_secrets(client):
             found.append(cluster_secret(body, known))
     return migrations(found), installation.settings.namespace

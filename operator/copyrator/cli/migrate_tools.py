@@ -23,8 +23,8 @@ NOWHERE: Final = "no-namespace-matches"
 """As a glob: no namespace, because without a glob each one is a target."""
 
 _RIGHTS: Final = {
-    "Role": "the operator may only grant rights that it holds itself",
-    "RoleBinding": "the operator needs the right to bind the role: rules.bindClusterRoles",
+    "Role": "the operator may only grant permissions that it has",
+    "RoleBinding": "the operator needs permission to bind the role: rules.bindClusterRoles",
 }
 """The rights that a rule for this kind requires."""
 _REQUIREMENT = re.compile(
@@ -37,7 +37,7 @@ _GLOB_OF = re.compile(r"\^?([a-z0-9-]*)(\.\*|\[a-z0-9-?\]\*)?\$?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RequestedCopies:
     """The copies of one source that a tool's annotations request."""
 
     tool: str
@@ -104,9 +104,11 @@ def _selector(selector: LabelSelector) -> dict[str, Any]:
     }
 
 
-def wishes(kind: str, bodies: Sequence[Mapping[str, Any]], known: Sequence[str]) -> list[Wish]:
-    """The wishes in the annotations of objects of one kind; `known` are the existing namespaces."""
-    found: list[Wish] = []
+def requests(
+    kind: str, bodies: Sequence[Mapping[str, Any]], known: Sequence[str]
+) -> list[RequestedCopies]:
+    """The requests in the annotations of objects of one kind; `known`: existing namespaces."""
+    found: list[RequestedCopies] = []
     pulls: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for body in bodies:
         metadata = body["metadata"]
@@ -133,19 +135,19 @@ Place = tuple[str, str]
 
 def _replicator(
     kind: str, place: Place, annotations: Mapping[str, str], known: Sequence[str]
-) -> Iterator[Wish]:
+) -> Iterator[RequestedCopies]:
     to = annotations.get(f"{REPLICATOR}replicate-to")
     matching = annotations.get(f"{REPLICATOR}replicate-to-matching")
     if to:
         globs, remarks = _globs(to, known)
-        yield _wish("kubernetes-replicator", kind, place, namespaces=globs, remarks=remarks)
+        yield _requested("kubernetes-replicator", kind, place, namespaces=globs, remarks=remarks)
     if matching:
         yield _labelled("kubernetes-replicator", kind, place, matching)
 
 
 def _reflector(
     kind: str, place: Place, annotations: Mapping[str, str], known: Sequence[str]
-) -> Iterator[Wish]:
+) -> Iterator[RequestedCopies]:
     def is_on(name: str) -> bool:
         return annotations.get(f"{REFLECTOR}{name}", "").lower() == "true"
 
@@ -155,23 +157,25 @@ def _reflector(
         f"{REFLECTOR}reflection-allowed-namespaces", ""
     )
     globs, remarks = _globs(wanted, known) if wanted else ((), ())
-    yield _wish("reflector", kind, place, namespaces=globs, remarks=remarks)
+    yield _requested("reflector", kind, place, namespaces=globs, remarks=remarks)
 
 
-def _syncer(kind: str, place: Place, annotations: Mapping[str, str]) -> Iterator[Wish]:
+def _syncer(kind: str, place: Place, annotations: Mapping[str, str]) -> Iterator[RequestedCopies]:
     text = annotations.get(SYNCER)
     if text is not None:
         yield _labelled("config-syncer", kind, place, text)
 
 
-def _pulled(kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]) -> Iterator[Wish]:
+def _pulled(
+    kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]
+) -> Iterator[RequestedCopies]:
     """Targets that name their source: one rule for each source and name of the copies."""
     for (tool, namespace, name), places in sorted(pulls.items()):
         by_name: dict[str, list[str]] = {}
         for there, copy in places:
             by_name.setdefault(copy, []).append(there)
         for copy, spaces in sorted(by_name.items()):
-            yield _wish(
+            yield _requested(
                 tool,
                 kind,
                 (namespace, name),
@@ -180,7 +184,7 @@ def _pulled(kind: str, pulls: Mapping[tuple[str, str, str], Sequence[Place]]) ->
             )
 
 
-def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
+def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> RequestedCopies:
     """A ClusterSecret, whose data is in itself or in a Secret that it names."""
     name = body["metadata"]["name"]
     globs, remarks = _globs(",".join(body.get("matchNamespace") or ()), known)
@@ -188,11 +192,11 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
     reference = ((body.get("data") or {}).get("valueFrom") or {}).get("secretKeyRef") or {}
     notes = [*remarks, *more]
     if not reference:
-        notes.insert(0, f"the data stands in the ClusterSecret: make the Secret {name} of it first")
+        notes.insert(0, f"the data is in the ClusterSecret: create the Secret {name} from it first")
     if reference.get("keys"):
         notes.append(f"only these keys: {', '.join(reference['keys'])} (spec.transform.keys)")
     source = str(reference.get("name") or name)
-    return Wish(
+    return RequestedCopies(
         tool="ClusterSecret",
         kind="Secret",
         namespace=str(reference.get("namespace") or "default"),
@@ -204,19 +208,21 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> Wish:
     )
 
 
-def _wish(tool: str, kind: str, place: Place, **more: Any) -> Wish:
+def _requested(tool: str, kind: str, place: Place, **more: Any) -> RequestedCopies:
     remarks = tuple(more.pop("remarks", ()))
     if kind in _RIGHTS:
         remarks += (f'{_RIGHTS[kind]} (docs/rules.md, "Rights to grant rights")',)
-    return Wish(tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more)
+    return RequestedCopies(
+        tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more
+    )
 
 
-def _labelled(tool: str, kind: str, place: Place, text: str) -> Wish:
+def _labelled(tool: str, kind: str, place: Place, text: str) -> RequestedCopies:
     """To the namespaces of a selector; of one that can't be parsed, to none."""
     if (selector := _parsed(text)) is not None:
-        return _wish(tool, kind, place, selector=selector)
-    remark = f"{text!r} is no label selector: write spec.targets by hand"
-    return _wish(tool, kind, place, namespaces=(NOWHERE,), remarks=(remark,))
+        return _requested(tool, kind, place, selector=selector)
+    remark = f"{text!r} isn't a label selector: set spec.targets manually"
+    return _requested(tool, kind, place, namespaces=(NOWHERE,), remarks=(remark,))
 
 
 def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -235,7 +241,7 @@ def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
         meant = _matching(part, known)
         found += meant
         shown = ", ".join(meant) or "none"
-        remarks.append(f"{part} is no glob; the namespaces that it means today: {shown}")
+        remarks.append(f"{part} isn't a glob; the namespaces that it matches now: {shown}")
     return tuple(dict.fromkeys(found)) or (NOWHERE,), tuple(remarks)
 
 

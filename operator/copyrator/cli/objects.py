@@ -44,7 +44,7 @@ class What(click.ParamType[str]):
         for word in self.allowed:
             if str(value).lower() in _ALIASES[word]:
                 return word
-        return self.fail(f"{value!r} is none of {', '.join(self.allowed)}", param, ctx)
+        return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}", param, ctx)
 
     def shell_complete(
         self,

@@ -28,7 +28,7 @@ def run_arguments(args: Sequence[str]) -> list[str]:
     """Arguments of `run`: those in Go's forms converted for click, the others unchanged.
 
     Raises:
-        click.BadParameter: a switch has a value that is neither true nor false.
+        click.BadParameter: a switch has a value that must be true or false.
     """
     return list(_spelled(args))
 
@@ -52,7 +52,9 @@ def with_command(ctx: click.Context, args: Sequence[str]) -> list[str]:
         return ["run", *spelled]
     command = " ".join(["copyrator", "run", *spelled])
     raise click.UsageError(
-        f"{args[0]} belongs to a command, and none is named. To start the operator: {command}", ctx
+        f"{args[0]} is an option of a command, and no command is given. To start the operator: "
+        f"{command}",
+        ctx,
     )
 
 
@@ -71,7 +73,7 @@ def _spelled(args: Sequence[str]) -> Iterator[str]:
             yield f"--{found[1]}"
         elif found[2][1:] not in _GO_FALSE:
             raise click.BadParameter(
-                f"{found[2][1:]!r} is neither true nor false.", param_hint=f"--{found[1]}"
+                f"{found[2][1:]!r} must be true or false.", param_hint=f"--{found[1]}"
             )
 
 

@@ -174,8 +174,3 @@ def plain(body: Mapping[str, Any]) -> dict[str, Any]:
 def labelled(label: str, value: object) -> str:
     """``Label:     value``, with the values aligned."""
     return f"{label + ':':<15}{value}"
-
-
-def count(number: int, one: str, many: str | None = None) -> str:
-    """``1 copy``, ``3 copies``."""
-    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -14,7 +14,7 @@ from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
-from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_object, rehearsing
+from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_object, dry_running
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, operator_namespace_option
 from copyrator.cli.manifests import Manifest, read_manifests
@@ -73,14 +73,14 @@ def plan(
     home: str | None,
     shape: Format,
 ) -> None:
-    """What a rule would do: create, update, adopt, delete; conflicts and what is blocked.
+    """Show what a rule would create, update, adopt and delete, its conflicts and what is blocked.
 
     Give a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
-    planner and writer run with a server-side dry run, as you: with --as USER as somebody else, such
-    as the operator. Sources that stand in the file count as applied. Keys are named (+ added,
+    planner and writer run with a server-side dry run, as you, or with --as as another user,
+    such as the operator. Sources in the file count as applied. Keys are named (+ added,
     ~ changed, - removed), values never.
 
-    Exit code: 0 nothing to do; 2 there are changes, or something is in the way; 1 a fault.
+    Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
         raise _WrongUsage("give a rule (plan rule NAME) or a file (plan -f FILE)")
@@ -103,12 +103,12 @@ async def _plan(
         for body in await _bodies(mine, target, name, manifests):
             async with (
                 target.connect_with(DryRunClient) as client,
-                rehearsing(client, installation) as rehearsal,
+                dry_running(client, installation) as dry_run,
             ):
-                rule = await _serve(rehearsal, body)
-                await _add_sources(rehearsal, rule, mine, target, manifests)
-                _check_means_something(rehearsal, rule)
-                results.append(await _rows(rehearsal, rule))
+                rule = await _serve(dry_run, body)
+                await _add_sources(dry_run, rule, mine, target, manifests)
+                _check_means_something(dry_run, rule)
+                results.append(await _rows(dry_run, rule))
     _show(results, shape)
     return any(rows for _, rows, _ in results)
 
@@ -130,42 +130,42 @@ async def _bodies(
         except errors.Invalid as error:
             raise Fault(f"{manifest.where}: {error.message}") from None
     if not found:
-        raise Fault("the file holds no CopyratorRule; Bundles are explained by copyrator why")
+        raise Fault("the file has no CopyratorRule; Bundles are explained by copyrator why")
     return found
 
 
 Result = tuple[Rule, list[Row], int]
 
 
-async def _serve(rehearsal: DryRun, body: Mapping[str, Any]) -> Rule:
+async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
     """Serve the rule, and those of the same kind.
 
     Raises:
         Fault: the operator wouldn't serve it.
     """
-    rule = rehearsal.put(body, acts=True)
+    rule = dry_run.put(body, acts=True)
     if isinstance(rule.spec, InvalidSpec):
         raise Fault(f"rule {rule.owner}: {rule.spec}")
-    if verdict := rehearsal.refusal(rule):
+    if verdict := dry_run.refusal(rule):
         raise Fault(f"rule {rule.owner} wouldn't be served: {verdict.reason}: {verdict.message}")
-    await rehearsal.serve_all(rule.spec.kind, but=rule.key)
-    state = await rehearsal.serve(rule)
-    said = rehearsal.client.verdicts.get(rule.key)
+    await dry_run.serve_all(rule.spec.kind, but=rule.key)
+    state = await dry_run.serve(rule)
+    said = dry_run.client.verdicts.get(rule.key)
     if said and said["reason"] == InvalidSpec.reason and (state is None or not state.compiled):
         raise Fault(f"rule {rule.owner}: {said['message']}")  # its Jinja2 can't be compiled
     return rule
 
 
-def _check_means_something(rehearsal: DryRun, rule: Rule) -> None:
-    context = rehearsal.context
+def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
+    context = dry_run.context
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
-        said = rehearsal.client.verdicts.get(rule.key)
+        said = dry_run.client.verdicts.get(rule.key)
         why = f"{said['reason']}: {said['message']}" if said else "it has no source yet"
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
 
 async def _add_sources(
-    rehearsal: DryRun,
+    dry_run: DryRun,
     rule: Rule,
     client: DryRunClient,
     target: Target,
@@ -173,7 +173,7 @@ async def _add_sources(
 ) -> None:
     """Sources in the file count as applied."""
     assert not isinstance(rule.spec, InvalidSpec)
-    source, context = rule.spec.source, rehearsal.context
+    source, context = rule.spec.source, dry_run.context
     state = context.rule_states.get(rule.key)
     if source is None or state is None or state.compiled is None:
         return
@@ -192,8 +192,8 @@ async def _add_sources(
                 context.index.add(SourceBinding(state.compiled, record, rank))
 
 
-async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
-    context = rehearsal.context
+async def _rows(dry_run: DryRun, rule: Rule) -> Result:
+    context = dry_run.context
     found = FullSummary()
     await summarize_rule(context, rule, found)
     rows = []
@@ -203,7 +203,7 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
 
     async def try_(key: CopyKey) -> Row | None:
         async with limit:
-            return await _try(rehearsal, key)
+            return await _try(dry_run, key)
 
     due = [*found.due, *found.unsealed]
     mine = [key for key in due if key not in found.failures]
@@ -219,14 +219,14 @@ async def _rows(rehearsal: DryRun, rule: Rule) -> Result:
     return rule, rows, max(desired - changing, 0)
 
 
-async def _try(rehearsal: DryRun, key: CopyKey) -> Row | None:
+async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
     """Reconcile one copy by a dry run, and return its row."""
-    context, client = rehearsal.context, rehearsal.client
+    context, client = dry_run.context, dry_run.client
     resource = context.home.kinds[key.kind].resource
     planned = context.plan(key)
     record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
     foreign = record is None or not (record.owner or planned.act is Action.RESEAL)
-    await rehearsal.act(key)
+    await dry_run.act(key)
     where = (resource.kind, key.namespace, key.name)
     problem = context.problems.get(key)
     writes = [
@@ -248,8 +248,8 @@ async def _try(rehearsal: DryRun, key: CopyKey) -> Row | None:
     wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)
     keys = Keys()
     if wanted is not None:
-        keys = await _diff(rehearsal, key, wanted, new=action_ is RowAction.CREATE)
-        if action_ is RowAction.UPDATE and not str(keys) and not rehearsal.key_known:
+        keys = await _diff(dry_run, key, wanted, new=action_ is RowAction.CREATE)
+        if action_ is RowAction.UPDATE and not str(keys) and not dry_run.key_known:
             return None
     return Row(action_, *where, keys=keys)
 
@@ -258,12 +258,12 @@ def _names(body: Mapping[str, Any] | None) -> str:
     return str(((body or {}).get("metadata") or {}).get("name"))
 
 
-async def _diff(rehearsal: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
+async def _diff(dry_run: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new: bool) -> Keys:
     if new:
         return diff(None, wanted)
-    resource = rehearsal.context.home.kinds[key.kind].resource
+    resource = dry_run.context.home.kinds[key.kind].resource
     try:
-        live = await rehearsal.client.get(resource, key.namespace, key.name)
+        live = await dry_run.client.get(resource, key.namespace, key.name)
     except errors.ApiError:
         return Keys()
     return diff(live, wanted)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from copyrator.cli.output import Column, count
+from copyrator.api.counts import count
+from copyrator.cli.output import Column
 from copyrator.copies.policy.transform import DATA_FIELDS
 
 
@@ -131,13 +132,10 @@ def summary(rows: Iterable[Row], right: int) -> str:
     """One line: the number of each."""
     counts = Counter(row.action for row in rows)
     if not counts:
-        return f"No changes: {count(right, 'copy', 'copies')} {_as_it_is(right)}."
+        text = count(right, "copy is", "copies are")
+        return f"No changes: {text} up to date."
     parts = [f"{counts[action]} to {action}" for action in RowAction if counts[action]]
     text = ", ".join(parts)
     for words, good in (("to conflict", "in conflict"), ("to blocked", "blocked")):
         text = text.replace(words, good)
-    return f"Plan: {text}; {right} {_as_it_is(right)}."
-
-
-def _as_it_is(number: int) -> str:
-    return "is as it should be" if number == 1 else "are as they should be"
+    return f"Plan: {text}; {count(right, 'is', 'are')} up to date."

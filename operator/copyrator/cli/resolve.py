@@ -45,11 +45,13 @@ class Answer:
 @click.argument("repository", metavar="REGISTRY/REPO")
 @click.argument("constraint")
 @click.option("--insecure", is_flag=True, help="Plain HTTP.")
-@click.option("--skip-tls-verify", is_flag=True, help="Take any certificate.")
-@click.option("--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="The CA to trust.")
+@click.option("--skip-tls-verify", is_flag=True, help="Don't verify the certificate.")
+@click.option(
+    "--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="CA certificates, PEM."
+)
 @click.option("--tag-filter", metavar="REGEX", help="As spec.tagFilter.")
 @click.option("--prerelease", is_flag=True, help="As spec.prerelease.")
-@click.option("--deployed", metavar="TAG", help="What is deployed: nothing lower is chosen.")
+@click.option("--deployed", metavar="TAG", help="The deployed version: no lower one is chosen.")
 @click.option(
     "--auth-file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -57,10 +59,11 @@ class Answer:
 )
 @output_option
 def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> None:
-    """Which tag CONSTRAINT chooses (a tag, 1.2.*, '>=1.2 <2'), its digest, and why not the others.
+    """Show the tag that CONSTRAINT resolves to, its digest, and why others were rejected.
 
-    By the operator's own code, from where you are. Exit code: 0 a tag was chosen; 1 none, or a
-    fault. -o json: tag, digest, rejected: [{tag, reason}].
+    CONSTRAINT is a tag, 1.2.*, or a range such as '>=1.2 <2'. It is resolved by the operator's own
+    code, from this machine. Exit code: 0 a tag was chosen; 1 none, or an error. -o json: tag,
+    digest, rejected: [{tag, reason}].
     """
     answer = run(_resolve(repository, constraint, options))
     if shape in (Format.JSON, Format.YAML):
@@ -72,7 +75,7 @@ def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> 
     if answer.tag and answer.rejected and shape in (Format.TABLE, Format.WIDE):
         Table(
             (
-                Column("NOT CHOSEN", lambda row: row["tag"]),
+                Column("REJECTED", lambda row: row["tag"]),
                 Column("REASON", lambda row: row["reason"]),
             )
         ).print(answer.rejected)
@@ -104,7 +107,7 @@ async def _exact(
     try:
         return Answer(tag, await client.digest(repository, tag, credential))
     except NotFound as error:
-        return Answer(None, None, why=f"{error.message}; is it pushed, under this very name?")
+        return Answer(None, None, why=f"{error.message}; check that it was pushed under this name")
 
 
 async def _range(
@@ -123,13 +126,13 @@ async def _range(
     try:
         selection = criteria.selection()
     except FilterError as error:
-        raise Fault(f"--tag-filter is no regular expression for tags: {error}") from None
+        raise Fault(f"--tag-filter isn't a valid regular expression for tags: {error}") from None
 
-    async def offer(tags: list[str]) -> None:
+    async def add(tags: list[str]) -> None:
         for tag in tags:
-            selection.offer(tag)
+            selection.add(tag)
 
-    await client.tags(repository, credential, offer)
+    await client.tags(repository, credential, add)
     choice: Choice = selection.result()
     rejected = tuple(
         {"tag": str(one.version), "reason": str(one.reason)} for one in choice.rejected
@@ -145,7 +148,8 @@ def _repository(text: str, options: dict[str, Any]) -> Repository:
     registry, slash, repo = text.partition("/")
     if not slash:
         raise Fault(
-            f"{text} is no repository: write REGISTRY/REPO, as registry.example.com/team/app"
+            f"{text} isn't a repository: write REGISTRY/REPO, for example "
+            "registry.example.com/team/app"
         )
     body = {
         "metadata": {"namespace": "default", "name": "resolve"},

@@ -54,7 +54,7 @@ def digest(value: object) -> str:
 def trouble(body: Body) -> str:
     """The fault; empty where there is none."""
     if not ready(body):
-        return "not seen by an operator yet; see: copyrator doctor"
+        return "not reconciled yet; see: copyrator doctor"
     condition = ready(body)
     return "" if condition.get("status") == "True" else str(condition.get("message") or "")
 

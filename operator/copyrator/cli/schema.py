@@ -82,9 +82,9 @@ def _map(value: dict[str, Any], schema: Schema, path: tuple[Step, ...]) -> Itera
             yield from problems(item, rest, here)
         elif not free and not (top and name in ("apiVersion", "kind", "metadata")):
             close = get_close_matches(name, known, n=1)
-            others = f"; there are {', '.join(known)}" if known else "; remove it"
+            others = f"; known fields: {', '.join(known)}" if known else "; remove it"
             hint = f"; did you mean {close[0]}?" if close else others
-            yield Problem(here, f"is no field{hint}")
+            yield Problem(here, f"is an unknown field{hint}")
     for name in schema.get("required") or ():
         if value.get(name) is None:
             yield Problem(path, f"{name} is required")
@@ -103,7 +103,7 @@ def _list(value: list[Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[
 
 def _scalar(value: Any, schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:
     if "enum" in schema and value not in schema["enum"]:
-        yield Problem(path, f"{_shown(value)} is none of {', '.join(map(str, schema['enum']))}")
+        yield Problem(path, f"{_shown(value)} isn't one of {', '.join(map(str, schema['enum']))}")
         return
     if isinstance(value, str):
         if len(value) < schema.get("minLength", 0):

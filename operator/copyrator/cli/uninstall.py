@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from copyrator.api import names
+from copyrator.api.counts import count
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, holder_of, own_namespace_option
 from copyrator.cli.objects import MANAGED, copy_kinds, listed
-from copyrator.cli.output import count
 from copyrator.cli.stopping import stop
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -27,21 +27,21 @@ OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
 @click.command()
 @cluster_options(namespace=False)
 @own_namespace_option
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be changed.")
 @click.option(
     "--stop",
     "deployment",
     metavar="DEPLOYMENT",
-    help="First scale this Deployment to 0; needs --operator-namespace.",
+    help="First scale this Deployment to 0; requires --operator-namespace.",
 )
 def uninstall(target: Target, home: str | None, dry_run: bool, deployment: str | None) -> None:
-    """Take our finalizers off rules and Bundles, so that nothing hangs once the operator is gone.
+    """Remove the operator's finalizers from rules and Bundles, so that no deletion blocks.
 
-    Copies and releases stay as they are: nothing is deleted and nothing is uninstalled. To be run
-    after the operator was stopped and before its CRDs are deleted; `helm uninstall` does so.
+    Copies and releases are kept: nothing is deleted or uninstalled. Run it after the
+    operator was stopped and before its CRDs are deleted; `helm uninstall` does so.
     """
     if deployment and (home is None or dry_run):
-        raise click.UsageError("--stop needs --operator-namespace, and can't be tried")
+        raise click.UsageError("--stop requires --operator-namespace and excludes --dry-run")
     run(_uninstall(target, home, deployment, dry_run=dry_run))
 
 
@@ -56,7 +56,8 @@ async def _uninstall(
             holder = await holder_of(client, installation.namespace)
         if holder and not dry_run:
             raise Fault(
-                f"the operator {holder} runs and would put its finalizers back: stop it first "
+                f"the operator {holder} is running and would add its finalizers again: stop it "
+                "first "
                 f"(helm uninstall copyrator -n {installation.namespace}, or scale its Deployment "
                 "to 0) and wait 10 seconds"
             )
@@ -70,7 +71,7 @@ async def _uninstall(
             await _let_go(client, resource, body, dry_run=dry_run)
         await _what_stays(client, held, installation.settings.scopes)
         if holder:
-            click.echo(f"Before that: stop the operator; {holder} leads now.")
+            click.echo(f"Stop the operator first; {holder} holds the Lease now.")
         if dry_run:
             click.echo("Nothing has been changed (--dry-run).")
 
@@ -83,7 +84,7 @@ async def _let_go(
     finalizers = list(metadata.get("finalizers") or ())
     if OURS[resource] not in finalizers:
         return
-    going = " It is being deleted, and goes then." if "deletionTimestamp" in metadata else ""
+    going = " It is being deleted and will be removed." if "deletionTimestamp" in metadata else ""
     verb = "would lose" if dry_run else "lost"
     if not dry_run:
         patch = {

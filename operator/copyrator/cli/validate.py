@@ -11,11 +11,12 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, parse_rule
 from copyrator.api.rule_transform import path_of
 from copyrator.cli.crds import schemas
 from copyrator.cli.manifests import Manifest, Step, read_manifests
-from copyrator.cli.output import Format, count, dump, output_option
+from copyrator.cli.output import Format, dump, output_option
 from copyrator.cli.schema import Problem, problems
 from copyrator.copies.policy.compiling import compile_text, rule_texts
 from copyrator.copies.policy.template_meter import TemplateError
@@ -65,10 +66,10 @@ class Finding:
 )
 @output_option
 def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format) -> None:
-    """Check rules and Bundles in files without a cluster; each problem with its line.
+    """Validate rules and Bundles in files without a cluster; each problem is shown with its line.
 
-    Against the CRDs and by the operator's own parsers. Other kinds are passed over. Exit code: 0
-    all are valid; 1 one isn't.
+    They are validated against the CRDs and by the operator's own parsers. Other kinds are ignored.
+    Exit code: 0 all are valid; 1 at least one isn't.
     """
     if not (files or more):
         raise click.UsageError("name a file: copyrator validate -f rule.yaml")
@@ -80,7 +81,7 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format) -> No
         for finding in found:
             click.echo(str(finding))
         if not manifests:
-            click.echo("There is no CopyratorRule and no Bundle in there.", err=True)
+            click.echo("No CopyratorRule or Bundle found.", err=True)
         elif not found:
             rules = sum(one.kind == names.RULE_KIND for one in manifests)
             bundles = count(len(manifests) - rules, "Bundle")

@@ -15,16 +15,16 @@ from copyrator.kube.errors import ApiError
 @click.command()
 @cluster_options(namespace=False)
 @own_namespace_option
-@click.option("--client", "client_only", is_flag=True, help="Don't ask the cluster.")
+@click.option("--client", "client_only", is_flag=True, help="Don't connect to the cluster.")
 @output_option
 def version(target: Target, home: str | None, client_only: bool, shape: Format) -> None:
-    """This program's version, and the operator's image where one is installed."""
+    """Print this program's version, and the operator's image where one is installed."""
     found = {"client": __version__}
     if not client_only:
         try:
             found["operator"] = run(_operator(target, home))
         except (ApiError, KubeconfigError) as error:
-            click.echo(f"The cluster can't be asked: {error}", err=True)
+            click.echo(f"The cluster can't be read: {error}", err=True)
     if shape in (Format.JSON, Format.YAML):
         dump(found, shape)
         return

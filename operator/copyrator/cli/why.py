@@ -13,7 +13,7 @@ import click
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.dry_run import DryRunClient, owner_of, rehearsing
+from copyrator.cli.dry_run import DryRunClient, dry_running, owner_of
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -36,17 +36,19 @@ _GUESSES = ("Secret", "ConfigMap")
 
 @click.command()
 @click.argument("name", metavar="[NAMESPACE/]NAME")
-@click.option("--kind", metavar="KIND", help="Of the object; default: Bundle, Secret, ConfigMap.")
+@click.option(
+    "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret, ConfigMap."
+)
 @cluster_options()
 @operator_namespace_option
 @answer_option
 def why(
     *, target: Target, name: str, kind: str | None, home: str | None, shape: Format | None
 ) -> None:
-    """Why an object is there, or isn't: each rule's answer. Of a Bundle: why this version.
+    """Explain why an object exists or doesn't, for each rule; for a Bundle, why it has its version.
 
-    The object needn't exist. Nothing is written: where a rule would write, that is tried by a dry
-    run, so that quotas, webhooks and missing rights are named.
+    The object needn't exist. Nothing is written: a rule's write is sent as a dry run,
+    so that quotas, webhooks and missing permissions are named.
     """
     before, slash, rest = name.partition("/")
     namespace, name = (before, rest) if slash else (target.namespace, name)
@@ -82,9 +84,9 @@ async def _why(
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         resource, body = await _object(client, namespace, name, kind)
-        async with rehearsing(client, installation) as rehearsal:
-            await rehearsal.serve_all(resource.kind)
-            asked = Question(rehearsal, resource, namespace, name)
+        async with dry_running(client, installation) as dry_run:
+            await dry_run.serve_all(resource.kind)
+            asked = Question(dry_run, resource, namespace, name)
             verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
             said = answers(asked)
     head = (_head(resource, namespace, name, body), verdict)
@@ -115,8 +117,9 @@ def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:
 
 
 _UNSEEN = (
-    "You see no operator here, so this is by its default settings, with the trusted rules in the "
-    "namespace {}; where it is installed, say --operator-namespace."
+    "No operator's Deployment is found, so its default settings are assumed, with trusted rules "
+    "in the namespace "
+    "{}; if it is installed, set --operator-namespace."
 )
 _NOBODY: Mapping[str, Any] = {"metadata": {}}
 
@@ -172,8 +175,8 @@ def _well_known() -> list[Resource]:
 def _head(resource: Resource, namespace: str, name: str, body: Mapping[str, Any] | None) -> str:
     shown = f"{resource.kind} {namespace}/{name}"
     if body is None:
-        return f"{shown} isn't there."
+        return f"{shown} doesn't exist."
     owner = owner_of(body)
-    return f"{shown} is there, and " + (
-        f"carries the marks of the rule {owner}." if owner else "no rule made it."
+    return f"{shown} exists and " + (
+        f"carries the marks of the rule {owner}." if owner else "wasn't created by a rule."
     )

@@ -12,6 +12,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
+from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
@@ -19,10 +20,10 @@ from copyrator.cli.installation import Installation
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",
-    "PreRelease": "is a pre-release; spec.prerelease: true takes them",
+    "PreRelease": "is a pre-release; spec.prerelease: true admits them",
     "Filtered": "doesn't match spec.tagFilter",
-    "Quarantined": "failed too often; copyrator reconcile bundle {name} tries it again",
-    "LowerThanDeployed": "is lower than what is deployed; to go back, set spec.version to it",
+    "Quarantined": "failed too often; copyrator reconcile bundle {name} retries it",
+    "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 
 
@@ -41,14 +42,15 @@ def explain_bundle(
     deployed = status.deployed
     if deployed.version:
         since = rows.age(deployed.time, now)
-        yield f"{shown} runs {deployed.version} ({rows.digest(deployed.digest)}), for {since}."
+        digest = rows.digest(deployed.digest)
+        yield f"{shown}: {deployed.version} ({digest}) is deployed, for {since}."
     else:
         yield f"{shown} hasn't been deployed yet."
     condition = rows.ready(body)
     if condition:
-        yield f"It says {condition.get('reason')}: {condition.get('message')}"
+        yield f"Its status is {condition.get('reason')}: {condition.get('message')}"
     else:
-        yield "No operator has seen it yet; see: copyrator doctor"
+        yield "No operator has reconciled it yet; see: copyrator doctor"
     if isinstance(spec, InvalidSpec):
         return
     yield from _choice(spec, status)
@@ -56,7 +58,7 @@ def explain_bundle(
     yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.image is not None)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
-        yield f"An edit of {ref} is seen at the next poll only; copyrator doctor says why."
+        yield f"An edit of {ref} is seen at the next poll only; copyrator doctor explains why."
 
 
 def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
@@ -64,14 +66,14 @@ def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
     where = f"{spec.registry}/{spec.repo}"
     if available.version:
         yield (
-            f"Of {where} it wants {spec.version}, which is {available.version} "
+            f"{spec.version} of {where} resolves to {available.version} "
             f"({rows.digest(available.digest)})."
         )
     elif available.time:
-        yield f"Of {where} it wants {spec.version}, and there is nothing that fits."
+        yield f"No tag of {where} matches {spec.version}."
     for one in available.rejected:
         text = _REJECTED.get(str(one.reason), str(one.reason))
-        yield f"  not {one.version}: {text.format(wanted=spec.version, name=spec.name)}"
+        yield f"  rejected {one.version}: {text.format(wanted=spec.version, name=spec.name)}"
 
 
 def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -83,13 +85,13 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
     failures = attempt.failures or 0
     yield f"The last attempt, {attempt.version}, {attempt.outcome}: {attempt.message}"
     if attempt.next_retry_at:
-        yield f"It is tried again {rows.until(attempt.next_retry_at, now)}."
+        yield f"It is retried {rows.until(attempt.next_retry_at, now)}."
     elif failures > spec.retry.limit:
         yield (
-            f"It failed {failures} times and is left alone until its tag, the spec or the values "
-            f"change, or you ask: copyrator reconcile bundle -n {spec.namespace} {spec.name}"
+            f"It failed {times(failures)} and isn't retried until its tag, the spec or the values "
+            f"change, or on request: copyrator reconcile bundle -n {spec.namespace} {spec.name}"
         )
-    yield f"What werf said: copyrator logs bundle -n {spec.namespace} {spec.name}"
+    yield f"werf's log: copyrator logs bundle -n {spec.namespace} {spec.name}"
 
 
 def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
@@ -101,7 +103,7 @@ def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
         )
     if spec.suspend:
         yield (
-            "spec.suspend is true: the registry is asked, nothing is deployed; copyrator resume "
+            "spec.suspend is true: the registry is polled, nothing is deployed; copyrator resume "
             f"bundle -n {spec.namespace} {spec.name}"
         )
 
@@ -113,15 +115,17 @@ def _poll(
         return
     if not known and not body["spec"].get("interval"):
         yield (
-            "The registry is asked every 10m, or as the operator's WERF_OPERATOR_TIMER_INTERVAL "
-            "says."
+            "The registry is polled every 10m, or as set by the operator's "
+            "WERF_OPERATOR_TIMER_INTERVAL."
         )
         return
     every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
     if said is None:
-        yield f"The registry is asked every {every}."
+        yield f"The registry is polled every {every}."
         return
     wait = (said - now).total_seconds()
     if wait < 0:  # a poll without a change doesn't write the status
         wait %= interval_of(spec)
-    yield f"The registry is asked every {every}; the next time in {format_duration(int(wait) + 1)}."
+    yield (
+        f"The registry is polled every {every}; the next time in {format_duration(int(wait) + 1)}."
+    )

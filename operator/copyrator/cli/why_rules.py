@@ -16,19 +16,20 @@ from copyrator.copies.policy.planning import Action, Cause, Plan
 from copyrator.kube.resources import Resource
 
 _SENTENCES = {
-    Cause.UP_TO_DATE: "It is as the rule {winner} wants it.",
-    Cause.UNWANTED: "No rule wants it there.",
-    Cause.SATISFIED: "An object that isn't a copy stands there and holds what the rule {winner} "
-    "wants: it counts as right and is left alone.",
-    Cause.FOREIGN: "The rule {winner} wants a copy there, but an object that isn't a copy is in "
-    "the way; remove it, or set spec.onConflict.",
-    Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it is left alone.",
-    Cause.ABANDONED: "Its rule exists no more and no other wants it: it is left alone.",
-    Cause.IS_SOURCE: "It is itself the source of a rule, so it is never overwritten.",
+    Cause.UP_TO_DATE: "It is up to date with the rule {winner}.",
+    Cause.UNWANTED: "No rule requires it.",
+    Cause.SATISFIED: "An object that isn't a copy exists with the content that the rule {winner} "
+    "requires: it counts as ready and isn't changed.",
+    Cause.FOREIGN: "The rule {winner} requires a copy, but an object that isn't a copy "
+    "exists; delete it, or set spec.onConflict.",
+    Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it isn't changed.",
+    Cause.ABANDONED: "Its rule no longer exists and no other rule requires it: it isn't changed.",
+    Cause.IS_SOURCE: "It is the source of a rule, so it is never overwritten.",
     Cause.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
-    Cause.BEING_DELETED: "It is being deleted, and somebody's finalizer holds it.",
-    Cause.PAUSED: "The rule {winner} wants it, but is paused (suspend, mode: Plan, or not served).",
-    Cause.BROKEN: "The rule {winner} can't make it; see below.",
+    Cause.BEING_DELETED: "It is being deleted, and has a finalizer of another controller.",
+    Cause.PAUSED: "The rule {winner} requires it, but is paused (suspend, mode: Plan, or not "
+    "served).",
+    Cause.BROKEN: "The rule {winner} can't create it; see below.",
 }
 
 
@@ -36,7 +37,7 @@ _SENTENCES = {
 class Question:
     """The requested object."""
 
-    rehearsal: DryRun
+    dry_run: DryRun
     resource: Resource
     namespace: str
     name: str
@@ -49,40 +50,43 @@ class Question:
     @property
     def place(self) -> Namespace | None:
         """Its namespace, where that exists."""
-        return self.rehearsal.context.home.namespaces.get(self.namespace)
+        return self.dry_run.context.home.namespaces.get(self.namespace)
 
 
 async def verdict_of(asked: Question) -> str:
     """One sentence: what the operator does about this object now."""
-    context, place = asked.rehearsal.context, asked.place
+    context, place = asked.dry_run.context, asked.place
     if place is None:
         return f"The namespace {asked.namespace} doesn't exist."
     if place.terminating:
-        return f"The namespace {place.name} is being deleted: nothing is made or changed there."
+        return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
     if asked.resource.key not in context.home.kinds:
         return "No rule that is served is of this kind."
     plan = context.plan(asked.key)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
-        return "Its rule doesn't want it any more: it is about to be removed."
+        return "Its rule no longer requires it: it is going to be deleted."
     return _sentence(plan.why, plan.winner.owner if plan.winner else "")
 
 
 async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     """Try the write as a dry run, to find what refuses it."""
-    rehearsal = asked.rehearsal
+    dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
-    await rehearsal.act(asked.key)
-    if problem := rehearsal.context.problems.get(asked.key):
-        return f"The rule {owner} wants it, but: {problem.reason}: {problem.message}"
-    if rehearsal.context.plan(asked.key).why is Cause.SATISFIED:
+    await dry_run.act(asked.key)
+    if problem := dry_run.context.problems.get(asked.key):
+        return f"The rule {owner} requires it, but: {problem.reason}: {problem.message}"
+    if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
         return _sentence(Cause.SATISFIED, owner)
-    if plan.act is Action.REPLACE and not rehearsal.key_known:
-        return f"It is the rule {owner}'s; the operator's hash key can't be read to say more."
-    found = "isn't there" if plan.act is Action.CREATE else "isn't as the rule wants it"
+    if plan.act is Action.REPLACE and not dry_run.key_known:
+        return (
+            f"It belongs to the rule {owner}; more can't be determined without the operator's "
+            "hash key."
+        )
+    found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
     return (
-        f"The rule {owner} wants it and could write it this moment; if it still {found} in a few "
+        f"The rule {owner} requires it and can write it; if it still {found} in a few "
         "seconds, the operator isn't running: copyrator doctor"
     )
 
@@ -93,33 +97,33 @@ def _sentence(why: Cause, winner: str) -> str:
 
 def answers(asked: Question) -> dict[str, str]:
     """Each rule's answer, by its namespace/name: what it wants there, or why nothing."""
-    rules = sorted(asked.rehearsal.context.rules, key=lambda rule: rule.owner)
+    rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
     return {rule.owner: _of_rule(asked, rule) for rule in rules}
 
 
 def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
     """A line for each rule's answer."""
     if not said:
-        yield "There are no rules; make one (docs/rules.md)."
+        yield "There are no rules; create one (docs/rules.md)."
     for rule, answer in said.items():
-        yield f"rule {rule}{' (made it)' if rule == owner else ''}: {answer}"
+        yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
 
 
 def _of_rule(asked: Question, rule: Rule) -> str:
-    if verdict := asked.rehearsal.refusal(rule):
+    if verdict := asked.dry_run.refusal(rule):
         return f"isn't served: {verdict.reason}: {verdict.message}"
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.kind != asked.resource.kind:
-        return f"is about {spec.kind}s"
+        return f"copies objects of kind {spec.kind}"
     if rule.deleting:
         return "is being deleted"
     place = asked.place
     if place is None:
-        return "that namespace doesn't exist"
-    bindings = list(asked.rehearsal.context.index.of_rule(rule.owner).values())
+        return "the namespace doesn't exist"
+    bindings = list(asked.dry_run.context.index.of_rule(rule.owner).values())
     if not bindings:
-        return _paused(rule) + _no_source(asked.rehearsal, rule)
+        return _paused(rule) + _no_source(asked.dry_run, rule)
     said = _outside(bindings[0], place) or _of_bindings(asked, rule, bindings, place)
     return _paused(rule) + said
 
@@ -128,18 +132,18 @@ def _paused(rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.suspend:
-        return "is suspended; else: "
-    return "only plans (mode: Plan); else: " if spec.mode is Mode.PLAN else ""
+        return "is suspended; otherwise: "
+    return "writes nothing (mode: Plan); otherwise: " if spec.mode is Mode.PLAN else ""
 
 
-def _no_source(rehearsal: DryRun, rule: Rule) -> str:
-    said = rehearsal.client.verdicts.get(rule.key)
+def _no_source(dry_run: DryRun, rule: Rule) -> str:
+    said = dry_run.client.verdicts.get(rule.key)
     if said:
         return f"{said['reason']}: {said['message']}"
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     where = ", ".join(spec.source.namespaces) if spec.source else ""
-    return f"has no source: nothing that matches is in {where}"
+    return f"has no source: no match in {where}"
 
 
 def _of_bindings(
@@ -149,16 +153,16 @@ def _of_bindings(
     if asked.name not in made:
         broken = [binding.at(place).problem for binding in bindings if binding.at(place).problem]
         shown = ", ".join(sorted(name for name in made if name)[:3])
-        return f"can't be made: {broken[0]}" if broken else f"makes {shown} there, not this"
+        return f"can't be created: {broken[0]}" if broken else f"creates {shown} there, not this"
     binding = made[asked.name]
-    plan = asked.rehearsal.context.plan(asked.key)
+    plan = asked.dry_run.context.plan(asked.key)
     if not binding.covers(place):
         return _uncovered(binding, place)
     if plan.winner and plan.winner.owner != rule.owner:
-        return f"wants it, but it belongs to the rule {plan.winner.owner}"
+        return f"requires it, but it belongs to the rule {plan.winner.owner}"
     if problem := binding.at(place).problem:
-        return f"can't be made: {problem}"
-    return f"wants it, from {binding.origin or 'its template'}"
+        return f"can't be created: {problem}"
+    return f"requires it, from {binding.origin or 'its template'}"
 
 
 def _outside(binding: SourceBinding, place: Namespace) -> str | None:
@@ -166,7 +170,7 @@ def _outside(binding: SourceBinding, place: Namespace) -> str | None:
     targets = binding.compiled.targets
     wanted = targets.targets
     if place.labels.get(names.LABEL_IGNORE) == "true":
-        return f"{place.name} keeps every rule out by the label {names.LABEL_IGNORE}"
+        return f"{place.name} excludes all rules by the label {names.LABEL_IGNORE}"
     if wanted.namespaces.patterns and not wanted.namespaces.matches(place.name):
         shown = ", ".join(wanted.namespaces.patterns)
         return f"{place.name} doesn't match spec.targets.namespaces ({shown})"
@@ -181,7 +185,8 @@ def _unaccepted(place: Namespace, tenant: str | None) -> str:
     if place.consent and place.consent.problem:
         return f"{place.name}'s annotation {names.ANN_ALLOW_FROM} {place.consent.problem}"
     return (
-        f"{place.name} doesn't accept copies from {tenant}: its owner has to name that in the "
+        f"{place.name} doesn't accept copies from {tenant}: its owner must name that namespace in "
+        "the "
         f"annotation {names.ANN_ALLOW_FROM}"
     )
 
@@ -193,4 +198,4 @@ def _uncovered(binding: SourceBinding, place: Namespace) -> str:
     if source and source.consent and not source.allows(place.name):
         why = source.consent.problem or f"doesn't name {place.name}"
         return f"the annotation {names.ANN_ALLOW_TO} of {binding.origin} {why}"
-    return "doesn't mean this namespace"
+    return "doesn't select this namespace"

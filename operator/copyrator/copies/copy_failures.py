@@ -48,24 +48,23 @@ def conflict_message(differs: Sequence[str] | None) -> str:
     """The remedy for an object that isn't ours; where it was compared, the fields that differ."""
     how = f" (it differs in {', '.join(differs)})" if differs else ""
     return (
-        "an object of that name that isn't ours stands there; remove it, or set "
-        f"spec.onConflict{how}"
+        f"an object of that name that isn't a copy exists; delete it, or set spec.onConflict{how}"
     )
 
 
 def unsealed_message(owner: str) -> str:
     """The remedy for an object with the marks of a rule (``namespace/name``) and no seal."""
     return (
-        f"an object that carries the marks of the rule {owner} without a valid seal stands "
-        "there, and holds something else than the rule wants; remove it, or have it "
-        f"overwritten: copyrator reseal rule {owner}"
+        f"an object that carries the marks of the rule {owner} without a valid seal "
+        "exists, with other content than the rule requires; delete it, or overwrite "
+        f"it: copyrator reseal rule {owner}"
     )
 
 
 def awaited_message(owner: str) -> str:
     """Why an object isn't overwritten that may be the source of a rule."""
     return (
-        f"the rule {owner} copies the object that stands there, and its source isn't known yet: "
+        f"the rule {owner} copies the existing object, and its source isn't known yet: "
         "see that rule's status"
     )
 
@@ -85,7 +84,7 @@ def message_of(error: ApiError, bind: Refusal | None) -> str:
     """The API server's error, and the remedy."""
     reason = reason_of(error)
     if reason is FailureReason.IMMUTABLE:
-        return f"{error.message}; set spec.onImmutable: Recreate to have it deleted and made anew"
+        return f"{error.message}; set spec.onImmutable: Recreate to delete and recreate it"
     if reason is FailureReason.FORBIDDEN and NOT_HELD in error.message:
         return f"{_not_held(bind)}. The API server: {error.message}"
     return error.message
@@ -93,9 +92,9 @@ def message_of(error: ApiError, bind: Refusal | None) -> str:
 
 def _not_held(bind: Refusal | None) -> str:
     if bind is None:
-        return "the operator may not grant rights that it doesn't have itself"
+        return "the operator can't grant permissions that it doesn't have"
     return (
-        'the operator lacks the right to bind this role: the verb "bind" on '
+        'the operator has no permission to bind this role: the verb "bind" on '
         f'{bind.right.resource} "{bind.name}" '
         "(for a ClusterRole the chart's value rules.bindClusterRoles gives it)"
     )

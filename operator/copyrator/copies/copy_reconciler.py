@@ -280,7 +280,7 @@ class _Attempt:
         self._context.metrics.copy_failures.labels(reason.value).inc()
         bind = missing_bind(error, plan.winner, self._view.resource)
         if bind is not None:
-            self._cluster.client.lacks(bind)
+            self._cluster.client.report_denied(bind)
         self._report(reason, message_of(error, bind))
         self._touch(plan)
         return Failed(error)

@@ -255,7 +255,7 @@ class CopyController:
                     if self._kinds.missing or context.home.sealer is None:
                         await self.prepare()
             except Exception:
-                log.exception("looking after the rules' watches failed; it goes on")
+                log.exception("the check of the rules' watches failed; it is repeated")
 
     def _compare_health(self) -> None:
         """Queue the rules whose watches began to fail or have recovered."""

@@ -117,7 +117,7 @@ class DueWork:
             except StopIteration:
                 pending.work = None
             except Exception as error:
-                log.error("what a change makes due can't be told: %s", type(error).__name__)
+                log.error("what a change makes due can't be determined: %s", type(error).__name__)
                 pending.work = None
         return True
 

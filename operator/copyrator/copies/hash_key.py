@@ -71,8 +71,8 @@ def _decode(secret: dict[str, Any]) -> bytes:
     if len(key) != KEY_BYTES:
         metadata = secret["metadata"]
         raise ApiError(
-            f"the Secret {metadata['namespace']}/{metadata['name']} holds no key of "
-            f"{KEY_BYTES} bytes under {_DATA_KEY!r}; delete it to have a new one made",
+            f"the Secret {metadata['namespace']}/{metadata['name']} has no key of "
+            f"{KEY_BYTES} bytes under {_DATA_KEY!r}; delete it to create a new one",
             reason="BrokenHashKey",
         )
     return key

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import RuleFacts
@@ -129,7 +130,7 @@ class RuleReconciler:
             raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
         if not resource.namespaced:
             path = "spec.template.kind" if spec.template else "spec.source.kind"
-            problem = InvalidSpec(path, f"a {spec.kind} stands in no namespace")
+            problem = InvalidSpec(path, f"a {spec.kind} isn't namespaced")
             raise _StoppedError(verdicts.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
@@ -236,7 +237,10 @@ class RuleReconciler:
         if wanted > spec.limit:
             compiled.active = False
             state.freeze()
-            text = f"the rule means {wanted} copies, more than {spec.limit}; narrow it or raise it"
+            text = (
+                f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
+                "reduce its targets or sources, or raise spec.limit"
+            )
             raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
         compiled.active = True
         if spec.suspend or spec.mode is Mode.PLAN:
@@ -290,7 +294,7 @@ class RuleReconciler:
             return
         if summary.is_mass_deletion and not changed and not self._is_confirmed(state):
             log.warning(
-                "%s: %d of %d copies aren't wanted any more, though the rule hasn't changed; "
+                "%s: %d of %d copies are no longer required, although the rule hasn't changed; "
                 "listing again before they are deleted",
                 state.key,
                 len(summary.unwanted),

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.copies.policy.sources import SourceRecord
 from copyrator.settings import limits
 
-TOO_MUCH: Final = "there is no room for it in memory"
+TOO_MUCH: Final = "the memory limit is reached"
 
 _MIB: Final = 1024 * 1024
 
@@ -95,16 +96,17 @@ class SourceShare:
         """Why a rule waits, for its status."""
         if self.watches >= limits.TENANT_WATCHES:
             return (
-                f"waits for a watch: the rules of the namespace {self._tenant} have "
-                f"{self.watches}, the most that a namespace may have; let rules share a selector, "
+                f"is waiting for a watch: the rules of the namespace {self._tenant} have "
+                f"{self.watches}, the limit for a namespace; use the same selector in several "
+                "rules, "
                 "name their source, or delete some"
             )
         return (
-            f"waits for a watch: the rules of all namespaces but the operator's have "
-            f"{self._shares.watches}, the most that there may be; it goes on when others end"
+            f"is waiting for a watch: the rules of all namespaces but the operator's have "
+            f"{self._shares.watches}, the limit for all of them; it continues when others end"
         )
 
-    def no_room(self, count: int, size: int) -> str:
+    def no_room(self, sources: int, size: int) -> str:
         """Why a rule's sources aren't all held, for its status."""
         most, where = limits.TENANT_SOURCE_BYTES, f"the namespace {self._tenant}"
         if self._tenant is None:
@@ -112,9 +114,10 @@ class SourceShare:
         elif self.bytes + size <= most:
             most, where = limits.TENANTS_SOURCE_BYTES, "all namespaces but the operator's"
         return (
-            f"{count} sources ({size / _MIB:.1f} MiB) don't fit into memory: those of the rules of "
-            f"{where} may have {most // _MIB} MiB; let the rules match fewer or smaller objects. "
-            "Until then its copies stay as they are"
+            f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the rules of "
+            f"{where} "
+            f"may have {most // _MIB} MiB of sources; select fewer or smaller objects in the "
+            "rules. Until then its copies aren't changed"
         )
 
     @property

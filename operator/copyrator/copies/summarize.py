@@ -111,7 +111,7 @@ def summarize_target(
         summary.desired = desired + 1
         summary.failed += 1
         key = CopyKey(binding.compiled.resource, name, binding.static_name or "")
-        why = f"what is to be done there can't be told: {type(error).__name__}"
+        why = f"what is to be done there can't be determined: {type(error).__name__}"
         summary.sample(key, FailureReason.ERROR, why)
 
 
@@ -173,7 +173,7 @@ def _find_unreadable(summary: RuleSummary, binding: SourceBinding) -> None:
         summary.failed += 1
         key = CopyKey(binding.compiled.resource, source.namespace, source.name)
         why = f"the annotation {names.ANN_ALLOW_TO} of this source {source.consent.problem}"
-        summary.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it is copied nowhere")
+        summary.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it isn't copied")
 
 
 def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
@@ -183,8 +183,8 @@ def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
         if namespace.consent and namespace.consent.problem:
             return f"the namespace's annotation {names.ANN_ALLOW_FROM} {namespace.consent.problem}"
         return (
-            f"the namespace doesn't accept copies from {targets.tenant}: its owner has to "
-            f"name that in the annotation {names.ANN_ALLOW_FROM}"
+            f"the namespace doesn't accept copies from {targets.tenant}: its owner must name "
+            f"that namespace in the annotation {names.ANN_ALLOW_FROM}"
         )
     if source is not None and not source.allows(namespace.name):
         return f"the annotation {names.ANN_ALLOW_TO} of {binding.origin} doesn't name it"
@@ -248,17 +248,17 @@ def _occupied(context: CopyContext, key: CopyKey, why: Cause) -> str:
     if why is Cause.BEING_DELETED:
         return _being_deleted(context, key)
     if why is Cause.IS_SOURCE:
-        return "the object there is itself the source of a rule, and is never overwritten"
-    record = context.clusters[key.cluster].record(key)
-    return f"the copy there belongs to the rule {record.owner if record else '?'}"
+        return "the object is the source of a rule, and is never overwritten"
+    record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
+    return f"the copy belongs to the rule {record.owner if record else '?'}"
 
 
 def _being_deleted(context: CopyContext, key: CopyKey) -> str:
     record = context.clusters[key.cluster].record(key)
     held = ", ".join(record.extras.finalizers) if record else ""
     return (
-        "the object there is being deleted, and is held by the finalizer "
-        f"{held or '?'}; the copy is made when it is gone"
+        "the object is being deleted, and has the finalizer "
+        f"{held or '?'}; the copy is created when it is removed"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
@@ -43,8 +44,9 @@ def failed(error: Exception) -> ReadyCondition:
     return ReadyCondition(
         Health.RETRYING,
         RuleReason.PARTIAL_FAILURE,
-        f"the operator fails at this rule with {type(error).__name__}; its copies stay as they "
-        "are, and it is tried again; report it with the operator's log",
+        f"the operator failed to reconcile this rule with {type(error).__name__}; its copies "
+        "aren't "
+        "changed, and it is retried; report a bug with the operator's log",
     )
 
 
@@ -106,16 +108,18 @@ def reading() -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, "reading sources and copies")
 
 
-def removing(count: int, failed: Iterable[str]) -> ReadyCondition:
+def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
     """A rule is being deleted."""
     message = next(iter(failed), None)
     if message:
         return ReadyCondition(
             Health.RETRYING,
             RuleReason.PARTIAL_FAILURE,
-            f"{count} copies are left to remove; one can't be: {message}",
+            f"{count(left, 'copy is', 'copies are')} left to remove; one can't be removed: "
+            f"{message}",
         )
-    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, f"removing {count} copies")
+    text = f"removing {count(left, 'copy', 'copies')}"
+    return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
 
 
 def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int) -> ReadyCondition:
@@ -126,7 +130,7 @@ def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int)
         return ReadyCondition(
             Health.PAUSED,
             RuleReason.PLANNED,
-            "spec.mode is Plan: nothing is written; status.plan says what would be",
+            "spec.mode is Plan: nothing is written; status.plan has the planned changes",
         )
     if spec.source is not None and sources == 0:
         return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
@@ -136,8 +140,7 @@ def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int)
         return ReadyCondition(
             Health.PROGRESSING,
             RuleReason.PROGRESSING,
-            f"{summary.ready} of {summary.desired} copies are right; "
-            f"{len(summary.unwanted)} are to be removed",
+            f"{_up_to_date(summary)}; {count(len(summary.unwanted), 'is', 'are')} to be removed",
         )
     return _right(summary)
 
@@ -145,22 +148,27 @@ def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int)
 def _right(summary: RuleSummary) -> ReadyCondition:
     """Everything is as wanted, some of it in objects of others."""
     if not summary.satisfied:
-        return ReadyCondition(
-            Health.READY, RuleReason.SYNCED, f"{summary.ready} copies are up to date"
-        )
+        text = f"{count(summary.ready, 'copy is', 'copies are')} up to date"
+        return ReadyCondition(Health.READY, RuleReason.SYNCED, text)
     return ReadyCondition(
         Health.READY,
         RuleReason.SATISFIED,
-        f"{summary.ready - summary.satisfied} copies are up to date; {summary.satisfied} objects "
-        "that others made hold what the rule wants, and are left alone",
+        f"{count(summary.ready - summary.satisfied, 'copy is', 'copies are')} up to date; "
+        f"{count(summary.satisfied, 'other object has', 'other objects have')} the desired content",
     )
+
+
+def _up_to_date(summary: RuleSummary) -> str:
+    desired = count(summary.desired, "copy", "copies")
+    verb = "is" if 1 in (summary.ready, summary.desired) else "are"
+    return f"{summary.ready} of {desired} {verb} up to date"
 
 
 def _failing(summary: RuleSummary) -> str:
     """How many failed; a missing right is named, because only granting it helps."""
     text = (
-        f"{summary.ready} of {summary.desired} copies are right; {summary.failed} failed, "
-        f"{summary.conflicts} conflict with other objects"
+        f"{_up_to_date(summary)}; {summary.failed} failed, "
+        f"{count(summary.conflicts, 'conflicts', 'conflict')} with other objects"
     )
     text += f", {summary.stuck} can't be removed" if summary.stuck else ""
     forbidden = (one for one in summary.samples if one.reason is FailureReason.FORBIDDEN)
@@ -174,8 +182,8 @@ def _missing(spec: RuleSpec, refused: int) -> str:
     where = ", ".join(source.namespaces)
     if refused:
         return (
-            f"{refused} objects match in {where}, but are never copied "
-            "(copies, state accounts' tokens, Helm releases)"
+            f"{count(refused, 'object matches', 'objects match')} in {where}, but objects of these "
+            "types are never copied: copies, tokens of service accounts, Helm releases"
         )
     if source.name:
         return f"there is no {source.kind} {source.name} in {where}"

@@ -143,7 +143,7 @@ class CopyWriter:
             if not error.immutable or not _may_recreate(winner):
                 raise
             await self._delete(record.uid, record.resource_version)
-            raise errors.ConflictError("deleted, to be created anew") from error
+            raise errors.ConflictError("deleted, to be recreated") from error
         found = self._view.reader(answer)
         if whole and found.resource_version == whole["metadata"]["resourceVersion"]:
             winner.accept(whole)  # the server's own form of our content: nothing changed
@@ -175,7 +175,7 @@ class CopyWriter:
             if not error.immutable or not overwrites or foreign.metadata.get("deletionTimestamp"):
                 raise
             await self._delete(foreign.uid, foreign.resource_version)
-            raise errors.ConflictError("deleted, to be created anew") from error
+            raise errors.ConflictError("deleted, to be recreated") from error
         self._wrote(winner, self._view.reader(answer), "adopt")
 
     async def _reseal(self, winner: CopyRequest) -> None:
@@ -183,9 +183,9 @@ class CopyWriter:
         live = await self.read()
         seen = self._view.reader(live)
         if seen.owner or seen.marks != winner.owner or seen.deleting:
-            raise errors.ConflictError("another object stands there now")
+            raise errors.ConflictError("another object exists now")
         if reason := live["metadata"].get(NOT_WHOLE):
-            raise errors.ApiError(f"what stands there can't be compared: {reason}")
+            raise errors.ApiError(f"the existing object can't be compared: {reason}")
         overwrites = (
             winner.reseals
             or winner.on_conflict is ConflictPolicy.OVERWRITE
@@ -210,9 +210,9 @@ class CopyWriter:
         """The whole object of a kind that others may write to as well."""
         live = self._whole or await self._cluster.client.get(self._view.resource, *self._name)
         if live["metadata"]["uid"] != uid:
-            raise errors.ConflictError("another object stands there now")
+            raise errors.ConflictError("another object exists now")
         if reason := live["metadata"].get(NOT_WHOLE):
-            raise errors.ApiError(f"what stands there can't be merged with: {reason}")
+            raise errors.ApiError(f"the existing object can't be merged with: {reason}")
         return live
 
     def _merged(self, winner: CopyRequest, live: dict[str, Any]) -> dict[str, Any]:

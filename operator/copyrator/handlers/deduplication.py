@@ -109,7 +109,7 @@ class EventDeduplicator:
             self._deliver(named | whole(body), gone)
         except Exception as error:
             # The message may quote the object: only the type is logged.
-            self._note(name, f"its reading fails with {type(error).__name__}")
+            self._note(name, f"parsing it fails with {type(error).__name__}")
             if not gone:
                 self._versions[name] = -1  # so that a resync retries it
         else:
@@ -119,7 +119,7 @@ class EventDeduplicator:
         """Log an object's fault once."""
         if self._faults.get(name) != fault:
             log.error(
-                "%s %s can't be taken in: %s; all others are served",
+                "%s %s can't be parsed: %s; other objects aren't affected",
                 self.resource.kind,
                 name or "without a name",
                 fault,
@@ -167,7 +167,7 @@ class EventDeduplicator:
         if await self._list(reader, name.namespace, f"metadata.name={name.name}"):
             return
         if self._versions.pop(name, None) is not None:
-            log.info("%s %s is gone; its deletion was not seen", self.resource.kind, name)
+            log.info("%s %s was deleted; its deletion event was missed", self.resource.kind, name)
             gone = {"metadata": {"namespace": name.namespace, "name": name.name}}
             self._hand_over(name, gone, gone=True)
 

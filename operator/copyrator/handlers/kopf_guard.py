@@ -145,7 +145,7 @@ class _Exchange:
             except ApiError as error:
                 self.path.note(error, everywhere=self.connection.fails_everybody)
                 if isinstance(error, Gone):
-                    raise aiohttp.ClientPayloadError("the page has expired") from error
+                    raise aiohttp.ClientPayloadError("the list's page has expired") from error
                 continue
             self.path.answered()
             return response
@@ -230,7 +230,7 @@ class _Exchange:
             self.refusal = response
             raise from_answer(response.status, body, response.headers)
         if body is None:
-            raise BrokenAnswer("the API server's answer is cut off or isn't JSON")
+            raise BrokenAnswer("the API server's response is truncated or isn't JSON")
         return response
 
     @property

@@ -98,5 +98,5 @@ def _head(raw: bytes) -> _Head:
             head = _head_decoder.decode(raw)
         head.text = raw.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise BrokenAnswer("the API server sent what is no object") from error
+        raise BrokenAnswer("the API server sent something that isn't an object") from error
     return head

@@ -56,8 +56,8 @@ class KopfPath:
         self.on_refused: OnRefused = _ignore
         self.on_listed: OnListed = lambda _spec, _names: None
         self.on_silent: Callable[[], None] = lambda: None
-        self.standing = WatchHealth(timing)
-        what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's look at {path}"
+        self.health = WatchHealth(timing)
+        what = f"kopf's watch of {spec.resource.key}" if spec else f"kopf's read of {path}"
         self._faults = Faults(what, timing, clock)
         self._pause = 0.0
         self._shown: set[ObjectName] = set()
@@ -89,8 +89,8 @@ class KopfPath:
 
     def broke(self, error: ApiError, *, opened: bool = False, everywhere: bool = False) -> bool:
         """Record that a watch failed or was refused; return whether kopf has to list again."""
-        doubted = self.standing.doubt
-        report, restart = self.standing.broke(error, opened=opened)
+        doubted = self.health.doubt
+        report, restart = self.health.broke(error, opened=opened)
         if report:
             silent = report.reason == "WatchSilent"
             self.note(report, since=self.heard if silent else None, everywhere=everywhere)
@@ -100,7 +100,7 @@ class KopfPath:
 
     def answered(self) -> None:
         """Record a complete answer. A path with a watch is healthy only once that is open."""
-        self.standing.listed()
+        self.health.listed()
         if self.spec is None:
             self.recover()
 
@@ -115,12 +115,12 @@ class KopfPath:
 
     def recover(self) -> None:
         """Clear the fault."""
-        self.standing.recovered()
+        self.health.recovered()
         self._faults.clear()
 
     def stands(self) -> None:
         """Called when a watch has been open for `settled` seconds."""
-        if not self.standing.doubt:
+        if not self.health.doubt:
             self.recover()
 
     def calm(self) -> None:
@@ -129,7 +129,7 @@ class KopfPath:
 
     def ended(self, lived: float) -> None:
         """Record a watch's regular end; raises BrokenAnswer when that was too early."""
-        self.standing.ended(lived, bookmarks=True)
+        self.health.ended(lived, bookmarks=True)
         self.recover()
         if lived >= self.timing.stable:
             self._faults.calm()
@@ -179,13 +179,13 @@ class GuardedEvents:
                 async with asyncio.timeout(path.timing.doubt_silence):
                     chunk = await self._content.readany()
             except TimeoutError:
-                raise Unreachable("nothing came", reason="Timeout") from None
+                raise Unreachable("no response", reason="Timeout") from None
             except (aiohttp.ClientError, OSError) as error:
-                raise BrokenAnswer("the watch was cut off") from error
+                raise BrokenAnswer("the watch was interrupted") from error
             if not chunk:
                 return
             path.heard = path.clock()
-            if path.standing.doubt:
+            if path.health.doubt:
                 path.recover()
             yield chunk
 

@@ -163,9 +163,9 @@ def take_signals(*flags: asyncio.Event) -> None:
 
     def received(number: signal.Signals) -> None:
         if flags[0].is_set():
-            log.warning("%s again: leaving at once, work in hand is given up", number.name)
+            log.warning("%s again: exiting at once, without finishing reconciles", number.name)
             os._exit(128 + number)
-        log.info("%s: finishing the work in hand", number.name)
+        log.info("%s: shutting down, finishing reconciles", number.name)
         for flag in flags:
             flag.set()
 
@@ -219,7 +219,7 @@ class KopfWatch:
         tasks = {task.get_name(): task for task in asyncio.all_tasks()}
         self._keeper = self._keeper or tasks.get("credentials retriever")
         if self._keeper is not None and self._keeper.done():
-            return "kopf keeps no credentials any more, so rules and Bundles aren't watched"
+            return "kopf has no credentials any more, so rules and Bundles aren't watched"
         missing = [res.key for name, res in self._expected.items() if name not in tasks]
         if missing and any(name.startswith(WATCHER) for name in tasks):
             return f"kopf doesn't watch {' and '.join(missing)}"

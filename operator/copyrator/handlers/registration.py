@@ -15,13 +15,13 @@ Registry = kopf.OperatorRegistry
 
 
 def register(
-    registry: Registry, process: Lifecycle, guard: KopfGuard, *intakes: EventDeduplicator
+    registry: Registry, process: Lifecycle, guard: KopfGuard, *deduplicators: EventDeduplicator
 ) -> None:
-    """Register the handlers; each event of an intake's resource is passed to it."""
+    """Register the handlers; each event of an deduplicator's resource is passed to it."""
     lifecycle.register(registry, process)
     register_login(registry, guard)
-    for intake in intakes:
-        _register_events(registry, intake)
+    for deduplicator in deduplicators:
+        _register_events(registry, deduplicator)
 
 
 def register_login(registry: Registry, guard: KopfGuard) -> None:
@@ -32,10 +32,10 @@ def register_login(registry: Registry, guard: KopfGuard) -> None:
         return kopf.AiohttpSession(server=guard.connection.host, aiohttp_session=guard.session())
 
 
-def _register_events(registry: Registry, intake: EventDeduplicator) -> None:
+def _register_events(registry: Registry, deduplicator: EventDeduplicator) -> None:
     """Created, listed at the start, changed and deleted objects all arrive as events."""
-    res = intake.resource
+    res = deduplicator.resource
 
     @kopf.on.event(res.group, res.version, res.plural, registry=registry, id=res.plural)
     async def take(event: kopf.RawEvent, **_: Any) -> None:
-        intake.event(event.get("type"), event.get("object") or {})
+        deduplicator.event(event.get("type"), event.get("object") or {})

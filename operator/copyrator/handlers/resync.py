@@ -34,28 +34,28 @@ async def resync_for_ever(
             await rules.resync(reader)
             await bundles.resync(reader)
         except ApiError as error:
-            log.warning("The resync is left out this time: %s", error)
+            log.warning("The resync is skipped: %s", error)
             continue
-        look_at_all(rules, bundles, queue, respect_backoff=True)
+        enqueue_all(rules, bundles, queue, respect_backoff=True)
 
 
 async def confirm_missed(
-    reader: Reader, intakes: tuple[EventDeduplicator, ...], missed: asyncio.Event
+    reader: Reader, deduplicators: tuple[EventDeduplicator, ...], missed: asyncio.Event
 ) -> None:
     """Whenever `missed` is set, check whether the objects that kopf's lists lacked are gone."""
     while True:
         await missed.wait()
         missed.clear()
         try:
-            for intake in intakes:
-                await intake.confirm(reader)
+            for deduplicator in deduplicators:
+                await deduplicator.confirm(reader)
         except ApiError as error:
-            log.warning("Whether objects are gone can't be told now: %s", error)
+            log.warning("Can't check now whether objects were deleted: %s", error)
             await asyncio.sleep(CONFIRM_AGAIN)
             missed.set()
 
 
-def look_at_all(
+def enqueue_all(
     rules: EventDeduplicator,
     bundles: EventDeduplicator,
     queue: WorkQueue[Key],

@@ -79,8 +79,8 @@ def _default_kubeconfig() -> str:
     path = Path.home() / ".kube" / "config"
     if not path.is_file():
         raise KubeconfigError(
-            f"no kubeconfig and not in a cluster: {path} doesn't exist; "
-            "name a file with --kubeconfig or KUBECONFIG"
+            f"no kubeconfig and not in a cluster: {path} "
+            "doesn't exist; set --kubeconfig or KUBECONFIG"
         )
     return str(path)
 
@@ -95,7 +95,7 @@ async def _load_in_cluster() -> Endpoint:
     except ConfigException as error:
         raise KubeconfigError(
             f"in a pod, but without a usable service account ({error}); "
-            "is automountServiceAccountToken switched off?"
+            "check automountServiceAccountToken"
         ) from error
     return _endpoint(found, valid_for=REREAD_SECONDS)
 
@@ -119,8 +119,8 @@ async def _load_kubeconfig(paths: str, context: str | None) -> Endpoint:
     if "exec" in user and not endpoint.authorization and not endpoint.cert_file:
         command = user["exec"].get("command")
         raise KubeconfigError(
-            f"the kubeconfig {paths}: its exec plug-in {command!r} gave no credentials; "
-            "run it by hand to see why"
+            f"the kubeconfig {paths}: its exec plug-in {command!r} returned no credentials; "
+            "run it manually to see the error"
         )
     return endpoint
 
@@ -147,11 +147,9 @@ def _context_of(
         try:
             config = yaml.safe_load(path.read_text())
         except (yaml.YAMLError, UnicodeDecodeError):
-            raise KubeconfigError(
-                f"the kubeconfig {path} isn't YAML; is it the right file?"
-            ) from None
+            raise KubeconfigError(f"the kubeconfig {path} isn't YAML; check the path") from None
         if not isinstance(config, dict):
-            raise KubeconfigError(f"the kubeconfig {path} holds no configuration")
+            raise KubeconfigError(f"the kubeconfig {path} is empty")
         current = current or config.get("current-context")
         for entries, into, field in (("contexts", contexts, "context"), ("users", users, "user")):
             for entry in config.get(entries) or ():

@@ -47,7 +47,7 @@ class Resource:
         path += f"/{self.plural}"
         if name is not None:
             if name in _NO_NAMES:
-                raise NotFound(f"no {self.kind} can have the name {name!r}")
+                raise NotFound(f"{name!r} isn't a valid name of a {self.kind}")
             path += f"/{quote(name, safe='')}"
         if subresource:
             path += f"/{subresource}"
@@ -154,7 +154,9 @@ class Discovery:
             found = self._lookup(kind, api_version)
         if not found:
             shown = f"{kind} in {api_version}" if api_version else kind
-            raise KindUnavailable(f"the cluster serves no kind {shown}; is its CRD installed?")
+            raise KindUnavailable(
+                f"the cluster serves no kind {shown}; check that its CRD is installed"
+            )
         groups = {res.group for res in found}
         if len(groups) > 1:
             options = " or ".join(sorted({res.api_version for res in found}))

@@ -42,7 +42,7 @@ class Reviewer(Protocol):
 
 
 @dataclass(slots=True)
-class _Lack:
+class _MissingRight:
     """A missing permission and its last refusal."""
 
     refusal: Refusal
@@ -59,25 +59,27 @@ class MissingPermissions:
         self.on_granted: Callable[[], None] = lambda: None
         """Called when a request that was refused may succeed now."""
         self._clock = clock
-        self._lacks: dict[Right, _Lack] = {}
+        self._missing: dict[Right, _MissingRight] = {}
 
     def refused(self, refusal: Refusal) -> None:
         """Record an RBAC 403."""
         now = self._clock()
-        lack = self._lacks.get(refusal.right)
-        if lack is None:
-            lack = self._lacks[refusal.right] = _Lack(refusal, now, now + FIRST_DELAY)
-            log.warning("The operator lacks a right: %s", refusal)
-        elif lack.granted:
-            lack.granted = False
-            lack.delay = min(lack.delay * 2, LONGEST_DOUBT)
-            lack.due = now + lack.delay
-        lack.refusal, lack.last = refusal, now
+        found = self._missing.get(refusal.right)
+        if found is None:
+            found = self._missing[refusal.right] = _MissingRight(refusal, now, now + FIRST_DELAY)
+            log.warning("Missing right: %s", refusal)
+        elif found.granted:
+            found.granted = False
+            found.delay = min(found.delay * 2, LONGEST_DOUBT)
+            found.due = now + found.delay
+        found.refusal, found.last = refusal, now
 
     def missing(self) -> list[Refusal]:
         """The missing permissions, sorted."""
-        lacking = sorted((right, lack) for right, lack in self._lacks.items() if not lack.granted)
-        return [lack.refusal for _, lack in lacking]
+        lacking = sorted(
+            (right, found) for right, found in self._missing.items() if not found.granted
+        )
+        return [found.refusal for _, found in lacking]
 
     def sentence(self) -> str | None:
         """The readiness fault: permissions that are missing; None where none is."""
@@ -86,7 +88,7 @@ class MissingPermissions:
             return None
         more = f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         shown = "; ".join(str(refusal) for refusal in missing[:SHOWN])
-        return f"the operator may not {shown}{more}: grant it, or switch off what needs it"
+        return f"the operator may not {shown}{more}: grant it, or disable what needs it"
 
     async def review_for_ever(self, reviewer: Reviewer) -> None:
         """Review the missing permissions periodically."""
@@ -98,29 +100,29 @@ class MissingPermissions:
     async def review(self, reviewer: Reviewer) -> bool:
         """Review the permissions that are due; return whether any was granted."""
         granted = False
-        for right, lack in list(self._lacks.items()):
+        for right, found in list(self._missing.items()):
             now = self._clock()
-            if now - lack.last > FORGET:
-                del self._lacks[right]
-            elif not lack.granted and now >= lack.due:
-                granted |= await self._is_granted(reviewer, lack)
+            if now - found.last > FORGET:
+                del self._missing[right]
+            elif not found.granted and now >= found.due:
+                granted |= await self._is_granted(reviewer, found)
         return granted
 
-    async def _is_granted(self, reviewer: Reviewer, lack: _Lack) -> bool:
-        refusal = lack.refusal
+    async def _is_granted(self, reviewer: Reviewer, found: _MissingRight) -> bool:
+        refusal = found.refusal
         try:
             allowed = await is_granted(reviewer, refusal)
         except ApiError as error:
-            log.debug("can't ask whether the operator may %s: %s", refusal, error)
+            log.debug("can't review whether the operator may %s: %s", refusal, error)
             allowed = False
-        if refusal is not lack.refusal:  # refused elsewhere meanwhile: review that
+        if refusal is not found.refusal:  # refused elsewhere meanwhile: review that
             return False
         if allowed:
-            lack.granted = True
-            log.info("The operator has been granted a right: %s", refusal)
+            found.granted = True
+            log.info("Right granted: %s", refusal)
             return True
-        lack.delay = min(lack.delay * 2, max(lack.delay, LONGEST_DELAY))
-        lack.due = self._clock() + lack.delay
+        found.delay = min(found.delay * 2, max(found.delay, LONGEST_DELAY))
+        found.due = self._clock() + found.delay
         return False
 
 

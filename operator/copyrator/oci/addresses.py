@@ -67,8 +67,8 @@ class AddressRules:
             return
         name = host if host == str(address) else f"{host}, which is {address},"
         raise AddressRefused(
-            f"no request is sent to {name}: {what}; if a registry is there, the operator's "
-            "--allow-registry-addresses must name the address"
+            f"no request is sent to {name}: {what}; if it is a registry, add the "
+            "address to the operator's --allow-registry-addresses"
         )
 
     def check_literal(self, host: str, *, names: bool) -> None:
@@ -120,7 +120,7 @@ class CheckedResolver(AbstractResolver):
         try:
             found = await asyncio.get_running_loop().run_in_executor(self._threads, look)
         except UnicodeError:
-            raise OSError(socket.EAI_NONAME, "it is no name") from None
+            raise OSError(socket.EAI_NONAME, "it isn't a valid name") from None
         results = []
         for kind, _, proto, _, address in found:
             text = str(address[0])
@@ -182,8 +182,8 @@ def _objection(address: Address) -> str | None:
         (address in _METADATA, "it is a cloud's metadata service"),
         (
             address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK),
-            "it is no machine's address",
+            "it isn't the address of a host",
         ),
-        (address.is_multicast or address == _BROADCAST, "it is no single machine's address"),
+        (address.is_multicast or address == _BROADCAST, "it isn't the address of a single host"),
     )
     return next((text for applies, text in kinds if applies), None)

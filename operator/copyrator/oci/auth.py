@@ -101,17 +101,17 @@ def _bounded(credential: Credential) -> Credential:
     }
     for what, text in parts.items():
         if len(text.encode()) > CREDENTIAL_BYTES:
-            raise UnusableSecretError(f"holds {what} of more than {CREDENTIAL_BYTES} bytes")
+            raise UnusableSecretError(f"contains {what} of more than {CREDENTIAL_BYTES} bytes")
     return credential
 
 
 def _decode(data: Mapping[str, Any], key: str, most: int) -> str:
     try:
         if decoded_size(data[key]) > most:
-            raise UnusableSecretError(f"holds more than {most} bytes under {key}")
+            raise UnusableSecretError(f"has more than {most} bytes under {key}")
         return base64.b64decode(data[key], validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
-        raise UnusableSecretError(f"holds something under {key} that isn't UTF-8 text") from None
+        raise UnusableSecretError(f"contains text under {key} that isn't UTF-8") from None
 
 
 def _from_docker_config(text: str, registry: str) -> Credential:
@@ -120,16 +120,16 @@ def _from_docker_config(text: str, registry: str) -> Credential:
         entry = _entry_for(auths, registry)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UnusableSecretError(
-            f'holds something under {DOCKER_CONFIG_KEY} that isn\'t of the form {{"auths": …}}'
+            f'has a value under {DOCKER_CONFIG_KEY} that isn\'t of the form {{"auths": …}}'
         ) from None
     if entry is None:
-        raise UnusableSecretError(f"holds no credentials for {registry} under {DOCKER_CONFIG_KEY}")
+        raise UnusableSecretError(f"has no credentials for {registry} under {DOCKER_CONFIG_KEY}")
     username, password = str(entry.get("username") or ""), str(entry.get("password") or "")
     if not username and entry.get("auth"):
         try:
             pair = base64.b64decode(entry["auth"]).decode()
         except (binascii.Error, UnicodeDecodeError, TypeError, ValueError):
-            raise UnusableSecretError(f"holds a broken auth field for {registry}") from None
+            raise UnusableSecretError(f"has an invalid auth field for {registry}") from None
         username, _, password = pair.partition(":")
     return Credential(
         username=username,

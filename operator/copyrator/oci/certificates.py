@@ -47,7 +47,7 @@ class Contexts:
 
 async def _make(ca: bytes) -> ssl.SSLContext:
     if len(ca) > CA_BYTES:
-        raise TLSFailed(f"caSecret: the key ca.crt holds more than {CA_BYTES} bytes")
+        raise TLSFailed(f"caSecret: the key ca.crt has more than {CA_BYTES} bytes")
     time_slice = TimeSlice()
     try:
         first, *others = _groups(ca.decode("ascii"))
@@ -56,7 +56,7 @@ async def _make(ca: bytes) -> ssl.SSLContext:
             await time_slice.pause()
             context.load_verify_locations(cadata=group)
     except (ssl.SSLError, UnicodeDecodeError, ValueError):
-        raise TLSFailed("caSecret: the key ca.crt holds no usable PEM certificate") from None
+        raise TLSFailed("caSecret: the key ca.crt has no valid PEM certificate") from None
     return context
 
 

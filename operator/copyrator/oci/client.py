@@ -182,7 +182,7 @@ def _digest(repository: Repository, reference: str, value: str) -> str:
     if not DIGEST.fullmatch(value):
         raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
     if DIGEST.fullmatch(reference) and value != reference:
-        raise InvalidResponse(f"{repository.host} answers with {value} when asked for {reference}")
+        raise InvalidResponse(f"{repository.host} responds with {value} for {reference}")
     return value
 
 
@@ -194,7 +194,8 @@ def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[st
         return {"config": read_json(bytes(found.config)) if short else None}
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise InvalidResponse(
-            f"{repository.host} answers something that isn't a manifest for {_named(reference)}"
+            f"{repository.host} responds with something that isn't a manifest for "
+            f"{_named(reference)}"
         ) from None
 
 
@@ -205,4 +206,4 @@ def _named(reference: str) -> str:
 def _unexpected(answer: Answer, repository: Repository, what: str) -> Exception:
     if answer.status == 404:
         return NotFound(f"{repository} has no {what.removeprefix('the ')}")
-    return InvalidResponse(f"{repository.host} answers {answer.status} for {what}")
+    return InvalidResponse(f"{repository.host} responds with {answer.status} for {what}")

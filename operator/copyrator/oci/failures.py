@@ -22,7 +22,10 @@ def left_alone(host: str, status: int, seconds: float) -> RegistryError:
     kind, what = (
         (RateLimited, "too many requests") if status == 429 else (Unreachable, "unavailable")
     )
-    text = f"{host} answers {status} ({what}) and is left alone for as long as it asks"
+    text = (
+        f"{host} responds with {status} ({what}); no request is sent to it until its "
+        "Retry-After has passed"
+    )
     return kind(text, seconds)
 
 
@@ -53,21 +56,21 @@ def failure(error: Exception, where: str) -> RegistryError:
                 "(spec.insecure: true; --insecure)"
             )
         case TimeoutError():
-            text = f"{where} doesn't answer in time"
+            text = f"{where} didn't respond in time"
         case aiohttp.ClientConnectorDNSError():
             text = f"{where}: the name can't be resolved"
         case ProxyError():
             text = f"{where}: {error}"
         case aiohttp.ClientHttpProxyError():
-            text = f"{where}: the proxy answers {error.status}"
+            text = f"{where}: the proxy responds with {error.status}"
         case aiohttp.ClientProxyConnectionError():
             text = f"{where}: the proxy can't be reached: {error.strerror}"
         case aiohttp.ServerDisconnectedError():
-            text = f"{where} closed the connection without an answer"
+            text = f"{where} closed the connection without a response"
         case aiohttp.ClientOSError():
             text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
         case _:
-            return InvalidResponse(f"{where}: unusable answer ({type(error).__name__})")
+            return InvalidResponse(f"{where}: invalid response ({type(error).__name__})")
     return Unreachable(text)
 
 

@@ -70,14 +70,14 @@ def parse_notification(body: bytes) -> Notification:
     try:
         found = read_json(body)
     except ValueError:
-        raise UnreadableNotificationError("the body is no JSON") from None
+        raise UnreadableNotificationError("the body isn't JSON") from None
     if isinstance(found, dict):
         for sender, is_theirs, pushes in _SENDERS:
             if is_theirs(found):
                 named = list(islice(pushes(found), WEBHOOK_PUSHES + 1))
                 if len(named) > WEBHOOK_PUSHES:
                     raise UnreadableNotificationError(
-                        f"it names more than {WEBHOOK_PUSHES} pushes; send them in several calls"
+                        f"it has more than {WEBHOOK_PUSHES} pushes; split it"
                     )
                 return Notification(sender, tuple(dict.fromkeys(named)))
     raise UnreadableNotificationError(

@@ -184,7 +184,7 @@ class TagScanner:
         elif sign == b",":
             self._need(_Expect.COMMA_OR_END)
             if not self._stack:
-                raise NotATagListError("it goes on after its end")
+                raise NotATagListError("it has text after its end")
             self._expect = _Expect.KEY if self._stack[-1:] == b"{" else _Expect.VALUE
         else:
             self._need(_Expect.COLON)
@@ -197,7 +197,7 @@ class TagScanner:
 
     def _close(self, sign: bytes) -> None:
         if self._stack[-1:] != (b"[" if sign == b"]" else b"{"):
-            raise NotATagListError("a bracket is closed that isn't open")
+            raise NotATagListError("it has an unmatched closing bracket")
         self._stack = self._stack[:-1]
         self._expect = _Expect.COMMA_OR_END
 
@@ -228,11 +228,11 @@ class TagScanner:
         """Check that a value other than a tag is allowed here."""
         self._need(_Expect.VALUE, _Expect.VALUE_OR_END)
         if not self._stack and first != b"{":
-            raise NotATagListError("it is no object")
+            raise NotATagListError("it isn't an object")
         if self._in_tags:
-            raise NotATagListError("a tag is no string")
+            raise NotATagListError("a tag isn't a string")
         if self._stack == b"{" and self._key == "tags" and first not in (b"[", b"null"):
-            raise NotATagListError("its tags are no list")
+            raise NotATagListError("its tags aren't a list")
 
     def _need(self, *expected: _Expect) -> None:
         if self._expect not in expected:
@@ -243,4 +243,4 @@ def _decoded(raw: bytes) -> str:
     try:
         return str(msgspec.json.decode(b'"' + raw + b'"', type=str))
     except (msgspec.MsgspecError, ValueError):
-        raise NotATagListError("a string is broken") from None
+        raise NotATagListError("it has an invalid string") from None

@@ -73,14 +73,14 @@ async def read_tags(
         content = page.digest if page.count else b""
         url = _next_page(answer, repository)
         if content and content == before:
-            raise _endless(repository, "sends the same page again")
+            raise _endless(repository, "returns the same page again")
         if url in seen or (
             url is not None and (len(seen) >= TAG_LIST_PAGES or size > TAG_LIST_BYTES)
         ):
-            raise _endless(repository, "always names one more page")
+            raise _endless(repository, "always has one more page")
         if _clock() - started > TAG_LIST_SECONDS:
             raise Unreachable(
-                f"{repository.host}: the tag list takes over {TAG_LIST_SECONDS:.0f} s"
+                f"{repository.host}: the tag list takes more than {TAG_LIST_SECONDS:.0f} s"
             )
         before = content or before
 
@@ -134,7 +134,7 @@ class _Page:
 
 
 def _no_list(repository: Repository) -> InvalidResponse:
-    return InvalidResponse(f"{repository.host} answers a tag list that is none")
+    return InvalidResponse(f"{repository.host} responds with an invalid tag list")
 
 
 def _next_page(answer: Answer, repository: Repository) -> str | None:
@@ -148,9 +148,11 @@ def _next_page(answer: Answer, repository: Repository) -> str | None:
         url = URL(answer.url).join(URL(target))
         same = url.origin() == URL(repository.origin).origin()
     except ValueError:
-        raise InvalidResponse(f"{repository.host} names a next page that is no URL") from None
+        raise InvalidResponse(f"{repository.host} has a next page that isn't a URL") from None
     if not same:
-        raise InvalidResponse(f"{repository.host} sends us to {url.host} for more tags; refused")
+        raise InvalidResponse(
+            f"{repository.host} has its next page of tags on another host, {url.host}; refused"
+        )
     return str(url)
 
 
@@ -174,4 +176,4 @@ def _is_next(parameters: str) -> bool:
 
 
 def _endless(repository: Repository, how: str) -> InvalidResponse:
-    return InvalidResponse(f"{repository.host} never ends its tag list: it {how}")
+    return InvalidResponse(f"{repository.host} returns an endless tag list: it {how}")

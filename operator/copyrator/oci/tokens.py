@@ -173,7 +173,7 @@ class Tokens:
         if answer.status in (400, 401, 403):
             raise _refused(repository, credential)
         if answer.status != 200:
-            raise InvalidResponse(f"the token server {realm.host} answers {answer.status}")
+            raise InvalidResponse(f"the token server {realm.host} responds with {answer.status}")
         return _read_token(answer.body, str(realm.host))
 
     def _use(self, key: TokenKey, grant: _Grant) -> None:
@@ -204,14 +204,16 @@ def _key(repository: Repository, credential: Credential | None) -> TokenKey:
 
 
 def _choose(repository: Repository, credential: Credential | None, answer: Answer) -> Challenge:
-    offers = parse_challenges(answer.challenges)
+    challenges = parse_challenges(answer.challenges)
     for scheme in ("bearer", "basic"):
-        for offer in offers:
-            if offer.scheme == scheme and (scheme == "basic" or offer.realm):
-                return offer
+        for challenge in challenges:
+            if challenge.scheme == scheme and (scheme == "basic" or challenge.realm):
+                return challenge
     if not answer.challenges:
         raise _refused(repository, credential)
-    raise InvalidResponse(f"{repository.host} asks for a kind of login that isn't Basic or Bearer")
+    raise InvalidResponse(
+        f"{repository.host} requires an authentication scheme other than Basic or Bearer"
+    )
 
 
 def _realm(challenge: Challenge, repository: Repository) -> URL:
@@ -222,10 +224,11 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
     except ValueError:
         usable = False
     if not usable or len(challenge.realm) > REALM_CHARACTERS:
-        raise InvalidResponse(f"{repository.host} names a token server that is no URL")
+        raise InvalidResponse(f"{repository.host} has a token server that isn't a URL")
     if realm.scheme == "http" and not repository.plain_http:
         raise InvalidResponse(
-            f"{repository.host} wants the password sent to {realm.host} over plain HTTP; refused"
+            f"{repository.host} requires the password to be sent to {realm.host} over plain "
+            "HTTP; refused"
         )
     return realm
 
@@ -233,7 +236,8 @@ def _realm(challenge: Challenge, repository: Repository) -> URL:
 def _refused(repository: Repository, credential: Credential | None) -> AuthenticationFailed:
     if credential is None:
         return AuthenticationFailed(
-            f"{repository.host} wants credentials for {repository.name}; name a Secret in spec.auth"
+            f"{repository.host} requires credentials for {repository.name}; set spec.auth to a "
+            "Secret"
         )
     return AuthenticationFailed(
         f"{repository.host} refuses the credentials of spec.auth for {repository.name}"
@@ -246,14 +250,12 @@ def _read_token(body: bytes, host: str) -> tuple[str, float]:
         token = answer.get("token") or answer.get("access_token")
         lifetime = _lifetime(answer.get("expires_in"))
     except (ValueError, TypeError, AttributeError):
-        raise InvalidResponse(
-            f"the token server {host} answers something that isn't JSON"
-        ) from None
+        raise InvalidResponse(f"the response of the token server {host} isn't JSON") from None
     if not isinstance(token, str) or not token or not token.isascii() or not token.isprintable():
-        raise InvalidResponse(f"the token server {host} answers without a token")
+        raise InvalidResponse(f"the response of the token server {host} has no token")
     if len(token) > TOKEN_CHARACTERS:
         raise InvalidResponse(
-            f"the token server {host} answers a token of more than {TOKEN_CHARACTERS} characters"
+            f"the token server {host} returned a token of more than {TOKEN_CHARACTERS} characters"
         )
     return token, lifetime
 

@@ -123,7 +123,9 @@ class Transport:
                 host.blocked_until, host.blocked_by = time.monotonic() + wait, answer.status
                 raise left_alone(name, answer.status, wait)
         if answer.status >= 500:
-            raise Unreachable(f"{name} answers {answer.status} to {request.method} {url.path}")
+            raise Unreachable(
+                f"{name} responds with {answer.status} to {request.method} {url.path}"
+            )
         return answer
 
     async def _counted(self, request: Request, url: URL) -> Answer:
@@ -238,11 +240,11 @@ class Transport:
 
 def _refuse_encoding(response: aiohttp.ClientResponse, where: str) -> None:
     if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise InvalidResponse(f"{where} sends a compressed answer, which was not asked for")
+        raise InvalidResponse(f"{where} sent a compressed response, which wasn't requested")
 
 
 def _too_long(where: str, limit: int) -> InvalidResponse:
-    return InvalidResponse(f"{where}: an answer is longer than {limit} bytes")
+    return InvalidResponse(f"{where}: a response is longer than {limit} bytes")
 
 
 def _parsed(url: str) -> URL:
@@ -250,7 +252,7 @@ def _parsed(url: str) -> URL:
         parsed = URL(url)
         parsed.origin()
     except ValueError:
-        raise InvalidResponse("the registry's host makes no URL") from None
+        raise InvalidResponse("the registry's host isn't valid in a URL") from None
     return parsed
 
 
@@ -260,7 +262,7 @@ def _redirected(request: Request, origin: URL, location: str) -> Request:
         target = URL(request.url).join(URL(location))
         target_origin = target.origin() if target.scheme in ("http", "https") else None
     except ValueError:
-        raise InvalidResponse(f"{origin.host} redirects to something that is no URL") from None
+        raise InvalidResponse(f"{origin.host} redirects to something that isn't a URL") from None
     if target.scheme not in ("http", "https") or (
         URL(request.url).scheme == "https" and target.scheme != "https"
     ):

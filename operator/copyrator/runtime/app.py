@@ -21,7 +21,7 @@ from copyrator.api.keys import BundleKey, Key, ObjectName, RuleKey
 from copyrator.handlers import lifecycle, registration
 from copyrator.handlers.deduplication import EventDeduplicator
 from copyrator.handlers.kopf_guard import KopfGuard
-from copyrator.handlers.resync import confirm_missed, look_at_all, resync_for_ever
+from copyrator.handlers.resync import confirm_missed, enqueue_all, resync_for_ever
 from copyrator.kube.auth import Connection
 from copyrator.kube.resources import BUNDLES, RULES
 from copyrator.kube.watch.informers import WatchSpec, WatchStatus
@@ -111,7 +111,7 @@ class App:
         if parts.elector:
             self._stack.push_async_callback(parts.elector.close)
         client, waiting = parts.client, self.waiting
-        waiting("no answer from the API server yet", quiet=True)
+        waiting("no response from the API server yet", quiet=True)
         background = watchdog.Background()
         self._stack.push_async_callback(background.stop)
         parts.rights.on_granted = self._retry_refused
@@ -127,8 +127,10 @@ class App:
         self._observe_watches(parts, background)
         for controller in (parts.copying, parts.deploying):
             self._stack.push_async_callback(controller.stop)
-        await prerequisites.patiently(parts.copying.prepare, waiting, "copying can't start")
-        await prerequisites.patiently(parts.deploying.start, waiting, "deploying can't start")
+        await prerequisites.patiently(
+            parts.copying.prepare, waiting, "copy rules can't be served yet"
+        )
+        await prerequisites.patiently(parts.deploying.start, waiting, "Bundles can't be served yet")
         await self._start_webhook(parts)
         return parts, background
 
@@ -145,17 +147,19 @@ class App:
 
     async def _list(self, parts: Parts) -> None:
         """List all rules and Bundles."""
-        for intake in (self._rules, self._bundles):
+        for deduplicator in (self._rules, self._bundles):
             await prerequisites.patiently(
-                lambda intake=intake: intake.resync(parts.client),  # type: ignore[misc]
+                lambda deduplicator=deduplicator: deduplicator.resync(parts.client),  # type: ignore[misc]
                 self.waiting,
-                f"{intake.resource.key} can't be listed",
+                f"{deduplicator.resource.key} can't be listed",
             )
 
     async def _work(self, parts: Parts, background: watchdog.Background) -> None:
         """List everything again, then start the workers."""
         waiting = self.waiting
-        await prerequisites.patiently(parts.copying.start, waiting, "copying can't start")
+        await prerequisites.patiently(
+            parts.copying.start, waiting, "copy rules can't be served yet"
+        )
         await self._list(parts)
         workers = Workers(parts.queue, self._reconcile, metrics=self.metrics)
         self._stack.push_async_callback(self._drain, parts, workers)
@@ -164,8 +168,8 @@ class App:
         resync = resync_for_ever(parts.client, self._rules, self._bundles, parts.queue)
         background.start(resync, "the resync")
         missed = confirm_missed(parts.client, (self._rules, self._bundles), self._missed)
-        background.start(missed, "the look for what lists missed")
-        background.start(watchdog.probe_api_server(parts.client), "the pulse")
+        background.start(missed, "the check for missed deletions")
+        background.start(watchdog.probe_api_server(parts.client), "the probe of the API server")
         if self._webhook:
             self._webhook.pushed = parts.deploying.pushed
             self._stack.callback(setattr, self._webhook, "pushed", None)
@@ -204,15 +208,15 @@ class App:
         try:
             await self._stack.aclose()
         except Exception:
-            log.exception("Not everything could be stopped in order")
+            log.exception("The shutdown is incomplete")
         self._parts = None
         if running:
             log.info("Stopped")
 
     def _listed(self, spec: WatchSpec, names: set[ObjectName]) -> None:
         """Handle a list of kopf's: objects deleted before it have no event."""
-        intake = self._rules if spec.resource == RULES else self._bundles
-        if intake.listed(spec.namespace, names):
+        deduplicator = self._rules if spec.resource == RULES else self._bundles
+        if deduplicator.listed(spec.namespace, names):
             self._missed.set()
 
     def _rule(self, body: Any, deleted: bool) -> None:
@@ -243,7 +247,7 @@ class App:
         """A permission was granted: retry everything that may have been refused."""
         if self._parts is not None:
             self._parts.copying.retry_forbidden()
-            look_at_all(self._rules, self._bundles, self._parts.queue)
+            enqueue_all(self._rules, self._bundles, self._parts.queue)
 
     def _watches(self, parts: Parts) -> list[WatchStatus]:
         return [*self.kopf_guard.statuses(), *parts.pool.statuses()]
@@ -265,7 +269,7 @@ class App:
         live, metrics = self.health.live, self.metrics
         queue, limit, requests = parts.queue, parts.limit, self.connection.requests
         requests.on_close = queue.hurry
-        live.add("workers", lambda: None if workers.alive else "none is alive")
+        live.add("workers", lambda: None if workers.alive else "no worker is running")
         live.add("reconcile", lambda: watchdog.stuck_worker(queue))
         live.add("kopf", lifecycle.KopfWatch(RULES, BUNDLES, namespaces=self.settings.scopes).fault)
         self.health.ready.add(

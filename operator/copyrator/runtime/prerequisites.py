@@ -97,7 +97,7 @@ async def win(
 
     After `warm_up` a standby is ready: it could take over at once.
     """
-    what = f"the Lease {elector.lease} can't be had"
+    what = f"the Lease {elector.lease} can't be acquired"
     warm = False
     while not await patiently(elector.attempt, waiting, what, sleep):
         if not warm:
@@ -123,7 +123,7 @@ async def wait_for_crds(
         missing = await patiently(
             lambda: missing_crds(reader, readable=readable),
             waiting,
-            "no answer from the API server",
+            "no response from the API server",
             sleep,
         )
         if not missing:
@@ -160,7 +160,7 @@ async def _missing(reader: Reader, resource: Resource, listed: set[str]) -> str 
     if versions and resource.version not in versions:
         return (
             f"the CRD {name} has the versions {', '.join(versions)} and not {resource.version}: "
-            'docs/adoption.md, "A CRD of our name with other versions", says how to go on'
+            'docs/adoption.md, "A CRD of our name with other versions", has the steps'
         )
     if not await _served(reader, resource, listed):
         return f"the CRD {name} is established, but the API server doesn't serve it yet"
@@ -172,8 +172,8 @@ async def _unserved(reader: Reader, resource: Resource, listed: set[str]) -> str
     if await _served(reader, resource, listed):
         return None
     return (
-        f"{resource.plural}.{resource.group} isn't served, and why can't be read: "
-        "grant get on customresourcedefinitions, and see whether the CRD is there"
+        f"{resource.plural}.{resource.group} isn't served, and the cause can't be "
+        "read: grant get on customresourcedefinitions, and check that the CRD exists"
     )
 
 
@@ -187,7 +187,8 @@ def _not_established(crd: Mapping[str, Any]) -> str | None:
     if names.get("status") == "False":
         return (
             f"the CRD {name} is not established, its names are taken ({names.get('message')}): "
-            f"another CRD of the group {crd['spec']['group']} has them, maybe an older operator's; "
+            f"another CRD of the group {crd['spec']['group']}, such as an older operator's, has "
+            "them; "
             "export its objects, delete that CRD, apply the objects again"
         )
     return f"the CRD {name} is not established yet"

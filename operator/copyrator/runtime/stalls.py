@@ -23,12 +23,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from copyrator.api.counts import count
+
 log = logging.getLogger(__name__)
 
 NOTED_SECONDS = 0.01
 """Shorter callbacks are ignored."""
 
-TOLD_SECONDS = 0.25
+LOGGED_SECONDS = 0.25
 """Longer callbacks are a fault, and logged with their name."""
 
 MARK_SECONDS = 0.002
@@ -65,7 +67,7 @@ class StallMeter:
         self._seen = False
         self._window = 0.0
         self._lines = 0
-        self._untold = 0
+        self._suppressed = 0
 
     @property
     def on(self) -> bool:
@@ -120,31 +122,31 @@ class StallMeter:
             return
         try:
             self._observe(seconds)
-            if seconds > TOLD_SECONDS and self._may_tell():
+            if seconds > LOGGED_SECONDS and self._may_log():
                 # A copy: the callback's own context may be entered elsewhere.
                 handle._context.copy().run(self._tell, handle, seconds)
         except Exception:
             log.exception("The event loop's stalls aren't measured any more")
             self.uninstall()
 
-    def _may_tell(self) -> bool:
+    def _may_log(self) -> bool:
         now = time.monotonic()
         if now - self._window > WINDOW_SECONDS:
             self._window, self._lines = now, 0
         self._lines += 1
         if self._lines > LINES:
-            self._untold += 1
+            self._suppressed += 1
         return self._lines <= LINES
 
     def _tell(self, handle: Any, seconds: float) -> None:
         work = " ".join(f"{key}={value}" for key, value in self._in_work().items())
-        untold, self._untold = self._untold, 0
+        suppressed, self._suppressed = self._suppressed, 0
         log.warning(
-            "The event loop was held for %.2f s of processor time by one callback: %s%s%s",
+            "The event loop was blocked for %.2f s of processor time by one callback: %s%s%s",
             seconds,
             name_of(handle),
-            f", in work or last in work: {work}" if work else "",
-            f" ({untold} more weren't logged)" if untold else "",
+            f", the current or last key: {work}" if work else "",
+            f" ({count(suppressed, 'more stall')} not logged)" if suppressed else "",
         )
 
     def _check(self) -> None:
@@ -155,8 +157,8 @@ class StallMeter:
 
     def _say_off(self) -> None:
         log.warning(
-            "copyrator_event_loop_stall_seconds stays empty: this Python runs asyncio's callbacks "
-            "in a way that Copyrator doesn't know"
+            "copyrator_event_loop_stall_seconds stays empty: this version of Python "
+            "runs asyncio's callbacks in an unknown way"
         )
 
 
@@ -164,7 +166,7 @@ def name_of(handle: Any) -> str:
     """A callback's name, or its task's: names from the code only, never an argument."""
     callback = handle._callback
     if callback is None:
-        return "a callback that was cancelled meanwhile"
+        return "a cancelled callback"
     while isinstance(callback, functools.partial):
         callback = callback.func
     owner = getattr(callback, "__self__", None)

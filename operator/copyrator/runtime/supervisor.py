@@ -57,7 +57,7 @@ async def _run(settings: Settings) -> None:
             break
         lasted = time.monotonic() - started
         delay = 1.0 if lasted > CALM_SECONDS else min(max(1.0, delay * 2), RESTART_CAP_SECONDS)
-        log.warning("Starting again in %.0f s", delay)
+        log.warning("Restarting in %.0f s", delay)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(signalled.wait(), delay)
 

@@ -56,11 +56,11 @@ def stale_queue(queue: Queue, *, failing: bool = False) -> str | None:
     """Not ready: keys wait or hang too long; `failing`: all requests fail at present."""
     age = queue.oldest_age()
     if age > STALE_SECONDS:
-        why = "all requests fail" if failing else "more changes than can be worked off"
+        why = "all requests fail" if failing else "more changes than can be processed"
         return f"a key has waited for {age:.0f} s: {why}"
     longest = queue.longest_working()
     if longest and longest[1] > STALE_SECONDS:
-        return f"{longest[0]} has been worked on for {longest[1]:.0f} s"
+        return f"{longest[0]} has been reconciled for {longest[1]:.0f} s"
     return None
 
 
@@ -68,7 +68,7 @@ def stuck_worker(queue: Queue) -> str | None:
     """Not live: a reconcile hangs."""
     longest = queue.longest_working()
     if longest and longest[1] > STUCK_SECONDS:
-        return f"{longest[0]} has hung for {longest[1]:.0f} s"
+        return f"{longest[0]} has been blocked for {longest[1]:.0f} s"
     return None
 
 
@@ -84,7 +84,7 @@ def failing_watches(statuses: list[WatchStatus]) -> str | None:
         if status.failure and status.failing_for > FAULT_SECONDS:
             failing.append(f"{_name(status)} for {status.failing_for:.0f} s ({status.failure})")
         elif status.unheard_for > UNHEARD_SECONDS:
-            failing.append(f"{_name(status)} for {status.unheard_for:.0f} s (nothing is heard)")
+            failing.append(f"{_name(status)} for {status.unheard_for:.0f} s (no event or bookmark)")
     if not failing:
         return None
     more = f", and {len(failing) - 3} more" if len(failing) > 3 else ""
@@ -93,7 +93,7 @@ def failing_watches(statuses: list[WatchStatus]) -> str | None:
 
 def dead_watches(specs: list[WatchSpec]) -> str | None:
     """Not live: an endless watch has ended."""
-    return f"ended by itself: the watch of {specs[0].resource.key}" if specs else None
+    return f"ended unexpectedly: the watch of {specs[0].resource.key}" if specs else None
 
 
 def outage(client: Client) -> str | None:
@@ -159,7 +159,7 @@ class Background:
     def dead(self) -> str | None:
         """Not live: an endless task has ended."""
         dead = [task.get_name() for task in self._tasks if task.done()]
-        return f"ended by itself: {', '.join(dead)}" if dead else None
+        return f"ended unexpectedly: {', '.join(dead)}" if dead else None
 
     async def stop(self) -> None:
         """Cancel all tasks and wait for them."""
@@ -171,4 +171,4 @@ class Background:
 
 def _report(task: asyncio.Task[None]) -> None:
     if not task.cancelled():
-        log.error("%s ended by itself", task.get_name(), exc_info=task.exception())
+        log.error("%s ended unexpectedly", task.get_name(), exc_info=task.exception())

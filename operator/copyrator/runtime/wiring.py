@@ -151,7 +151,8 @@ def _proxies() -> dict[str, str]:
     found = urllib.request.getproxies_environment()
     for name in with_password(found):
         log.warning(
-            "%s holds a password, so Jobs don't get it; where werf needs it, set it in spec.env "
+            "%s contains a password, so it isn't passed to Jobs; if werf needs it, set it in "
+            "spec.env "
             "of the Bundles",
             name,
         )

@@ -37,8 +37,8 @@ class Checks:
             try:
                 reason = check()
             except Exception as error:
-                log.exception("The health check %s failed itself", name)
-                reason = f"the check failed itself ({type(error).__name__})"
+                log.exception("The health check %s raised an exception", name)
+                reason = f"the check raised an exception ({type(error).__name__})"
             if reason is not None:
                 failures.append(f"{name}: {reason}")
         return failures

@@ -36,7 +36,7 @@ def sign(body: bytes, secret: bytes) -> str:
 async def pass_on(leader: str | None, body: bytes, secret: bytes) -> tuple[int, str]:
     """Send the body to the leader; return the status and text for the caller."""
     if leader is None:
-        return 503, f"no replica leads that could be reached: {_AGAIN}"
+        return 503, f"no leading replica can be reached: {_AGAIN}"
     headers = {"X-Hub-Signature-256": sign(body, secret), HOPPED: "1"}
     timeout = aiohttp.ClientTimeout(total=SECONDS)
     try:
@@ -47,4 +47,4 @@ async def pass_on(leader: str | None, body: bytes, secret: bytes) -> tuple[int, 
             text = await answer.content.read(MAX_ANSWER)
             return answer.status, text.decode(errors="replace")
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError):
-        return 503, f"the replica that leads can't be reached: {_AGAIN}"
+        return 503, f"the leading replica can't be reached: {_AGAIN}"

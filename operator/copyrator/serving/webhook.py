@@ -20,6 +20,7 @@ from typing import Final
 
 from aiohttp import web
 
+from copyrator.api.counts import count
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push, UnreadableNotificationError, parse_notification
 from copyrator.serving import relay
@@ -115,8 +116,8 @@ class WebhookServer:
                 # The leader counts it.
                 status, text = await relay.pass_on(self._leader(), body, secret)
                 return web.Response(status=status, text=text)
-            sender, count = self._take(body)
-            status, text = 202, f"{count} Bundles are looked at now"
+            sender, found = self._take(body)
+            status, text = 202, f"{count(found, 'Bundle is', 'Bundles are')} polled now"
         except _Refusal as refusal:
             status, text = refusal.status, refusal.text
         self._metrics.webhook_calls.labels(sender, str(status)).inc()
@@ -130,7 +131,7 @@ class WebhookServer:
             return self._secret()
         except WebhookError as error:
             log.error("%s", error)
-            raise _Refusal(503, "the operator has no secret to check this with") from None
+            raise _Refusal(503, "the operator has no secret to verify this with") from None
 
     async def _authentic_body(self, request: web.Request, secret: bytes) -> bytes:
         """Return the body of an authenticated caller.
@@ -170,7 +171,7 @@ class WebhookServer:
     def _take(self, body: bytes) -> tuple[str, int]:
         """Process an authenticated body; return the sender and the number of affected Bundles."""
         if self.pushed is None:
-            raise _Refusal(503, "this replica doesn't lead (any more); try again")
+            raise _Refusal(503, "this replica isn't the leader; try again")
         try:
             notification = parse_notification(body)
         except UnreadableNotificationError as error:
@@ -189,7 +190,9 @@ class WebhookServer:
                 f"({os.strerror(error.errno or 0)}): check --webhook-secret-file."
             ) from None
         if not secret:
-            raise WebhookError(f"{self._secret_file} is empty: it must hold the webhook's secret.")
+            raise WebhookError(
+                f"{self._secret_file} is empty: it must contain the webhook's secret."
+            )
         return secret
 
 
@@ -203,7 +206,7 @@ async def _body(request: web.Request) -> bytes:
     except web.HTTPRequestEntityTooLarge:
         raise too_long from None
     except CALLERS_FAULTS:
-        raise _Refusal(400, "the body broke off") from None
+        raise _Refusal(400, "the body is incomplete") from None
 
 
 def _unknown() -> _Refusal:

@@ -48,9 +48,9 @@ def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
         if not math.isfinite(value):
             raise click.BadParameter(f"{value} is not a usable number of seconds.")
         if value <= above:
-            raise click.BadParameter(f"{value:g} is too little: more than {above:g} seconds.")
+            raise click.BadParameter(f"{value:g} is too small: more than {above:g} seconds.")
         if value < least:
-            raise click.BadParameter(f"{value:g} is too little: at least {least:g} seconds.")
+            raise click.BadParameter(f"{value:g} is too small: at least {least:g} seconds.")
         return value
 
     return check

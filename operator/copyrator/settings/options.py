@@ -55,7 +55,7 @@ def from_options(values: dict[str, Any]) -> Settings:
     if values.get("webhook_port") is not None and values.get("webhook_secret_file") is None:
         raise click.UsageError(
             "--webhook-port (COPYRATOR_WEBHOOK_PORT) needs --webhook-secret-file "
-            "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret anybody could call."
+            "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret any client could call it."
         )
     return Settings(**{name: value for name, value in values.items() if name in known})
 
@@ -159,14 +159,14 @@ def _bundle_options() -> list[click.Parameter]:
         _option(
             "--werf-tag",
             "WERF_OPERATOR_TAG",
-            "Tag of the werf image, where a Bundle names none.",
+            "Tag of the werf image, unless a Bundle sets it.",
             callback=matching(TAG, "an image tag"),
             default="latest",
         ),
         _option(
             "--timer-interval",
             "WERF_OPERATOR_TIMER_INTERVAL",
-            "Seconds between two polls of a registry, where a Bundle says nothing.",
+            "Seconds between two polls of a registry, unless a Bundle sets spec.interval.",
             type=float,
             callback=seconds(above=0),
             default=600.0,
@@ -174,7 +174,7 @@ def _bundle_options() -> list[click.Parameter]:
         _option(
             "--timer-idle",
             "WERF_OPERATOR_TIMER_IDLE",
-            "Seconds a Bundle is left alone after a change before the timer polls it.",
+            "Seconds after a change of a Bundle before the timer polls it.",
             type=float,
             callback=seconds(least=0),
             default=10.0,
@@ -215,7 +215,7 @@ def _replica_options() -> list[click.Parameter]:
         _option(
             "--leader-election/--no-leader-election",
             "COPYRATOR_LEADER_ELECTION",
-            "Work only while this replica holds the Lease, of however many there are.",
+            "Work only while this replica holds the Lease.",
             default=True,
         ),
         _option(
@@ -234,7 +234,7 @@ def _replica_options() -> list[click.Parameter]:
         _option(
             "--identity",
             "POD_NAME",
-            "This replica's name in the Lease; default: the pod's, or one of this process alone.",
+            "This replica's name in the Lease; default: the pod's, or a unique one.",
         ),
     ]
 
@@ -244,7 +244,7 @@ def _process_options() -> list[click.Parameter]:
         _option(
             "--log-format",
             "COPYRATOR_LOG_FORMAT",
-            "Log lines for a person, or one JSON object a line.",
+            "Log format: text lines, or one JSON object a line.",
             type=click.Choice(LogFormat, case_sensitive=False),
             default=LogFormat.CONSOLE,
             show_default=LogFormat.CONSOLE.value,
@@ -252,7 +252,7 @@ def _process_options() -> list[click.Parameter]:
         _option(
             "--log-level",
             "COPYRATOR_LOG_LEVEL",
-            "The least severe line that is written.",
+            "The lowest level that is logged.",
             type=click.Choice(LogLevel, case_sensitive=False),
             default=LogLevel.INFO,
             show_default=LogLevel.INFO.value,
@@ -267,14 +267,15 @@ def _process_options() -> list[click.Parameter]:
         _option(
             "--health-port",
             "COPYRATOR_HEALTH_PORT",
-            "Port of /healthz, /readyz and /metrics; 0 picks a free one.",
+            "Port of /healthz, /readyz and /metrics; 0 selects a free one.",
             type=click.IntRange(min=0, max=65535),
             default=8080,
         ),
         _option(
             "--webhook-port",
             "COPYRATOR_WEBHOOK_PORT",
-            "Port of POST /hooks/registry, on the same address; default: none, 0 picks a free one.",
+            "Port of POST /hooks/registry, on the same address; default: none, 0 selects a free "
+            "one.",
             type=click.IntRange(min=0, max=65535),
         ),
         _option(
@@ -285,7 +286,7 @@ def _process_options() -> list[click.Parameter]:
         _option(
             "--webhook-secret-file",
             "COPYRATOR_WEBHOOK_SECRET_FILE",
-            "File with the secret that callers of the webhook must know.",
+            "File with the secret of the webhook's callers.",
             type=click.Path(path_type=Path, dir_okay=False),
         ),
         _option(

@@ -43,7 +43,7 @@ class Proxies:
             return None
         proxy = proxy if "://" in proxy else f"http://{proxy}"
         if urlsplit(proxy).scheme not in _PORTS or not urlsplit(proxy).hostname:
-            raise ProxyError(f"{parts.scheme.upper()}_PROXY is no http:// or https:// URL")
+            raise ProxyError(f"{parts.scheme.upper()}_PROXY isn't an http:// or https:// URL")
         return proxy
 
     def _is_exception(self, host: str, port: int) -> bool:

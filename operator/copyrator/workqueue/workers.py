@@ -92,7 +92,7 @@ class Workers(Generic[K]):
         for task in late:
             task.cancel()
         if late:
-            log.warning("%d reconciles were given up after %.0f s", self._queue.working, deadline)
+            log.warning("Reconciles cancelled after %.0f s: %d", deadline, self._queue.working)
             await asyncio.wait(late, timeout=1.0)
         return not late
 
@@ -104,7 +104,7 @@ class Workers(Generic[K]):
                 return
             except Exception:
                 self.restarts += 1
-                log.exception("a worker died; another takes its place")
+                log.exception("a worker failed; it is replaced")
                 await asyncio.sleep(RESTART_SECONDS)
 
     async def _work(self) -> None:
@@ -159,7 +159,7 @@ class Workers(Generic[K]):
         if isinstance(error, Exception) and not hasattr(error, "transient"):
             where = "\n" + "".join(traceback.format_tb(error.__traceback__))
         log.warning(
-            "%s: %s; tried again in %.0f s and then ever more slowly%s", key, text, delay, where
+            "%s: %s; retried in %.0f s, then with growing delays%s", key, text, delay, where
         )
 
     def _count_outcome(self, key: K, outcome: Outcome, seconds: float) -> None:
@@ -179,4 +179,4 @@ def describe(error: Exception | str) -> str:
     name = type(error).__name__
     if hasattr(error, "transient") or isinstance(error, _TELLING):
         return f"{name}: {error}"
-    return f"{name} (its message isn't shown: it might quote data)"
+    return f"{name} (its message isn't logged: it may contain data)"

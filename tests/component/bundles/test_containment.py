@@ -36,7 +36,7 @@ async def test_a_mistake_of_ours_at_one_bundle_is_in_its_status_and_others_go_on
 
     await eventually(lambda: cluster.status("good").get("deploy"), "the good one is deployed")
     await eventually(lambda: cluster.reason("bad") == "DeployFailed")
-    assert "the operator fails on this Bundle (TypeError)" in cluster.message("bad")
+    assert "the operator failed to reconcile this Bundle (TypeError)" in cluster.message("bad")
     assert "hunter-two" not in str(cluster.look("bundles", "bad"))
 
     monkeypatch.setattr(operator.controller._deploys, "visit", visit)

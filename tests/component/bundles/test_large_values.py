@@ -113,13 +113,11 @@ async def test_values_beyond_the_bound_are_refused_at_the_source_that_goes_beyon
     names = [f"big-{number}" for number in range(64)]
     api = Api({name: lambda: {"values.yaml": bytes(MB)} for name in names})
 
-    with pytest.raises(
-        MissingReferenceError, match=r"Secret team/big-8 .* more than 8 MiB"
-    ) as said:
+    with pytest.raises(MissingReferenceError, match=r"Secret team/big-8 .* exceed 8 MiB") as said:
         await references(api).values(entry(), spec_of(*names))
 
     assert said.value.reason == "ValuesMissing"
-    assert "make that source smaller" in str(said.value)
+    assert "reduce that source" in str(said.value)
     assert api.reads == names[:9], "the others aren't read"
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.steps import measured_steps
 
 from copyrator.api.tagfilter import compile_filter
-from copyrator.bundles.choices import offer_all
+from copyrator.bundles.choices import add_all
 from copyrator.bundles.policy.candidates import TagSelection
 from copyrator.bundles.policy.versions import VersionRange, parse_version
 from copyrator.settings import limits
@@ -39,7 +39,7 @@ async def test_a_long_list_is_looked_through_in_short_steps(
     tags: list[str], choosing: TagSelection
 ) -> None:
     with measured_steps() as steps:
-        await offer_all(tags, [choosing])
+        await add_all(tags, [choosing])
 
     assert steps.longest < LONGEST, steps.where
     assert sum(choosing.result().counts.values()) > 0

@@ -31,7 +31,7 @@ def lacking(
     """Makes Bundles that wait for their account; returns their names."""
 
     async def make(count: int, first_look: float) -> list[str]:
-        monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", first_look)
+        monkeypatch.setattr(bundle_accounts, "FIRST_CHECK", first_look)
         cluster.drop(path_of("serviceaccounts", "werf"))
         names = [f"shop{number}" for number in range(count)]
         for name in names:
@@ -60,7 +60,7 @@ async def test_bundles_without_their_account_cost_no_more_than_deployed_ones(
     bundle: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bundle_accounts, "FIRST_LOOK", INTERVAL)
+    monkeypatch.setattr(bundle_accounts, "FIRST_CHECK", INTERVAL)
     for number in range(COUNT):
         for kind, account in (("whole", "werf"), ("lacks", "nobody")):
             name = f"{kind}{number}"

@@ -197,7 +197,7 @@ async def test_a_deleted_manifest_doesnt_take_the_release_down_not_even_by_force
     manifest = registry.manifests.pop(("app", "1.0.1"))
 
     await eventually(lambda: cluster.reason() == "WouldDowngrade")
-    assert "1.0.0, lower than 1.0.1" in cluster.message()
+    assert "1.0.0, which is lower than the deployed 1.0.1" in cluster.message()
     rejected = cluster.status()["available"]["rejected"]
     assert rejected == [{"version": "1.0.0", "reason": "LowerThanDeployed"}]
     assert cluster.status()["ready"] == 1

@@ -112,7 +112,7 @@ async def test_a_deleted_tag_is_not_gone_below(
     await run()
 
     await eventually(lambda: cluster.reason() == "WouldDowngrade")
-    assert "1.0.0, lower than 1.0.1" in cluster.message()
+    assert "1.0.0, which is lower than the deployed 1.0.1" in cluster.message()
     assert cluster.runs == []
 
 

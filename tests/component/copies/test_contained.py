@@ -50,7 +50,9 @@ async def test_a_rule_that_cant_be_compiled_is_invalid_and_the_others_are_served
     await operator.start()
     await until(lambda: reason(cluster, "good") == "Synced")
     await until(lambda: condition(cluster, "bad").get("reason") == "InvalidSpec")
-    assert condition(cluster, "bad")["message"].startswith("spec.template.data.key: is no valid J")
+    assert condition(cluster, "bad")["message"].startswith(
+        "spec.template.data.key: isn't valid Jinja2"
+    )
     await until(lambda: condition(cluster, "bad", "tenant").get("reason") == "NotTrusted")
     await operator.settled()
     await operator.stop()
@@ -86,7 +88,7 @@ async def test_a_rule_excluded_by_the_rule_name_isnt_parsed(cluster, served):
     await until(lambda: reason(cluster, "good") == "Synced")
     await operator.settled()
     found = next(rule for rule in operator.rules if rule.key.name == "other")
-    assert "isn't read" in found.spec.message
+    assert "isn't parsed" in found.spec.message
     assert condition(cluster, "other") == {}
     await operator.stop()
 

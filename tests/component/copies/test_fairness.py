@@ -67,7 +67,7 @@ def synced(cluster, count=MANY):
 
 
 def waiting(cluster, count=MANY):
-    return [name for name in names_of(count) if "waits for a watch" in message(cluster, name)]
+    return [name for name in names_of(count) if "is waiting for a watch" in message(cluster, name)]
 
 
 async def crowded(cluster):
@@ -94,7 +94,7 @@ async def test_rules_beyond_a_namespaces_watches_wait_and_say_so(cluster, served
     assert len([s for s in served.pool.specs() if s.namespace == TENANT]) == limits.TENANT_WATCHES
     text = message(cluster, waiting(cluster)[0])
     assert f"have {limits.TENANT_WATCHES}" in text
-    assert "let rules share a selector" in text
+    assert "use the same selector" in text
     source(cluster, "another", OTHER)
     tenant_rule(cluster, "another", selecting("another"), OTHER)
     await until(lambda: ready(cluster, "another", OTHER) == "Synced", "another tenant's rule")
@@ -155,7 +155,7 @@ async def test_sources_that_are_too_large_together_arent_held_and_the_rule_says_
     for number in range(20):
         source(cluster, f"large-{number}", size=30_000, of="large")
     tenant_rule(cluster, "greedy", selecting("large"))
-    await until(lambda: "fit into memory" in message(cluster, "greedy"), "it says so", 20)
+    await until(lambda: "no memory for" in message(cluster, "greedy"), "it says so", 20)
     assert held(served, TENANT) < 220_000
     assert "the namespace tenant" in message(cluster, "greedy")
     assert cluster_copies(cluster) == set()
@@ -177,7 +177,7 @@ async def test_copies_stay_when_their_source_has_grown_too_large(cluster, served
     tenant_rule(cluster, "grows", selecting("grows"))
     await until(lambda: ready(cluster, "grows") == "Synced", "all are copied")
     source(cluster, "grows-0", size=190_000, of="grows")
-    await until(lambda: "fit into memory" in message(cluster, "grows"), "it says so", 20)
+    await until(lambda: "no memory for" in message(cluster, "grows"), "it says so", 20)
     await served.settled()
     assert len(cluster_copies(cluster)) == 4
     source(cluster, "grows-0", size=20_000, of="grows")
@@ -195,7 +195,7 @@ async def test_named_sources_that_share_a_watch_are_counted_too(cluster, served)
         tenant_rule(cluster, name, {"source": only, "targets": {"namespaces": ["target"]}})
 
     def without_room():
-        return [name for name in names if "fit into memory" in message(cluster, name)]
+        return [name for name in names if "no memory for" in message(cluster, name)]
 
     await until(lambda: len(without_room()) == 6, "six fit, six don't", 20)
     fit = [name for name in names if name not in without_room()]

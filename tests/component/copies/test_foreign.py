@@ -225,7 +225,7 @@ async def test_a_rule_with_copies_of_its_own_counts_both(cluster, operator):
     await until(lambda: counts(cluster, "rule")["ready"] == 2)
     rule = cluster.found("copyrators", HOME, "rule")
     message = rule["status"]["conditions"][0]["message"]
-    assert message.startswith("1 copies are up to date; 1 objects that others made hold")
+    assert message.startswith("1 copy is up to date; 1 other object has the desired content")
 
 
 async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_differs(
@@ -306,7 +306,7 @@ async def test_a_tenants_rule_is_not_told_what_others_objects_hold(cluster, anot
     tenant_rule(cluster, "rule", {"source": {"kind": "Secret", "name": "app"}})
     await until(lambda: ready(cluster, "rule") == "PartialFailure")
     (failure,) = status(cluster, "rule")["failures"]
-    assert failure["message"].endswith("remove it, or set spec.onConflict")
+    assert failure["message"].endswith("delete it, or set spec.onConflict")
     cluster.object("secrets", "target", "app", type="Opaque", data={"key": "b3RoZXI="})
     await operator.settled()
     assert status(cluster, "rule")["failures"] == [failure]

@@ -136,9 +136,12 @@ async def test_the_source_of_a_rule_whose_watch_has_not_told_of_it_yet_is_not_ov
     await operator.start()
     try:
         await until(lambda: counts(cluster, "there").get("conflicts") == 1)
-        assert "the rule home/back copies the object" in failures(cluster, "there")[0]["message"]
+        assert (
+            "the rule home/back copies the existing object"
+            in failures(cluster, "there")[0]["message"]
+        )
         told.set()
-        await until(lambda: "is itself the source" in failures(cluster, "there")[0]["message"])
+        await until(lambda: "is the source of a rule" in failures(cluster, "there")[0]["message"])
         assert data(cluster) == {"key": "theirs"}
         assert cluster.found("configmaps", HOME, "app")["data"] == {"key": "ours"}
     finally:

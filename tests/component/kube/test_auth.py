@@ -88,7 +88,7 @@ async def test_the_file_at_home_is_the_last_resort(tmp_path: Path) -> None:
     [
         (None, None, ["/config", "doesn't exist", "--kubeconfig"]),
         ("a: [", None, ["/config", "isn't YAML"]),
-        ("", None, ["/config", "holds no configuration"]),
+        ("", None, ["/config", "is empty"]),
         (kubeconfig(), "third", ["no context 'third'", "first, second", "--context"]),
         ({**kubeconfig(), "current-context": ""}, None, ["no current context", "--context"]),
         ({**kubeconfig(), "clusters": []}, None, ["/config", "can't be used", "one"]),
@@ -96,7 +96,7 @@ async def test_the_file_at_home_is_the_last_resort(tmp_path: Path) -> None:
         (
             kubeconfig({"exec": {"apiVersion": "v1", "command": "false"}}),
             None,
-            ["exec plug-in 'false'", "run it by hand"],
+            ["exec plug-in 'false'", "run it manually"],
         ),
         (
             kubeconfig({"exec": {"apiVersion": "v1", "command": "no-such-plugin"}}),

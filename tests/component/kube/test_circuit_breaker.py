@@ -62,7 +62,7 @@ async def test_a_crowd_makes_few_requests_while_all_fail_and_all_succeed_afterwa
     assert closed == [True]
     told = [r.getMessage() for r in caplog.records if r.name == circuit_breaker.__name__]
     assert len(told) == 2
-    assert "is back for requests after" in told[1]
+    assert "serves requests again after" in told[1]
 
 
 async def test_who_waits_too_long_fails_as_the_others_did(

@@ -213,7 +213,7 @@ async def test_who_cannot_renew_leads_for_its_deadline_and_then_when_it_can_agai
     assert first.leads
     assert first.elector.fault is None
     (said,) = complaints(caplog)
-    assert said.startswith("Leading is suspended, nothing is written: the Lease ops/copyrator ")
+    assert said.startswith("Leadership suspended, nothing is written: the Lease ops/copyrator ")
 
 
 async def test_a_fault_that_passes_costs_nothing(
@@ -255,7 +255,7 @@ async def test_who_stood_still_goes_on_if_nobody_had_the_lease_meanwhile(
     assert not first.leads
     await until(lambda: first.changes == [False, True])
     (said,) = complaints(caplog)
-    assert said.endswith("wasn't renewed for 7 s (the process stood still)")
+    assert said.endswith("wasn't renewed for 7 s (the process was suspended)")
 
 
 async def test_who_stood_still_steps_down_if_another_leads_now(
@@ -283,7 +283,7 @@ async def test_who_finds_another_holder_stops_at_once(
     assert not first.leads
     assert first.changes == []
     assert holder(api) == "thief"
-    assert complaints(caplog) == ["Leading has ended: thief holds the Lease ops/copyrator now"]
+    assert complaints(caplog) == ["Leadership lost: thief holds the Lease ops/copyrator"]
 
 
 async def test_a_lease_that_somebody_labels_or_deletes_stays_ours(
@@ -365,7 +365,7 @@ async def test_a_lease_that_cannot_be_given_back_holds_nobody_up(
     async with asyncio.timeout(10):
         await first.elector.close()
     (said,) = complaints(caplog)
-    assert said.startswith("The Lease ops/copyrator can't be given back: ")
+    assert said.startswith("The Lease ops/copyrator can't be released: ")
 
 
 async def test_missing_rights_and_a_missing_namespace_are_errors(

@@ -89,8 +89,8 @@ async def test_what_is_granted_is_forgotten_and_tried_again(lacking, authorizer,
     assert lacking.sentence() is None
     said = [record.getMessage() for record in caplog.records]
     assert [line.split(":")[0] for line in said] == [
-        "The operator lacks a right",
-        "The operator has been granted a right",
+        "Missing right",
+        "Right granted",
     ]
 
 

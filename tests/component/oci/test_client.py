@@ -71,7 +71,7 @@ async def test_another_manifest_than_the_digest_asked_for_is_refused(
     registry.put("team/app", asked, "one")
     registry.digest_header = digest_header
 
-    with pytest.raises(InvalidResponse, match=f"when asked for {asked}"):
+    with pytest.raises(InvalidResponse, match=f"responds with sha256:.* for {asked}"):
         await client.digest(repository(registry), asked, None)
 
 
@@ -327,7 +327,7 @@ async def test_retry_after_holds_the_whole_host_back_for_as_long_as_it_says(
     error: type[RegistryError],
 ) -> None:
     registry.fault = answering(status, Retry_After="30")
-    with pytest.raises(error, match=f"{status} .* left alone") as limited:
+    with pytest.raises(error, match=f"{status} .* no request is sent") as limited:
         await client.digest(repository(registry), "1.0.0", None)
     assert limited.value.retry_after == 30
     registry.fault = None
@@ -456,7 +456,7 @@ async def test_endless_pages_are_refused(registry: FakeRegistry, client: Registr
 
     registry.fault = endless
 
-    with pytest.raises(InvalidResponse, match="never ends"):
+    with pytest.raises(InvalidResponse, match="endless tag list"):
         await all_tags(client, repository(registry))
     assert len(registry.asked) == 1
 

@@ -143,7 +143,7 @@ async def test_a_proxy_that_fails_is_named_without_its_password(
     tunnel.refusal = "407 Proxy Authentication Required"
     secrets = ("s3cret", base64.b64encode(b"alice:s3cret").decode())
     for url, told in (
-        (tunnel.url, "the proxy answers 407"),
+        (tunnel.url, "the proxy responds with 407"),
         ("http://alice:s3cret@127.0.0.1:1", "the proxy can't be reached"),
         ("socks5://alice:s3cret@127.0.0.1:1", "HTTPS_PROXY is no http"),
     ):

@@ -151,7 +151,7 @@ async def test_a_server_that_does_not_answer_is_told_once_per_cause(
     with caplog.at_level(logging.WARNING):
         await wait_for_crds(server, waiting, sleep)
     assert [record.getMessage() for record in caplog.records] == [
-        "Waiting: no answer from the API server: refused"
+        "Waiting: no response from the API server: refused"
     ]
     assert len(pauses) == 2  # 403 on a CRD isn't the API server's absence: discovery decides
 
@@ -212,8 +212,8 @@ async def test_a_standby_that_cannot_read_the_lease_is_not_ready_until_it_can(
         "pause, ready",
     ]
     assert [record.getMessage() for record in caplog.records] == [
-        "Waiting: the Lease ops/copyrator can't be had: Forbidden (403): no get",
-        "Waiting: the Lease ops/copyrator can't be had: away",
+        "Waiting: the Lease ops/copyrator can't be acquired: Forbidden (403): no get",
+        "Waiting: the Lease ops/copyrator can't be acquired: away",
     ]
 
 

@@ -84,11 +84,11 @@ async def test_time_that_passes_without_work_is_no_stall(seen):
 async def test_one_that_holds_it_too_long_is_named_with_its_task_and_key(seen, told):
     async def run() -> None:
         with logs.bound(rule="team-a/main", reconcile="1f"):
-            burn(stalls.TOLD_SECONDS + 0.02)
+            burn(stalls.LOGGED_SECONDS + 0.02)
 
     await asyncio.create_task(run(), name="worker 7")
     (line,) = told()
-    assert "held for 0.2" in line
+    assert "blocked for 0.2" in line
     assert "task 'worker 7'" in line
     assert run.__qualname__ in line
     assert "rule=team-a/main reconcile=1f" in line, "though the step has ended that reconcile"
@@ -96,7 +96,7 @@ async def test_one_that_holds_it_too_long_is_named_with_its_task_and_key(seen, t
 
 async def test_a_named_callback_tells_none_of_its_arguments(seen, told):
     loop = asyncio.get_running_loop()
-    work = functools.partial(burn, stalls.TOLD_SECONDS + 0.02, SECRET)
+    work = functools.partial(burn, stalls.LOGGED_SECONDS + 0.02, SECRET)
     loop.call_soon(work, SECRET)
     await asyncio.sleep(0)
     (line,) = told()
@@ -106,7 +106,7 @@ async def test_a_named_callback_tells_none_of_its_arguments(seen, told):
 
 async def test_where_the_task_waits_next_tells_which_part_of_it_that_was(seen, told):
     async def inner() -> None:
-        burn(stalls.TOLD_SECONDS + 0.02)
+        burn(stalls.LOGGED_SECONDS + 0.02)
         await asyncio.sleep(0.001)
 
     async def outer() -> None:
@@ -119,7 +119,7 @@ async def test_where_the_task_waits_next_tells_which_part_of_it_that_was(seen, t
 
 
 async def test_the_tests_with_real_operators_find_that_line_in_a_log_once(seen, told, tmp_path):
-    await in_a_task(burn, stalls.TOLD_SECONDS + 0.02, name="worker 7")
+    await in_a_task(burn, stalls.LOGGED_SECONDS + 0.02, name="worker 7")
     log = tmp_path / "operator.log"
     e2e_stalls.follow(log)
     assert e2e_stalls.new_ones() == [], "it isn't there yet"
@@ -131,14 +131,14 @@ async def test_the_tests_with_real_operators_find_that_line_in_a_log_once(seen, 
 
 
 async def test_not_every_one_is_logged_where_there_are_many(seen, told, monkeypatch):
-    monkeypatch.setattr(stalls, "TOLD_SECONDS", 0.02)
+    monkeypatch.setattr(stalls, "LOGGED_SECONDS", 0.02)
     for _ in range(stalls.LINES + 3):
         await in_a_task(burn, 0.03)
     assert len(told()) == stalls.LINES
     assert len(seen) == stalls.LINES + 3
     monkeypatch.setattr(stalls, "WINDOW_SECONDS", 0.0)
     await in_a_task(burn, 0.03)
-    assert "(3 more weren't logged)" in told()[-1]
+    assert "(3 more stalls not logged)" in told()[-1]
 
 
 async def test_it_is_a_histogram_that_tells_faults_from_the_rest():
@@ -146,7 +146,7 @@ async def test_it_is_a_histogram_that_tells_faults_from_the_rest():
     meter = StallMeter(metrics.event_loop_stall_seconds.observe)
     meter.install()
     await in_a_task(burn, 0.03)
-    await in_a_task(burn, stalls.TOLD_SECONDS + 0.02)
+    await in_a_task(burn, stalls.LOGGED_SECONDS + 0.02)
     meter.uninstall()
 
     def value(suffix: str, **labels: str) -> float | None:
@@ -154,7 +154,7 @@ async def test_it_is_a_histogram_that_tells_faults_from_the_rest():
         return metrics.registry.get_sample_value(name, labels)
 
     assert value("count") == 2
-    assert value("bucket", le=str(stalls.TOLD_SECONDS)) == 1
+    assert value("bucket", le=str(stalls.LOGGED_SECONDS)) == 1
 
 
 async def test_nothing_is_left_when_it_is_taken_off():

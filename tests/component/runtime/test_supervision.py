@@ -96,12 +96,12 @@ async def test_a_stuck_worker_turns_readyz_red_within_a_minute_and_healthz_in_th
     kit.now = 59.0
     status, body = await kit.page("/readyz")
     assert status == 503
-    assert f"{KEY} has been worked on for 59 s" in body
+    assert f"{KEY} has been reconciled for 59 s" in body
     assert await kit.page("/healthz") == (200, "ok\n")
     kit.now = 901.0
     status, body = await kit.page("/healthz")
     assert status == 503
-    assert "has hung for 901 s" in body
+    assert "has been blocked for 901 s" in body
 
 
 async def test_a_queue_that_stands_still_turns_readyz_red_within_a_minute(kit: Kit) -> None:
@@ -123,4 +123,4 @@ async def test_dead_workers_turn_healthz_red(kit: Kit) -> None:
     for task in kit.workers._tasks:
         task.cancel()
     await asyncio.gather(*kit.workers._tasks, return_exceptions=True)
-    assert await kit.page("/healthz") == (503, "workers: none is alive\n")
+    assert await kit.page("/healthz") == (503, "workers: no worker is running\n")

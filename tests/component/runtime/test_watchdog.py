@@ -53,8 +53,12 @@ def status(
         (Queue(age=49), None, None),
         (Queue(age=51), "a key has waited for 51 s", None),
         (Queue(working=("rule/a/b", 49)), None, None),
-        (Queue(working=("rule/a/b", 51)), "rule/a/b has been worked on for 51 s", None),
-        (Queue(working=("rule/a/b", 901)), "rule/a/b has been", "rule/a/b has hung for 901 s"),
+        (Queue(working=("rule/a/b", 51)), "rule/a/b has been reconciled for 51 s", None),
+        (
+            Queue(working=("rule/a/b", 901)),
+            "rule/a/b has been",
+            "rule/a/b has been blocked for 901 s",
+        ),
     ],
 )
 def test_a_queue_that_stands_still(queue: Queue, ready: str | None, live: str | None) -> None:
@@ -64,9 +68,7 @@ def test_a_queue_that_stands_still(queue: Queue, ready: str | None, live: str | 
 
 
 def test_a_queue_that_stands_still_because_nothing_succeeds_says_so() -> None:
-    assert (
-        stale_queue(Queue(60)) == "a key has waited for 60 s: more changes than can be worked off"
-    )
+    assert stale_queue(Queue(60)) == "a key has waited for 60 s: more changes than can be processed"
     assert stale_queue(Queue(60), failing=True) == "a key has waited for 60 s: all requests fail"
 
 
@@ -77,10 +79,10 @@ def test_a_queue_that_stands_still_because_nothing_succeeds_says_so() -> None:
         ([status(Unreachable("away"), 5)], None),
         ([status(NotFound("no kind"), 500)], None),
         ([status(None, 0, unheard=56)], None),
-        ([status(None, 0, unheard=58)], "no watch of secrets for 58 s (nothing is heard)"),
+        ([status(None, 0, unheard=58)], "no watch of secrets for 58 s (no event or bookmark)"),
         (
             [status(Unreachable("away"), 5, unheard=58)],
-            "no watch of secrets for 58 s (nothing is heard)",
+            "no watch of secrets for 58 s (no event or bookmark)",
         ),
         ([status(Unreachable("away"), 11)], "no watch of secrets for 11 s (away)"),
         (
@@ -177,7 +179,7 @@ def test_an_outage_is_named_with_its_reason(
 
 def test_a_watch_that_ended_by_itself_is_named() -> None:
     assert dead_watches([]) is None
-    assert dead_watches([WatchSpec(SECRETS)]) == "ended by itself: the watch of secrets"
+    assert dead_watches([WatchSpec(SECRETS)]) == "ended unexpectedly: the watch of secrets"
 
 
 async def test_an_endless_task_that_ends_is_named() -> None:
@@ -191,7 +193,7 @@ async def test_an_endless_task_that_ends_is_named() -> None:
     background.start(fails(), "the one that fails")
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert background.dead() == "ended by itself: the one that fails"
+    assert background.dead() == "ended unexpectedly: the one that fails"
     await background.stop()
     assert background.dead() is None
 
@@ -226,7 +228,7 @@ async def test_kopf_without_its_keeper_of_credentials(tasks: dict[str, asyncio.T
     watch = KopfWatch(RULES, BUNDLES)
     assert watch.fault() is None
     await end(tasks["credentials retriever"])
-    assert "keeps no credentials" in (watch.fault() or "")
+    assert "has no credentials" in (watch.fault() or "")
 
 
 async def test_kopf_that_missed_a_kind(tasks: dict[str, asyncio.Task[None]]) -> None:

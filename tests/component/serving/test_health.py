@@ -62,7 +62,7 @@ async def test_a_check_that_raises_has_failed(server: HealthServer) -> None:
 
     server.live.add("broken", broken)
     status, body, _ = await get(server, "/healthz")
-    assert (status, body) == (503, "broken: the check failed itself (RuntimeError)\n")
+    assert (status, body) == (503, "broken: the check raised an exception (RuntimeError)\n")
 
 
 async def test_metrics_are_prometheus_text_and_openmetrics(server: HealthServer) -> None:

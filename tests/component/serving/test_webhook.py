@@ -110,7 +110,7 @@ def signed(body: bytes, secret: str = SECRET) -> dict[str, str]:
 
 @pytest.mark.parametrize("headers", [BEARER, signed(BODY), {"Authorization": f"bearer {SECRET}"}])
 async def test_who_knows_the_secret_is_heard(hook: Hook, headers: dict[str, str]) -> None:
-    assert await hook.call(headers=headers) == (202, "1 Bundles are looked at now\n")
+    assert await hook.call(headers=headers) == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
     assert hook.metric("copyrator_webhook_polls_total 1.0")
@@ -151,7 +151,7 @@ async def test_nothing_is_read_before_the_caller_is_known(hook: Hook) -> None:
 
 
 async def test_a_notification_that_concerns_nobody_is_fine(hook: Hook) -> None:
-    assert await hook.call(b'{"events": []}', BEARER) == (202, "0 Bundles are looked at now\n")
+    assert await hook.call(b'{"events": []}', BEARER) == (202, "0 Bundles are polled now\n")
 
 
 async def test_a_body_that_is_too_long_is_refused(hook: Hook) -> None:
@@ -222,7 +222,7 @@ SOME_SIGNATURE = "X-Hub-Signature-256: sha256=" + "0" * 64
 @pytest.mark.parametrize("header", ["X-Nothing: 1", "Authorization: Bearer wrong", SOME_SIGNATURE])
 async def test_slow_bodies_of_strangers_keep_nobody_out(hook: Hook, header: str) -> None:
     async with slow_calls(hook, 40, header):
-        assert await hook.call(headers=BEARER) == (202, "1 Bundles are looked at now\n")
+        assert await hook.call(headers=BEARER) == (202, "1 Bundle is polled now\n")
 
 
 @pytest.mark.parametrize("header", ["X-Nothing: 1", "Authorization: Bearer wrong"])
@@ -361,7 +361,7 @@ async def test_it_does_not_start_without_a_secret(tmp_path: Path, text: str | No
 async def test_what_reaches_a_standby_is_heard_by_the_leader(
     hook: Hook, standby: Hook, headers: dict[str, str]
 ) -> None:
-    assert await standby.call(headers=headers) == (202, "1 Bundles are looked at now\n")
+    assert await standby.call(headers=headers) == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert hook.metric('copyrator_webhook_calls_total{code="202",sender="generic"} 1.0')
     assert not standby.metric("copyrator_webhook_calls_total{"), "it is counted once"
@@ -417,7 +417,7 @@ async def test_what_was_passed_on_once_is_not_passed_on_again(hook: Hook, standb
     assert hook.server is not None
     hook.server.pushed = None
     status, text = await standby.call(headers=BEARER)
-    assert (status, "doesn't lead" in text) == (503, True)
+    assert (status, "isn't the leader" in text) == (503, True)
 
 
 def test_an_address_of_ipv6_is_put_in_brackets() -> None:
@@ -468,6 +468,6 @@ async def test_whatever_is_sent_is_answered_and_the_next_call_heard(
     assert status in (202, 400, 401)
     hook.told.clear()
 
-    assert await hook.call(BODY, BEARER) == (202, "1 Bundles are looked at now\n")
+    assert await hook.call(BODY, BEARER) == (202, "1 Bundle is polled now\n")
     assert hook.told == [Push("shop/app", "r.example.com", "1")]
     assert complaints(caplog) == []

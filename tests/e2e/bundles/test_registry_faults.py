@@ -18,14 +18,14 @@ NOTICED = 180.0
 """Seconds: a registry that stalls is waited for, and endless pages are read at a host's rate."""
 
 FAULTS: dict[str, tuple[Handler, str, str]] = {
-    "a-429": (answering(429, Retry_After=f"{RETRY_AFTER}"), "RateLimited", "answers 429"),
+    "a-429": (answering(429, Retry_After=f"{RETRY_AFTER}"), "RateLimited", "responds with 429"),
     "a-401": (
         answering(401, WWW_Authenticate='Basic realm="x"'),
         "AuthenticationFailed",
-        "name a Secret in spec.auth",
+        "set spec.auth to a Secret",
     ),
-    "a-500": (answering(500), "RegistryUnreachable", "answers 500"),
-    "a-stall": (stalling, "RegistryUnreachable", "doesn't answer in time"),
+    "a-500": (answering(500), "RegistryUnreachable", "responds with 500"),
+    "a-stall": (stalling, "RegistryUnreachable", "didn't respond in time"),
     "login-page": (
         answering(200, "<p>Please log in</p>"),
         "RegistryUnreachable",
@@ -33,11 +33,11 @@ FAULTS: dict[str, tuple[Handler, str, str]] = {
     ),
     "half-json": (answering(200, '{"tags": ["1.0.0", "9.'), "RegistryUnreachable", "tag list"),
     "no-tags": (answering(200, '{"tags": []}'), "NoMatchingVersion", "No tag matches"),
-    "endless-pages": (endless_pages(), "RegistryUnreachable", "never ends"),
+    "endless-pages": (endless_pages(), "RegistryUnreachable", "endless tag list"),
     "pages-elsewhere": (
         answering(200, '{"tags": ["9.9.9"]}', Link='<http://evil.example/v2/x>; rel="next"'),
         "RegistryUnreachable",
-        "sends us to evil.example",
+        "another host, evil.example; refused",
     ),
 }
 """What a registry does, by the name of the Bundle that sees it: reason and words of its message."""

@@ -17,7 +17,7 @@ def test_get_describe_and_history_tell_what_runs(stage, shop):
     )
     said = plainly(stage.types(f"describe bundle {stage.apps}/shop"))
     assert f"Source: {stage.cluster.registry}/{shop}\n" in said
-    assert "Wanted: 1.*\n" in said
+    assert "Version: 1.*\n" in said
     assert "Deployed: 1.0.0 DIGEST since AGE\n" in said
     said = plainly(stage.types(f"history bundle -n {stage.apps} shop"))
     assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME REASON"
@@ -26,11 +26,11 @@ def test_get_describe_and_history_tell_what_runs(stage, shop):
 
 def test_why_says_why_this_version_and_none_newer(stage, shop):
     said = plainly(stage.types(f"why {stage.apps}/shop"))
-    assert f"Bundle {stage.apps}/shop runs 1.0.0 (DIGEST), for AGE.\n" in said
-    assert f"Of {stage.cluster.registry}/{shop} it wants 1.*, which is 1.0.0 (DIGEST).\n" in said
-    assert "not 2.0.0: isn't in the range 1.*\n" in said
-    assert "not 1.1.0-rc.1: is a pre-release; spec.prerelease: true takes them\n" in said
-    assert "The registry is asked every AGE; the next time in " in said  # the Deployment's value
+    assert f"Bundle {stage.apps}/shop: 1.0.0 (DIGEST) is deployed, for AGE.\n" in said
+    assert f"1.* of {stage.cluster.registry}/{shop} resolves to 1.0.0 (DIGEST).\n" in said
+    assert "rejected 2.0.0: isn't in the range 1.*\n" in said
+    assert "rejected 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
+    assert "The registry is polled every AGE; the next time in " in said  # the Deployment's value
 
 
 def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
@@ -38,7 +38,7 @@ def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
     for options, echo in (("", "lastHandledRequest"), ("--force", "lastHandledForce")):
         before = stage.api.get(path)["status"].get(echo)
         said = stage.types(f"reconcile bundle {stage.apps}/shop {options}")
-        assert said.startswith(f"bundle {stage.apps}/shop reconciled; it says ")
+        assert said.startswith(f"bundle {stage.apps}/shop reconciled; status ")
         assert stage.api.get(path)["status"][echo] != before
         stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
 
@@ -129,17 +129,17 @@ def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, 
         mine = f"operator.werf.dev/bundle={name}"
         stage.cluster.kubectl("delete", "jobs", "-n", stage.apps, "-l", mine)
     said = stage.types(f"logs bundle {stage.apps}/fine", code=1)
-    assert f"Error: bundle {stage.apps}/fine has no Job with a log now; the last attempt" in said
-    assert "copyrator history bundle fine shows how they ended" in said
+    assert f"Error: bundle {stage.apps}/fine has no Job with a log; the last attempt" in said
+    assert "copyrator history bundle fine shows their outcomes" in said
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
     assert "on purpose" in result.stdout
-    assert "the end, as the status kept it" in result.stderr
+    assert "end of the log, from the status" in result.stderr
 
 
 def test_suspend_stops_deploys_and_resume_lets_them_go_on(stage, shop):
     said = stage.types(f"suspend bundle {stage.apps}/shop")
-    assert said.startswith(f"bundle {stage.apps}/shop suspended; it says ")
+    assert said.startswith(f"bundle {stage.apps}/shop suspended; status ")
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Suspended")
     assert "spec.suspend is true" in stage.types(f"why {stage.apps}/shop")
     stage.types(f"resume bundle {stage.apps}/shop")
@@ -174,7 +174,7 @@ def test_resolve_answers_as_the_operator_would(stage, shop):
 def test_resolve_says_what_to_do_about_a_registry_that_doesnt_answer(stage, shop):
     said = stage.types(f"resolve {stage.cluster.registry}/{shop} 1.*", code=1)
     assert "a registry on plain HTTP needs insecure" in said
-    assert "is no usable version range" in stage.types("resolve r.example.com/a >=1,<", code=1)
+    assert "isn't a valid version range" in stage.types("resolve r.example.com/a >=1,<", code=1)
     assert "write REGISTRY/REPO" in stage.types("resolve nonsense 1.*", code=1)
 
 
@@ -182,9 +182,9 @@ def test_doctor_finds_all_well(stage, shop):
     until(lambda: stage.result("doctor").exit_code == 0, lambda: stage.types("doctor", code=None))
     said = stage.types("doctor")
     assert "ok  CRDs: both are established" in said
-    assert "ok  Lease: copyrator-0 leads" in said
+    assert "ok  Lease: held by copyrator-0" in said
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    assert f"ok  Rights: {user} may do all that the operator needs" in said
+    assert f"ok  Rights: {user} has all rights that the operator needs" in said
     assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
 
 
@@ -204,7 +204,7 @@ def test_doctor_names_a_registry_that_cant_be_reached(stage, shop):
     )
     try:
         said = stage.types("doctor", code=1)
-        assert "BAD Registry http://127.0.0.1:1: asked from here: " in said
+        assert "BAD Registry http://127.0.0.1:1: from this machine: " in said
         assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
     finally:
         stage.cluster.kubectl("delete", "bundle", "lost", "-n", stage.apps, "--timeout=60s")

@@ -20,7 +20,7 @@ def test_doctor_misses_crds_deployment_and_lease(empty):
     for crd in ("copyrators.flant.com", "bundles.operator.werf.dev"):
         assert f"BAD CRDs: the CRD {crd} is missing: install the chart, or " in said
     assert "?   Deployment: none is found" in said
-    assert "BAD Lease: nobody leads" in said
+    assert "BAD Lease: the Lease" in said
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,8 @@ def test_doctor_misses_crds_deployment_and_lease(empty):
 def test_every_command_says_that_the_crd_is_missing(empty, command):
     said = empty.types(command, code=1)
     assert said == (
-        "Error: the cluster has no such kind: are Copyrator's CRDs installed? copyrator doctor\n"
+        "Error: the API server doesn't serve this kind; check that Copyrator's CRDs are "
+        "installed: copyrator doctor\n"
     )
 
 

@@ -115,7 +115,7 @@ def test_uninstall_says_what_would_go_and_stay_and_refuses_while_the_operator_le
     assert f"CopyratorRule {stage.home}/{word} would lose its finalizer.\n" in said
     assert "Nothing has been changed (--dry-run)." in said
     said = stage.types("uninstall", code=1)
-    assert "the operator copyrator-0 runs and would put its finalizers back: stop it first" in said
+    assert "the operator copyrator-0 is running and would add its finalizers again: stop it" in said
     assert stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]["finalizers"]
 
 

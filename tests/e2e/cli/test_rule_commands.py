@@ -68,14 +68,14 @@ def test_why_is_answered_for_programs_too(stage, word, copied):
     said = json.loads(stage.types(f"why {copied[0]}/{word} --kind secret -o json"))
     owner = f"{stage.home}/{word}"
     (answer,) = (one["answer"] for one in said.pop("rules") if one["rule"] == owner)
-    assert answer.startswith("wants it, from ")
+    assert answer.startswith("requires it, from ")
     assert said == {
         "kind": "Secret",
         "namespace": copied[0],
         "name": word,
         "exists": True,
         "madeBy": owner,
-        "verdict": f"It is as the rule {owner} wants it.",
+        "verdict": f"It is up to date with the rule {owner}.",
     }
     absent = yaml.safe_load(stage.types(f"why default/{word} --kind secret -o yaml"))
     assert (absent["exists"], absent["madeBy"]) == (False, None)
@@ -134,13 +134,13 @@ def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied
     assert f"Name: {stage.home}/{word}\n" in said
     assert f"Source: Secret {word} in {stage.home}\n" in said
     assert f"Targets: {word}-*\n" in said
-    assert "Copies: 2 wanted: 2 ready, 0 failed, 0 conflicts, 0 pending\n" in said
+    assert "Copies: 2 desired: 2 ready, 0 failed, 0 conflicts, 0 pending\n" in said
     until(lambda: "Synced: 2 copies" in stage.types(f"describe rule {stage.home}/{word}"), "Events")
 
 
 def test_plan_finds_nothing_to_do_where_all_is_right(stage, word, copied):
     assert stage.types(f"plan rule {stage.home}/{word}") == (
-        "No changes: 2 copies are as they should be.\n"
+        "No changes: 2 copies are up to date.\n"
     )
 
 
@@ -180,7 +180,7 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         f'QuotaExceeded: secrets "{word}" is forbidden: exceeded quota: none, '
         "requested: secrets=1, used: secrets=0, limited: secrets=0"
     )
-    foreign = "an object of that name that isn't ours stands there; remove it, or set"
+    foreign = "an object of that name that isn't a copy exists; delete it, or set"
     assert plainly(planner.types(f"plan -f {file}", code=2)) == (
         "ACTION NAMESPACE NAME WHAT\n"
         f"update {first} {word} +labels/team +token -password\n"
@@ -190,7 +190,7 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         f"conflict {taken} {word} Conflict: {foreign} spec.onConflict "
         "(it differs in labels, data)\n"
         "Plan: 1 to create, 1 to update, 1 to delete, 1 in conflict, 1 blocked; "
-        "0 are as they should be.\n"
+        "0 are up to date.\n"
     )
     assert stage.types(f"get copies -A --rule {word} -o name").count(word) == 2
     assert any(
@@ -270,13 +270,13 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
         return stage.types(f"why {there}/{name} --kind secret")
 
     assert said(first).splitlines()[:2] == [
-        f"Secret {first}/{word} is there, and carries the marks of the rule {owner}.",
-        f"It is as the rule {owner} wants it.",
+        f"Secret {first}/{word} exists and carries the marks of the rule {owner}.",
+        f"It is up to date with the rule {owner}.",
     ]
-    assert f"rule {owner} (made it): wants it, from {owner}" in said(first)
+    assert f"rule {owner} (its owner): requires it, from {owner}" in said(first)
     assert f"{other} doesn't match spec.targets.namespaces ({word}-*)" in said(other)
-    assert f"{closed} keeps every rule out by the label copyrator.flant.com/ignore" in said(closed)
-    assert f"rule {owner}: makes {word} there, not this" in said(first, "other")
+    assert f"{closed} excludes all rules by the label copyrator.flant.com/ignore" in said(closed)
+    assert f"rule {owner}: creates {word} there, not this" in said(first, "other")
     assert "The namespace nowhere doesn't exist." in said("nowhere")
     taken = namespace(f"{word}-taken")
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
@@ -285,7 +285,7 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
         source={"kind": "Secret", "name": word}, targets={"namespaces": [taken]},
     ))  # fmt: skip
     stage.wait_reason(RULES.format(stage.home), f"{word}-late", "PartialFailure")
-    assert f"rule {owner}-late: wants it, but it belongs to the rule {owner}" in said(taken)
+    assert f"rule {owner}-late: requires it, but it belongs to the rule {owner}" in said(taken)
 
 
 def test_an_object_that_is_right_already_is_named_as_such(stage, word, namespace):
@@ -301,12 +301,12 @@ def test_an_object_that_is_right_already_is_named_as_such(stage, word, namespace
         ),
     )
     stage.wait_reason(RULES.format(stage.home), word, "Satisfied")
-    assert "1 wanted: 1 ready (1 of them others' objects), 0 failed" in plainly(
+    assert "1 desired: 1 ready (1 of them not created by the operator), 0 failed" in plainly(
         stage.types(f"describe {shown}")
     )
-    assert stage.types(f"plan {shown}") == "No changes: 1 copy is as it should be.\n"
+    assert stage.types(f"plan {shown}") == "No changes: 1 copy is up to date.\n"
     said = plainly(stage.types(f"why {taken}/{word} --kind secret").replace("\n", " "))
-    assert f"stands there and holds what the rule {stage.home}/{word} wants" in said
+    assert f"exists with the content that the rule {stage.home}/{word} requires" in said
     stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=true")
     assert stage.cluster.kubectl("get", "secret", word, "-n", taken, "-o", "name")
 
@@ -320,7 +320,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
     monkeypatch.setitem(stage.variables, "COPYRATOR_OPERATOR_NAMESPACE", "")
     said = plainly(stage.types(typed))
     assert "isn't served: NotTrusted" in said
-    assert "You see no operator here, so this is by its default settings" in said
+    assert "No operator's Deployment is found, so its default settings are assumed" in said
     own = {
         "POD_NAMESPACE": stage.home,
         "NAMESPACE": stage.home,
@@ -329,7 +329,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
     for name, value in own.items():
         monkeypatch.setitem(stage.variables, name, value)
     said = plainly(stage.types(typed))
-    assert f"It is as the rule {stage.home}/{word} wants it." in said
+    assert f"It is up to date with the rule {stage.home}/{word}." in said
     assert "You see no operator here" not in said
 
 
@@ -352,16 +352,16 @@ def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace)
     patch = {"spec": {"targets": {"namespaces": [full]}}}
     stage.api.patch(f"{RULES.format(stage.home)}/{word}", patch)
     said = stage.types(f"why {full}/{word}")
-    assert f"The rule {stage.home}/{word} wants it, but: QuotaExceeded: " in said
+    assert f"The rule {stage.home}/{word} requires it, but: QuotaExceeded: " in said
 
 
 def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
     shown = f"rule {stage.home}/{word}"
     said = stage.types(f"suspend rule {stage.home}/{word}")
-    assert said == f"{shown} suspended; it says Suspended: spec.suspend is true\n"
+    assert said == f"{shown} suspended; status Suspended: spec.suspend is true\n"
     assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is suspended already.\n"
     said = stage.types(f"resume rule {stage.home}/{word}")
-    assert said.startswith(f"{shown} resumed; it says ")
+    assert said.startswith(f"{shown} resumed; status ")
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
 
 
@@ -373,7 +373,7 @@ def test_reconcile_tries_at_once_what_had_failed(stage, word, copied, namespace)
     stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
     stage.api.delete(f"{path}/secrets/{word}")
     assert stage.types(f"reconcile rule {stage.home}/{word}") == (
-        f"rule {stage.home}/{word} reconciled; it says Synced: 3 copies are up to date\n"
+        f"rule {stage.home}/{word} reconciled; status Synced: 3 copies are up to date\n"
     )
 
 
@@ -392,5 +392,5 @@ def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_m
     stage, word, copied
 ):
     assert stage.types(f"reseal rule {stage.home}/{word}") == (
-        f"rule {stage.home}/{word} resealed; it says Synced: 2 copies are up to date\n"
+        f"rule {stage.home}/{word} resealed; status Synced: 2 copies are up to date\n"
     )

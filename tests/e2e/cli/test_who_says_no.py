@@ -73,10 +73,10 @@ def test_plan_and_why_let_admission_speak_before_anything_is_written(stage, word
     said = plainly(stage.types(f"plan rule {stage.home}/{word}", code=2))
     assert f"blocked {guarded} {word} " in said
     assert "Secrets live in the vault" in said
-    assert "1 blocked; 1 is as it should be" in said
+    assert "1 blocked; 1 is up to date" in said
     stage.types(f"resume rule {stage.home}/{word}")
     said = stage.types(f"why {guarded}/{word}")
-    assert f"The rule {stage.home}/{word} wants it, but: " in said
+    assert f"The rule {stage.home}/{word} requires it, but: " in said
     assert "Secrets live in the vault" in said
 
 
@@ -106,7 +106,7 @@ def test_why_says_that_the_namespace_is_being_deleted(stage, word, copied):
             "the namespace is going",
         )
         said = stage.types(f"why {copied}/{word} --kind secret")
-        assert f"The namespace {copied} is being deleted: nothing is made or changed" in said
+        assert f"The namespace {copied} is being deleted: nothing is created or changed" in said
     finally:
         stage.api.patch(f"{path}/configmaps/held", {"metadata": {"finalizers": None}})
 
@@ -121,12 +121,12 @@ def test_describe_copy_tells_whose_it_is_and_that_it_is_right(stage, word, copie
         f"Source: {owner}\n"
         "Age: AGE\n"
         "Written: AGE ago\n"
-        f"Standing: It is as the rule {owner} wants it.\n"
-        "Events: none of late\n"
+        f"State: It is up to date with the rule {owner}.\n"
+        "Events: none\n"
     )
     assert stage.types(f"describe copy -n {copied} {word} --kind secret")
     said = stage.types(f"describe copy {copied}/other", code=1)
-    assert f"copyrator why {copied}/other says why" in said
+    assert f"copyrator why {copied}/other explains why" in said
     assert stage.types(f"describe rule {owner} --kind secret", code=2)
 
 
@@ -138,5 +138,5 @@ def test_describe_copy_names_who_edited_it(stage, word, copied):
         *("--type=merge", "-p", '{"data": {"user": "eA=="}}'),
     )
     said = plainly(stage.types(f"describe copy {copied}/{word}"))
-    assert "Also by: somebody, AGE ago\n" in said
+    assert "Managers: somebody, AGE ago\n" in said
     assert "is paused (suspend, mode: Plan, or not served)" in said

@@ -98,8 +98,8 @@ def test_a_tenant_without_measure_holds_up_its_own_rules_only(
 
     def most_wait():
         said = messages(api, greedy)
-        waiting = sum("waits for a watch" in message for message in said)
-        large = sum("fit into memory" in message for message in said)
+        waiting = sum("is waiting for a watch" in message for message in said)
+        large = sum("no memory for" in message for message in said)
         return large == 1 and waiting == RULES - limits.TENANT_WATCHES
 
     within(4 * PATIENCE, most_wait, "the tenant's rules say what they wait for")

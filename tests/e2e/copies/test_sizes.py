@@ -175,7 +175,7 @@ def test_a_rule_over_its_limit_writes_nothing_until_the_limit_is_raised(
     user.create("configmaps", source, word, data={"key": "value"})
     rule_for(user, operator, word, "ConfigMap", source, limit=3)
     condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
-    assert condition["message"].startswith("spec.limit: the rule means 4 copies, more than 3")
+    assert condition["message"].startswith("spec.limit: the rule requires 4 copies, more than 3")
     assert [user.get("configmaps", place, word) for place in targets] == [None] * 4
     user.patch("copyrators", operator.namespace, word, spec={"limit": 4})
     assert user.wait_ready(operator.namespace, word)["copies"]["ready"] == 4

@@ -87,7 +87,7 @@ class Run:
                 _sleep_until(born + moment * self.start_takes)
                 self.change()
             _sleep_until(born + life * self.start_takes)
-            assert process.code is None, f"it ended by itself:\n{process.log}"
+            assert process.code is None, f"it ended unexpectedly:\n{process.log}"
             process.kill()
         self.say(f"killed after {time.monotonic() - began:.1f} s")
         for _ in range(self.random.randrange(4)):

@@ -148,7 +148,7 @@ def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
     assert pair.standby.get("/readyz") == (200, "ok\n")
     assert pair.standby.get("/healthz") == (200, "ok\n")
     assert [pair.leader.leads, pair.standby.leads] == [True, False]
-    assert f"Standing by: {pair.leader.name} leads" in pair.standby.log
+    assert f"On standby: {pair.leader.name} leads" in pair.standby.log
     assert pair.standby.writes(requests, lease=True) == []
 
     wait_quiet(pair)
@@ -179,7 +179,7 @@ def test_after_sigterm_the_standby_copies_and_deploys(
 
     pair.leader.send(signal.SIGTERM)
     told = time.monotonic()
-    until(lambda: "Gave the Lease" in pair.leader.log, "it has let go")
+    until(lambda: "Released the Lease" in pair.leader.log, "it has let go")
     fleet.change("second")
     team.annotate("shop", requestedAt="now")
     wait_both_jobs(fleet, team)
@@ -254,8 +254,8 @@ def test_a_leader_that_stood_still_does_no_harm_and_steps_down(
     finally:
         paused.send(signal.SIGCONT)
 
-    until(lambda: f"Leading has ended: {other.name} holds the Lease" in paused.log, "it steps down")
-    assert "wasn't renewed for 7 s (the process stood still)" in paused.log
+    until(lambda: f"Leadership lost: {other.name} holds the Lease" in paused.log, "it steps down")
+    assert "wasn't renewed for 7 s (the process was suspended)" in paused.log
     until(lambda: paused.get("/readyz")[0] == 200 and not paused.leads, "it stands by again")
     team.wait_deployed("shop", digest)
     assert [event for event in paused.writes(since, lease=True) if event.code < 300] == []
@@ -271,7 +271,7 @@ def test_who_loses_the_lease_under_kopf_run_ends_in_order(pair: Pair) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/{pair.home.namespace}/leases/copyrator"
     pair.home.api.replace(path, lease)
     assert pair.leader.wait() == 0
-    assert re.search("Leading has ended: (nobody|copyrator) holds the Lease", pair.leader.log)
+    assert re.search("Leadership lost: (no replica|copyrator) holds the Lease", pair.leader.log)
     pair.standby.wait_leads()
 
 

@@ -27,7 +27,7 @@ def creating(plural: str) -> Case:
     return case
 
 
-OTHERS_ARE_RIGHT = "1 objects that others made hold what the rule wants"
+OTHERS_ARE_RIGHT = "1 other object has the desired content"
 
 
 def looking(plural: str) -> Case:

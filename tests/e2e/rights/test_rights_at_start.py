@@ -162,7 +162,7 @@ def test_without_its_lease_it_works_no_longer_than_the_last_one_lasts(wide: Plac
             operator = running.enter_context(wide.start())
             operator.wait_says(right)
             if right == LEASES[-1]:  # the first one it could make
-                until(lambda: "Leading is suspended" in operator.log, operator.log, SECONDS)
+                until(lambda: "Leadership suspended" in operator.log, operator.log, SECONDS)
             wide.rule("waits")
             assert not wide.user.condition(wide.name, "waits")
         wide.user.wait_ready(wide.name, "waits", SECONDS)

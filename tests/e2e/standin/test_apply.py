@@ -29,7 +29,7 @@ def test_a_bundle_is_deployed_and_says_what_it_pulled(werf: Werf, charts: Charts
     assert printed_digests(output) == (digest,)
     ending = judged(0, werf.report_file.read_text())
     assert (ending.outcome, ending.revision) == (Outcome.SUCCEEDED, 1)
-    assert ending.message == "revision 1, 1 operations"
+    assert ending.message == "revision 1, 1 operation"
 
 
 def test_the_same_again_is_skipped(werf: Werf, charts: Charts) -> None:

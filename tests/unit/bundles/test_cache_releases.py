@@ -98,7 +98,7 @@ def test_a_release_belongs_to(owner: BundleEntry, others: list[BundleEntry]) -> 
         for entry in order:
             registry.take(entry)
 
-        assert registry.claiming(SHOP)[0].key == owner.key
+        assert registry.bundles_of(SHOP)[0].key == owner.key
 
 
 def test_a_bundle_that_is_gone_or_names_another_release_claims_nothing() -> None:
@@ -107,5 +107,5 @@ def test_a_bundle_that_is_gone_or_names_another_release_claims_nothing() -> None
         registry.take(entry)
     registry.remove(claim("a").key, "a")
 
-    assert [entry.uid for entry in registry.claiming(SHOP)] == ["b"]
+    assert [entry.uid for entry in registry.bundles_of(SHOP)] == ["b"]
     assert registry.owner(("nowhere", "app")) is None

@@ -62,7 +62,7 @@ def test_a_selection_heeds_all_of_it() -> None:
     criteria = Criteria(RANGE, "1.*", prerelease=True, quarantined="1.3.0-rc.1", deployed="1.2.0")
     selection = criteria.selection()
     for tag in ("1.2.0", "1.3.0-rc.1", "v1.4.0"):
-        selection.offer(tag)
+        selection.add(tag)
 
     choice = selection.result()
 

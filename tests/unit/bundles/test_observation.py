@@ -72,7 +72,7 @@ def test_a_complete_job_whose_pod_is_gone_succeeded() -> None:
     ("message", "words"),
     [
         (report("failed", failedOperations=["create: Pod/bad"]), "create: Pod/bad"),
-        (report("failed")[:20], "werf says that the release failed"),
+        (report("failed")[:20], "werf reports that the release failed"),
         ("lines\nError: render chart: template: bad", "Error: render chart: template: bad"),
         ("Error: pull bundle: r/app:9.9.9: not found", "not found"),
         ("", "exit code 1"),

@@ -42,7 +42,7 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
 
 
 @pytest.mark.parametrize(
-    ("status", "wish", "answered"),
+    ("status", "desired", "answered"),
     [
         (status(), WISH, True),
         (status("Quarantined"), WISH, True),
@@ -59,9 +59,9 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
     ],
 )
 def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
-    status: BundleStatus, wish: DesiredVersion, answered: bool
+    status: BundleStatus, desired: DesiredVersion, answered: bool
 ) -> None:
-    assert is_answered(status, wish) is answered
+    assert is_answered(status, desired) is answered
 
 
 def test_a_failed_attempt_that_waits_for_its_retry_has_its_answer() -> None:

@@ -84,7 +84,7 @@ def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
         (Rollback.SUCCEEDED, "Rolled back: 1.0.0 (sha256:aa) runs, as revision 3"),
         (Rollback.FAILED, "The rollback failed too: parts of 1.1.0 may be in place"),
         (Rollback.UNKNOWN, "Whether it was rolled back to 1.0.0 (sha256:aa) isn't known"),
-        (None, "The last good deploy is 1.0.0 (sha256:aa)"),
+        (None, "The last successful deploy is 1.0.0 (sha256:aa)"),
     ],
 )
 def test_the_condition_says_what_runs(rollback: Rollback | None, sentence: str) -> None:

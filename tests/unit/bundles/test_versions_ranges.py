@@ -170,18 +170,18 @@ def test_a_bundle_that_asks_for_pre_releases_gets_them_but_none_of_the_excluded_
     [
         ("", "must be a tag"),
         ("   ", "must be a tag"),
-        (">=", "a version is missing behind '>='"),
-        (">= <2", "a version is missing behind '>='"),
+        (">=", "a version is missing after '>='"),
+        (">= <2", "a version is missing after '>='"),
         ("1.2 - ", "1.2 - 1.4"),
         (">=1.2 - 1.4", "1.2 - 1.4"),
-        ("1.2 - >1.4", "'>' is no version"),
-        ("><1", "'><' is no operator"),
-        ("!1.2", "'!' is no operator"),
-        (">=latest", "'latest' is no version"),
-        ("1.2.3.4 || 2.*", "'1.2.3.4' is no version"),
-        ("1.2.*.*", "is no version"),
-        ("1.x.3", "a number behind its wildcard"),
-        ("*.1", "a number behind its wildcard"),
+        ("1.2 - >1.4", "'>' isn't a valid version"),
+        ("><1", "'><' isn't an operator"),
+        ("!1.2", "'!' isn't an operator"),
+        (">=latest", "'latest' isn't a valid version"),
+        ("1.2.3.4 || 2.*", "'1.2.3.4' isn't a valid version"),
+        ("1.2.*.*", "isn't a valid version"),
+        ("1.x.3", "a number after its wildcard"),
+        ("*.1", "a number after its wildcard"),
         ("01.2.*", "leading zero"),
         (">=1.2.3-01", "pre-release"),
         (">=1.2.3-a..b", "pre-release"),
@@ -190,16 +190,16 @@ def test_a_bundle_that_asks_for_pre_releases_gets_them_but_none_of_the_excluded_
         ("1.* ||", "a constraint is missing"),
         (">=1,,<2", "a constraint is missing"),
         ("1.* | 2.*", "write '||'"),
-        (">2 <1", "no version can lie in it"),
-        ("<*", "no version can lie in it"),
-        (">*", "no version can lie in it"),
-        ("1.2.3 1.2.4", "no version can lie in it"),
-        ("team/app", "is no tag"),
-        ("-x", "is no tag"),
-        ("1.2.3\n1.2.4", "is no tag"),
-        ("a" * 129, "is no tag"),
-        ("1.2.*\x00", "is no tag"),
-        ("\uff11.*", "is no version"),
+        (">2 <1", "no version matches it"),
+        ("<*", "no version matches it"),
+        (">*", "no version matches it"),
+        ("1.2.3 1.2.4", "no version matches it"),
+        ("team/app", "isn't a valid tag"),
+        ("-x", "isn't a valid tag"),
+        ("1.2.3\n1.2.4", "isn't a valid tag"),
+        ("a" * 129, "isn't a valid tag"),
+        ("1.2.*\x00", "isn't a valid tag"),
+        ("\uff11.*", "isn't a valid version"),
         (">" * 300, "at most 256"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_regular_expression_of_the_original_is_told_what_to_write_instead(vers
     with pytest.raises(VersionError) as refused:
         parse_version(version)
     assert (
-        f"is a regular expression, which spec.version doesn't take; write version: '*' and "
+        f"is a regular expression, which spec.version doesn't accept; set version: '*' and "
         f"tagFilter: {version!r}" in str(refused.value)
     )
 

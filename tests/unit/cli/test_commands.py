@@ -80,7 +80,7 @@ def test_a_server_that_is_down_is_said_in_a_line_without_a_traceback(tmp_path):
     result = invoke("get", "rules", "--kubeconfig", str(tmp_path / "config"))
     assert result.exit_code == 1
     assert result.output.startswith("Error: ")
-    assert "is the cluster up, and is this the right --context?" in result.output
+    assert "check that the cluster is running and that --context is right" in result.output
     assert "Traceback" not in result.output
 
 

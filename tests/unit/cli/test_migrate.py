@@ -5,7 +5,7 @@ import pytest
 from copyrator.api.rule import parse_rule
 from copyrator.api.rule_spec import RuleSpec
 from copyrator.cli.migrate_merge import migrations
-from copyrator.cli.migrate_tools import cluster_secret, wishes
+from copyrator.cli.migrate_tools import cluster_secret, requests
 
 KNOWN = ("default", "kube-system", "prod-1", "prod-2", "team-a", "team-b")
 KR = "replicator.v1.mittwald.de/"
@@ -14,7 +14,7 @@ RF = "reflector.v1.k8s.emberstack.com/"
 
 def printed(*bodies, kind="Secret"):
     """The rules that migrate prints, each of which is valid."""
-    found = [one.rule("copyrator") for one in migrations(wishes(kind, bodies, KNOWN))]
+    found = [one.rule("copyrator") for one in migrations(requests(kind, bodies, KNOWN))]
     for rule in found:
         assert isinstance(parse_rule(rule), RuleSpec), parse_rule(rule)
     return found
@@ -69,9 +69,9 @@ def test_what_a_tool_is_only_allowed_to_do_is_no_rule():
 
 
 def test_a_pattern_that_is_no_glob_is_written_out_and_the_reader_is_told():
-    (wish,) = wishes("Secret", [marked(**{f"{KR}replicate-to": "prod-[12]"})], KNOWN)
-    assert "prod-[12] is no glob" in wish.remarks[0]
-    assert "prod-1, prod-2" in wish.remarks[0]
+    (request,) = requests("Secret", [marked(**{f"{KR}replicate-to": "prod-[12]"})], KNOWN)
+    assert "prod-[12] isn't a glob" in request.remarks[0]
+    assert "prod-1, prod-2" in request.remarks[0]
 
 
 def test_targets_that_pull_one_source_become_one_rule_for_each_name():
@@ -100,7 +100,7 @@ def test_a_clustersecret_that_names_a_secret_is_a_rule_and_one_that_holds_data_s
     assert spec["targets"] == {"namespaces": ["team-*"], "exclude": ["team-b"]}
     assert spec["transform"] == {"name": "shared"}
     body["data"] = {"password": "czNjcmV0"}
-    assert "make the Secret shared of it first" in cluster_secret(body, KNOWN).remarks[0]
+    assert "create the Secret shared from it first" in cluster_secret(body, KNOWN).remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_a_selector_that_is_none_means_no_namespace_and_never_all(text):
     body = marked(**{f"{KR}replicate-to-matching": text})
     (spec,) = rules(body)
     assert spec["targets"] == {"namespaces": ["no-namespace-matches"]}
-    (wish,) = wishes("Secret", [body], KNOWN)
-    assert "write spec.targets by hand" in wish.remarks[0]
+    (request,) = requests("Secret", [body], KNOWN)
+    assert "set spec.targets manually" in request.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,10 @@ def test_several_annotations_on_one_source_become_rules_that_share_no_name_and_n
 
 def test_what_cant_be_kept_apart_is_said():
     annotations = {f"{KR}replicate-to-matching": "a=1,b=2", "kubed.appscode.com/sync": "c=3"}
-    first, second = migrations(wishes("Secret", [marked(**annotations)], KNOWN))
-    assert first.wish.remarks == ()
-    (remark,) = second.wish.remarks
-    assert remark.startswith("a namespace that the rule default-creds-secret takes, too, is shown")
+    first, second = migrations(requests("Secret", [marked(**annotations)], KNOWN))
+    assert first.request.remarks == ()
+    (remark,) = second.request.remarks
+    assert remark.startswith("a namespace that the rule default-creds-secret also targets is")
 
 
 def test_two_sources_whose_rules_would_have_one_name_keep_both():

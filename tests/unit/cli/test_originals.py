@@ -50,7 +50,7 @@ def test_flags_in_gos_forms_are_those_of_run_and_the_rest_stays(given, taken):
 
 
 def test_a_switch_that_is_neither_true_nor_false_is_refused():
-    with pytest.raises(click.BadParameter, match="'maybe' is neither true nor false"):
+    with pytest.raises(click.BadParameter, match="'maybe' must be true or false"):
         run_arguments(["-run-outside-cluster=maybe"])
 
 

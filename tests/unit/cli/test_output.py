@@ -49,7 +49,7 @@ def test_a_wide_table_is_neither_cut_nor_broken(capsys):
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize(
     ("line", "indent"),
-    [(f"Standing:      {MESSAGE}", 15), (f"  rule a: {MESSAGE}", 6), (f"It says: {MESSAGE}", 4)],
+    [(f"State:         {MESSAGE}", 15), (f"  rule a: {MESSAGE}", 6), (f"It says: {MESSAGE}", 4)],
 )
 def test_prose_breaks_between_words_and_is_indented(capsys, line, indent):
     prose([line])
@@ -60,7 +60,7 @@ def test_prose_breaks_between_words_and_is_indented(capsys, line, indent):
 
 
 def test_a_pipe_gets_whole_lines(capsys):
-    prose([f"Standing:      {MESSAGE}"])
+    prose([f"State:         {MESSAGE}"])
     Table(COLUMNS, whole=True).print([ROW])
     lines = printed(capsys)
     assert len(lines) == 3

@@ -1,4 +1,4 @@
-"""What a rehearsal comes to, in rows; keys are named and values never."""
+"""What a dry_run comes to, in rows; keys are named and values never."""
 
 import json
 
@@ -56,8 +56,8 @@ def test_the_last_line_counts():
     def row(action):
         return Row(action, "Secret", "ns", "name", keys=Keys())
 
-    assert summary([], 3) == "No changes: 3 copies are as they should be."
-    assert summary([], 1) == "No changes: 1 copy is as it should be."
+    assert summary([], 3) == "No changes: 3 copies are up to date."
+    assert summary([], 1) == "No changes: 1 copy is up to date."
     rows = [
         row(RowAction.CREATE),
         row(RowAction.CREATE),
@@ -65,5 +65,5 @@ def test_the_last_line_counts():
         row(RowAction.BLOCKED),
     ]
     changes = "Plan: 2 to create, 1 in conflict, 1 blocked;"
-    assert summary(rows, 0) == f"{changes} 0 are as they should be."
-    assert summary(rows, 1) == f"{changes} 1 is as it should be."
+    assert summary(rows, 0) == f"{changes} 0 are up to date."
+    assert summary(rows, 1) == f"{changes} 1 is up to date."

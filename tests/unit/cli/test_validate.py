@@ -22,21 +22,24 @@ def validate(text: str, *options: str):
     [
         (
             GOOD + "  onConflict: Skipp\n",
-            "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' is no",
+            "stdin:9: CopyratorRule r: spec.onConflict: 'Skipp' isn't one of",
         ),
         (GOOD + "  limit: many\n", "stdin:9: CopyratorRule r: spec.limit: must be an integer"),
         (GOOD + "  limit: 0\n", "stdin:9: CopyratorRule r: spec.limit: must be at least 1"),
-        (GOOD + "  target: {}\n", "stdin:9: CopyratorRule r: spec.target: is no field; did you me"),
+        (
+            GOOD + "  target: {}\n",
+            "stdin:9: CopyratorRule r: spec.target: is an unknown field; did you me",
+        ),
         (
             GOOD + "  targets:\n    namespaces: [A_b]\n",
             "stdin:10: CopyratorRule r: spec.targets.na",
         ),
-        (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't stand beside the old"),
+        (GOOD + "ruleType: secret\n", "stdin:5: CopyratorRule r: spec: can't be combined with"),
         (RULE, "stdin:1: CopyratorRule r: spec: is required"),
         (
             RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: Role\n    metadata:\n"
             '      name: "{{ namespace.name"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: is no valid Jinja2",
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: isn't valid Jinja2",
         ),
         (
             BUNDLE + "spec:\n  registry: http://x\n  repo: a\n",
@@ -70,7 +73,7 @@ def test_all_problems_of_all_documents_are_named_at_once():
     [
         ("a: b: c\n", "stdin:1: isn't YAML"),
         ("- a\n", "stdin:1: isn't a map"),
-        ("a: 1\na: 2\n", "the key a stands there twice"),
+        ("a: 1\na: 2\n", "the key a occurs twice"),
     ],
 )
 def test_what_is_no_manifest_is_said_in_one_line(text, said):
@@ -89,7 +92,7 @@ def test_json_names_file_line_and_field():
 def test_other_kinds_are_passed_over():
     result = validate("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: 7\n")
     assert (result.exit_code, result.output) == (
-        0, "There is no CopyratorRule and no Bundle in there.\n"
+        0, "No CopyratorRule or Bundle found.\n"
     )  # fmt: skip
 
 

@@ -172,7 +172,7 @@ def test_a_removed_rule_leaves_nothing_behind(world):
     [
         ({"keys": {"rename": {"key": "other"}}}, "would both be named"),
         ({"name": "{{ source.labels.none }}"}, "none"),
-        ({"name": "Not A Name"}, "no object's name"),
+        ({"name": "Not A Name"}, "isn't a valid object name"),
     ],
 )
 def test_a_transform_that_doesnt_fit_is_a_problem_of_the_claim(world, transform, message):

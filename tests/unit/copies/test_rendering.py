@@ -53,7 +53,7 @@ def test_unknown_names_and_forbidden_operations_are_errors(text):
 
 
 def test_no_jinja_is_an_error_at_once():
-    with pytest.raises(TemplateError, match="no valid Jinja2"):
+    with pytest.raises(TemplateError, match="isn't valid Jinja2"):
         Text("{{ open")
 
 

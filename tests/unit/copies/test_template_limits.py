@@ -131,7 +131,7 @@ def test_an_object_is_as_limited_as_one_text():
     with pytest.raises(TemplateError, match="steps"):
         tree.render(CONTEXT)
     long = Tree({"data": {str(i): "{{ namespace.annotations.long }}" for i in range(9)}})
-    with pytest.raises(TemplateError, match="in all"):
+    with pytest.raises(TemplateError, match="in total"):
         long.render(CONTEXT)
 
 

@@ -79,7 +79,7 @@ def test_what_is_too_long_isnt_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
         (docker({"other": PAIR}), "no credentials for r"),
         (docker([]), "auths"),
         (docker({"r": "s3cret"}), "auths"),
-        (docker({"r": {"auth": "s3cret%"}}), "broken auth"),
+        (docker({"r": {"auth": "s3cret%"}}), "invalid auth"),
         ({"data": {".dockerconfigjson": encoded("s3cret")}}, "auths"),
         ({"data": {".dockerconfigjson": encoded("[" * 10_000)}}, "auths"),
         (docker({"r": {"username": "s3cret", "password": "\ud800"}}), "auths"),

@@ -24,7 +24,7 @@ def blocked_by(pods: Sequence[Mapping[str, Any]]) -> Blocked | None:
     status = pods[-1].get("status") or {}
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            text = condition.get("message") or condition.get("reason") or "no node takes it"
+            text = condition.get("message") or condition.get("reason") or "no node is suitable"
             return Blocked(BundleReason.JOB_UNSCHEDULABLE, f"the pod can't be scheduled: {text}")
     for container in _statuses(status):
         waiting = (container.get("state") or {}).get("waiting") or {}

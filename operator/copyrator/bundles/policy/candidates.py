@@ -89,7 +89,7 @@ class _Contest:
 
 @dataclass(slots=True)
 class TagSelection:
-    """One selection from a tag list: offer it every tag, then take the result.
+    """One selection from a tag list: add every tag, then take the result.
 
     The result is valid only for a complete list: drop the selection after an error.
     """
@@ -109,7 +109,7 @@ class TagSelection:
     _dotted: _Contest = field(default_factory=_Contest)
     _junk: int = 0
 
-    def offer(self, tag: str) -> None:
+    def add(self, tag: str) -> None:
         """Process the next tag of the list."""
         self.consider(read_tag(tag))
 
@@ -127,7 +127,7 @@ class TagSelection:
             contest.best = candidate
 
     def result(self) -> Choice:
-        """The choice among all that were offered."""
+        """The choice among all that were added."""
         floor = self._floor()
         contest, other = self._semver, self._dotted
         if not contest.entrants and other.entrants and not (floor and floor.is_semver):
@@ -195,13 +195,14 @@ def explain(choice: Choice, version: str, deployed: str | None = None) -> str:
     """
     if choice.verdict is Selection.WOULD_DOWNGRADE:
         return (
-            f"The best match of {version} is {choice.best}, lower than {deployed}, which is "
-            "deployed: was its tag deleted? To go back, set spec.version to what you want"
+            f"The best match of {version} is {choice.best}, which is lower than the deployed "
+            f"{deployed}; its tag may have been deleted. To downgrade, set spec.version to the "
+            "desired version"
         )
     over = [f"{one.version} ({one.reason})" for one in choice.rejected]
     text = f"No tag matches {version}"
     if over:
-        text += "; passed over: " + ", ".join(over)
+        text += "; rejected: " + ", ".join(over)
     if any(one.reason == Rejection.PRE_RELEASE for one in choice.rejected):
-        text += "; spec.prerelease: true takes pre-releases"
+        text += "; spec.prerelease: true admits pre-releases"
     return text

@@ -24,7 +24,7 @@ class Criteria:
     """The deployed tag, of the same repository."""
 
     def selection(self) -> TagSelection:
-        """A new selection, to be offered every tag of a list."""
+        """A new selection, to which every tag of a list is added."""
         return TagSelection(
             self.range,
             matches=compile_filter(self.tag_filter).matches if self.tag_filter else None,

@@ -33,7 +33,7 @@ _CLUSTER_TROUBLE: Final = re.compile(
     r"|connection to the server|failed calling webhook",
     re.IGNORECASE,
 )
-_TOO_LONG: Final = "the Job ran beyond the Bundle's timeout and was ended"
+_TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
 _PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 
 
@@ -125,7 +125,7 @@ class Ending:
 _GIVEN_UP: Final = Ending(
     Outcome.INTERRUPTED,
     BundleReason.JOB_LOST,
-    "the Job couldn't start and was given up for the edited spec",
+    "the Job couldn't start and was deleted because the spec was edited",
 )
 
 
@@ -144,7 +144,7 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     if job.failed == "DeadlineExceeded" and ending.outcome is Outcome.INTERRUPTED:
         return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
     if why := _disrupted(status):
-        return _interrupted(BundleReason.JOB_LOST, f"the pod was ended: {why}")
+        return _interrupted(BundleReason.JOB_LOST, f"the pod was terminated: {why}")
     return ending
 
 
@@ -161,7 +161,9 @@ def _ending_without_werf(
 ) -> Ending:
     """The container of werf never ended, or its end is unknown."""
     if job.complete:
-        return Ending(Outcome.SUCCEEDED, BundleReason.DEPLOYED, "done; its pod is gone already")
+        return Ending(
+            Outcome.SUCCEEDED, BundleReason.DEPLOYED, "succeeded; its pod no longer exists"
+        )
     if login is not None and login.get("exitCode") != 0:
         text = last_error_line(str(login.get("message") or ""))
         reason = BundleReason.AUTHENTICATION_FAILED
@@ -172,12 +174,12 @@ def _ending_without_werf(
         return _GIVEN_UP
     blocked = blocked_by(pods)
     if blocked is not None:
-        return _interrupted(blocked.reason, f"{blocked.message}; given up")
+        return _interrupted(blocked.reason, f"{blocked.message}; the Job was deleted")
     if job.failed == "DeadlineExceeded":
         return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
     status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
-    why = _disrupted(status) or job.message or job.failed or "its pod is gone"
-    return _interrupted(BundleReason.JOB_LOST, f"the Job ended without werf's verdict: {why}")
+    why = _disrupted(status) or job.message or job.failed or "its pod no longer exists"
+    return _interrupted(BundleReason.JOB_LOST, f"the Job ended without a result of werf: {why}")
 
 
 def _ending_of_werf(terminated: Mapping[str, Any]) -> Ending:

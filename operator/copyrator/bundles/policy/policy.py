@@ -29,14 +29,14 @@ def refusal(
     if spec.service_account not in service_accounts:
         return InvalidSpec(
             "spec.serviceAccountName",
-            f"{spec.service_account} isn't allowed; use one of {_listed(service_accounts)}, or let "
-            "an administrator add it to bundles.allowedServiceAccounts of the chart",
+            f"{spec.service_account} isn't allowed; use one of {_listed(service_accounts)}, or ask "
+            "an administrator to add it to bundles.allowedServiceAccounts of the chart",
         )
     repository = image_repository(spec.werf_image)
     if repository not in images:
         return InvalidSpec(
             "spec.werf.image",
-            f"{repository} isn't allowed; use one of {_listed(images)}, or let an administrator "
+            f"{repository} isn't allowed; use one of {_listed(images)}, or ask an administrator to "
             "add it to bundles.allowedImages of the chart",
         )
     if ANY in secrets:
@@ -45,8 +45,9 @@ def refusal(
         if name not in secrets:
             return InvalidSpec(
                 path,
-                f"the Secret {name} isn't one that Bundles may name; use one of "
-                f"{_listed(secrets)}, or let an administrator add it to bundles.allowedSecrets of "
+                f"the Secret {name} isn't allowed; use one of "
+                f"{_listed(secrets)}, or ask an administrator to add it to bundles.allowedSecrets "
+                "of "
                 "the chart",
             )
     return None

@@ -87,9 +87,9 @@ class _Quotes:
             if form in text:
                 self.found.add(form)
             elif may_be_cut:
-                self._look_at_ends(form, text)
+                self._match_ends(form, text)
 
-    def _look_at_ends(self, form: str, text: str) -> None:
+    def _match_ends(self, form: str, text: str) -> None:
         """Add the part of a value that a text begins or ends with."""
         head, tail = text[:SHORTEST_PART], text[-SHORTEST_PART:]
         if len(text) < SHORTEST_PART:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
+from copyrator.api.counts import count
 from copyrator.api.json_text import read_json
 from copyrator.settings.limits import BUNDLE_TERMINATION_MESSAGE
 
@@ -47,10 +48,12 @@ class DeployReport:
     def describe(self) -> str:
         """One sentence for a condition."""
         if self.succeeded:
-            done = f"{len(self.completed)} operations" if self.completed else "nothing to change"
+            done = (
+                count(len(self.completed), "operation") if self.completed else ("nothing to change")
+            )
             return f"revision {self.revision}, {done}" if self.revision else done
         if not self.failed:
-            return "werf says that the release failed"
+            return "werf reports that the release failed"
         named = ", ".join(self.failed[:_SHOWN_OPERATIONS])
         more = len(self.failed) - _SHOWN_OPERATIONS
         return named + (f" and {more} more failed" if more > 0 else " failed")

@@ -31,7 +31,7 @@ class DesiredVersion:
     """Fingerprint of the credential, in memory only."""
 
 
-def is_answered(status: BundleStatus, wish: DesiredVersion) -> bool:
+def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
     """After a restart: whether the desired version has been resolved and handled.
 
     Then the Bundle waits for its slot like any other, so that a restart doesn't poll everything at
@@ -48,26 +48,26 @@ def is_answered(status: BundleStatus, wish: DesiredVersion) -> bool:
         status.attempted.reason,
     }
     return (
-        status.observed_generation == wish.generation
+        status.observed_generation == desired.generation
         and ready_reason(status.conditions) in settled
-        and not wish.request
-        and last.values_hash == wish.values_hash
-        and last.spec_hash == wish.spec_hash
+        and not desired.request
+        and last.values_hash == desired.values_hash
+        and last.spec_hash == desired.spec_hash
     )
 
 
 def resolved(
-    status: BundleStatus, offer: Available, next_poll: datetime, now: datetime
+    status: BundleStatus, available: Available, next_poll: datetime, now: datetime
 ) -> BundleStatus:
     """The status with the registry's resolution; an unchanged one keeps its time.
 
-    ``offer`` has a tag and its digest; its time is ignored.
+    ``available`` has a tag and its digest; its time is ignored.
     """
-    version, digest = offer.version, offer.digest
+    version, digest = available.version, available.digest
     return replace(
         status,
         ready=1,
-        available=_dated(offer, status.available, now),
+        available=_dated(available, status.available, now),
         target=VersionRef(digest=digest, version=version),
         next_poll_at=format_time(next_poll),
     )
@@ -85,9 +85,9 @@ def unresolved(
     )
 
 
-def _dated(offer: Available, known: Available, now: datetime) -> Available:
-    same = (offer.version, offer.digest) == (known.version, known.digest)
-    return replace(offer, time=known.time if same and known.time else format_time(now))
+def _dated(available: Available, known: Available, now: datetime) -> Available:
+    same = (available.version, available.digest) == (known.version, known.digest)
+    return replace(available, time=known.time if same and known.time else format_time(now))
 
 
 def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -> BundleStatus:

@@ -35,7 +35,7 @@ class Need(StrEnum):
     VERSION = "the registry has another version"
     VALUES = "the values changed"
     SPEC = "the spec changed"
-    REQUEST = "it was asked for"
+    REQUEST = "a deploy was requested"
     RETRY = "the last attempt failed"
     REPAIR = "an attempt at another version failed"
 

@@ -29,13 +29,13 @@ def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCo
     text = f"{there.version} ({short(there.digest)}) is deployed"
     text += f" as revision {there.revision}" if there.revision else ""
     if ignored_env:
-        text += f"; spec.env can't set {', '.join(ignored_env)}: the operator does"
+        text += f"; spec.env can't set {', '.join(ignored_env)}: the operator sets them"
     return ReadyCondition(Health.READY, BundleReason.DEPLOYED, text)
 
 
 def polling(reference: str, version: str) -> ReadyCondition:
     """The registry was polled and hasn't answered yet."""
-    text = f"Asking the registry for {reference}:{version}"
+    text = f"Polling the registry for {reference}:{version}"
     return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
 
 
@@ -44,9 +44,9 @@ def taken_over(status: BundleStatus) -> ReadyCondition:
     there = status.deployed
     text = f"The original operator deployed {there.version}"
     if there.digest:
-        text += f"; taken over as it stands, as {short(there.digest)}, unverified"
+        text += f"; taken over unchanged, as {short(there.digest)}, unverified"
     else:
-        text += ", which the registry no longer has in that form; nothing is known of its content"
+        text += ", which the registry no longer has in that form; its content is unknown"
     return ReadyCondition(Health.PROGRESSING, BundleReason.POLLING, text)
 
 
@@ -65,7 +65,7 @@ def running(status: BundleStatus) -> ReadyCondition:
 
 def blocked(status: BundleStatus, why: Blocked) -> ReadyCondition:
     """A Job makes no progress."""
-    text = f"Job {status.attempted.job} of {status.attempted.version} waits: {why.message}"
+    text = f"Job {status.attempted.job} of {status.attempted.version} is blocked: {why.message}"
     return ReadyCondition(Health.RETRYING, why.reason, text)
 
 
@@ -74,10 +74,10 @@ def will_retry(status: BundleStatus) -> ReadyCondition:
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. "
-        f"Next try at {attempted.next_retry_at}"
+        f"Next attempt at {attempted.next_retry_at}"
     )
     if attempted.outcome != Outcome.FAILED:
-        text += "; this doesn't count against the version"
+        text += "; this isn't counted as a failure of the version"
     return ReadyCondition(
         Health.RETRYING, attempted.reason or BundleReason.DEPLOY_FAILED, text + _kept(status)
     )
@@ -88,24 +88,26 @@ def quarantined(status: BundleStatus) -> ReadyCondition:
     attempted = status.attempted
     text = (
         f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
-        f"{_open(attempted.message)}. It isn't tried again until the tag, the spec or the values "
-        "change, or somebody sets the annotation operator.werf.dev/requestedAt"
+        f"{_open(attempted.message)}. It isn't retried until the tag, the spec or the "
+        "values change, or the annotation operator.werf.dev/requestedAt"
     )
     return ReadyCondition(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
 
 
 def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
     """The annotation is set; what is deployed stays."""
-    text = f"Nothing is asked or updated until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+    text = (
+        f"Polls and updates are disabled until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+    )
     return _paused(status, BundleReason.AUTOUPDATE_DISABLED, text)
 
 
 def suspended(status: BundleStatus) -> ReadyCondition:
     """``spec.suspend``; the registry is still polled."""
     text = "Nothing is deployed while spec.suspend is true"
-    offer = status.available
-    if offer.digest and offer.digest != status.deployed.digest:
-        text += f"; {offer.version} ({short(offer.digest)}) is available"
+    available = status.available
+    if available.digest and available.digest != status.deployed.digest:
+        text += f"; {available.version} ({short(available.digest)}) is available"
     return _paused(status, BundleReason.SUSPENDED, text)
 
 
@@ -127,8 +129,9 @@ def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
 def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyCondition:
     """The operator has an internal error at this Bundle."""
     text = (
-        f"the operator fails on this Bundle ({error}) and tries again, ever more slowly; please "
-        "report it with the operator's log"
+        f"the operator failed to reconcile this Bundle ({error}) and retries with growing delays; "
+        "report "
+        "a bug with the operator's log"
     )
     if deleting:
         return uninstall_failed(text)
@@ -173,11 +176,11 @@ def _kept(status: BundleStatus) -> str:
         case Rollback.FAILED:
             return (
                 f". The rollback failed too: parts of {status.attempted.version} may be in place. "
-                f"The last good deploy is {what}"
+                f"The last successful deploy is {what}"
             )
         case Rollback.UNKNOWN:
             return (
                 f". Whether it was rolled back to {what} isn't known: the Secrets of the release "
                 f"can't be listed in {there.namespace}"
             )
-    return f". The last good deploy is {what}"
+    return f". The last successful deploy is {what}"

@@ -246,7 +246,7 @@ class SourceBinding:
 
 def _unexpected(error: Exception) -> str:
     """A problem for the status; the error's own text may hold a value."""
-    return f"the copy can't be made: {type(error).__name__}"
+    return f"the copy can't be created: {type(error).__name__}"
 
 
 def _context(namespace: Namespace, rule: Rule) -> dict[str, Any]:

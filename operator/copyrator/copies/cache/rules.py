@@ -12,7 +12,7 @@ from copyrator.api.rule import InvalidSpec, RuleSpec, copies_kind, parse_rule
 from copyrator.api.rule_status import read_rule_status
 from copyrator.settings.limits import REQUEST_TEXT
 
-NOT_READ: Final = InvalidSpec("spec", "isn't read: this operator doesn't serve the rule")
+NOT_READ: Final = InvalidSpec("spec", "isn't parsed: this operator doesn't serve the rule")
 """In place of a spec that isn't parsed."""
 
 

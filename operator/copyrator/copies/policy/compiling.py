@@ -84,21 +84,21 @@ def compile_text(text: str) -> CompiledText:
             code = ENVIRONMENT.compile(tree)
         return CompiledText(names, steps[id(tree)].steps, marshal.dumps(code))
     except jinja2.TemplateSyntaxError as error:
-        raise TemplateError(f"is no valid Jinja2 text: {error}") from None
+        raise TemplateError(f"isn't valid Jinja2: {error}") from None
     except TemplateError:
         raise
     except RecursionError:
-        raise TemplateError("is no valid Jinja2 text: it is nested too deeply") from None
+        raise TemplateError("isn't valid Jinja2: it is nested too deeply") from None
     except MemoryError:
-        raise TemplateError("is no valid Jinja2 text: it takes too much memory") from None
+        raise TemplateError("isn't valid Jinja2: it takes too much memory") from None
     except ValueError:
         raise TemplateError(
-            "is no valid Jinja2 text: it holds a number with thousands of digits"
+            "isn't valid Jinja2: it has a number with thousands of digits"
         ) from None
     except Exception as error:
         # Python's compiler has limits of its own: 20 nested blocks, for one.
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise TemplateError(f"is no valid Jinja2 text: Python can't compile it: {why}") from None
+        raise TemplateError(f"isn't valid Jinja2: Python can't compile it: {why}") from None
 
 
 def compile_texts(texts: Iterable[str]) -> dict[str, CompiledText | str]:
@@ -152,7 +152,7 @@ class _Metering(NodeTransformer):
     def visit(self, node: nodes.Node, *_args: Any, **_kwargs: Any) -> Any:
         """Change a node and its children; refuse what rules can't use."""
         if word := _STATEMENTS.get(type(node)):
-            raise TemplateError(f"is no valid Jinja2 text: {word} isn't available in rules")
+            raise TemplateError(f"isn't valid Jinja2: {word} isn't available in rules")
         self.generic_visit(node)
         change = _CHANGES.get(type(node))
         return change(self, node) if change else node
@@ -193,9 +193,7 @@ class _Metering(NodeTransformer):
             found = _through(first.expr, own.CONTAINS, node.expr, line=node.lineno)
             return found if first.op == "in" else nodes.Not(found, lineno=node.lineno)
         if any(operand.op in ("in", "notin") for operand in node.ops):
-            raise TemplateError(
-                "is no valid Jinja2 text: put each comparison with in into brackets"
-            )
+            raise TemplateError("isn't valid Jinja2: put each comparison with in into parentheses")
         node.expr = _weighed(node.expr)
         for operand in node.ops:
             operand.expr = _weighed(operand.expr)

@@ -25,20 +25,20 @@ def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     """Why this object is never copied, or None.
 
     A token would grant a service account's rights in other namespaces, a copied release Secret
-    would be a release to Helm, every namespace has its own root CA, and copies of copies would
+    would be a release to Helm, it exists in every namespace root CA, and copies of copies would
     never end.
     """
     metadata = body.get("metadata") or {}
     if reason := metadata.get(NOT_WHOLE):
         return str(reason)
     if is_copy(metadata):
-        return "it is a copy itself"
+        return "it is a copy"
     if kind == "Secret" and (what := _NEVER_SECRET_TYPES.get(str(body.get("type")))):
         return f"it is {what}"
     if LABEL_HASH_KEY in (metadata.get("labels") or {}):
-        return "it is the operator's own key"
+        return "it is the operator's hash key"
     if kind == "ConfigMap" and metadata.get("name") == _ROOT_CA:
-        return "every namespace has its own"
+        return "it exists in every namespace"
     return None
 
 

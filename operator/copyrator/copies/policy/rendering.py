@@ -164,7 +164,7 @@ def checked_name(name: str, kind: str) -> str:
     """
     if kind in _PATH_SEGMENT_KINDS:
         if not name or name in (".", "..") or "/" in name or "%" in name or len(name) > 253:
-            raise TemplateError(f"{_shown(name)} is no name of a {kind}")
+            raise TemplateError(f"{_shown(name)} isn't a valid name of a {kind}")
     elif problem := syntax.object_name(name):
         raise TemplateError(problem)
     return name

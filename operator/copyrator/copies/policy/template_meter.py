@@ -57,7 +57,7 @@ class Meter:
             TemplateError: it is too long.
         """
         if characters > RENDERED_TEXT:
-            raise TemplateError(f"a text would be longer than {RENDERED_TEXT} characters")
+            raise TemplateError(f"a string would be longer than {RENDERED_TEXT} characters")
         self.take(1, characters)
 
     def put_out(self, text: str) -> None:
@@ -69,7 +69,7 @@ class Meter:
         self._room -= len(text)
         if self._room < 0:
             raise TemplateError(
-                f"the object's texts would be longer than {RENDERED_OBJECT} characters in all"
+                f"the object's strings would be longer than {RENDERED_OBJECT} characters in total"
             )
 
     def weigh(self, value: Any) -> int:

@@ -98,7 +98,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         elif isinstance(__obj, LoopContext) and args:
             args = (__self.meter.loop(args[0], 1, 0), *args[1:])
         elif not _is_callable(__obj):
-            raise TemplateError("a template can't call this")
+            raise TemplateError("this can't be called in a template")
         return super().call(__context, __obj, *args, **kwargs)
 
     def _check_method(self, method: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -22,7 +22,8 @@ TENANT_VARIABLES: Final = ("namespace", "rule", "source")
 """Variables that a tenant's name may use."""
 
 _HINT: Final = (
-    f"outside the operator's namespace it may hold {', '.join(TENANT_VARIABLES)} with their fields "
+    f"outside the operator's namespace it may contain {', '.join(TENANT_VARIABLES)} with their "
+    "fields "
     f"and the filters {', '.join(TENANT_FILTERS)}"
 )
 
@@ -60,10 +61,7 @@ def name_refusal(text: str) -> str | None:
     What isn't valid Jinja2 is left to the compiler, which reports the error.
     """
     if len(text) > TENANT_NAME_TEXT:
-        return (
-            f"spec.transform.name is longer than {TENANT_NAME_TEXT} characters; shorten it: "
-            "outside the operator's namespace no more are read"
-        )
+        return f"spec.transform.name is longer than {TENANT_NAME_TEXT} characters; shorten it"
     if not is_jinja(text):
         return None
     try:

@@ -21,7 +21,7 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
     Evaluated before anything is watched or read for the rule.
     """
     if spec.source is None:
-        return "spec.template is for trusted rules only: it can make any object; use spec.source"
+        return "spec.template is for trusted rules only: it can create any object; use spec.source"
     source = spec.source
     if source.kind not in TENANT_KINDS or source.api_version not in (None, "v1"):
         return (
@@ -33,11 +33,12 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
         where = "namespace" if spec.legacy else "spec.source.namespace"
         return (
             f"{where} names {', '.join(foreign)}: outside the operator's namespace a rule's "
-            f"sources stand in its own namespace, {home}"
+            "sources "
+            f"must be in its own namespace, {home}"
         )
     if spec.on_conflict is ConflictPolicy.OVERWRITE:
         return (
-            "spec.onConflict: Overwrite is for trusted rules only: a namespace that accepts "
-            "copies doesn't offer its own objects; use Skip or Adopt"
+            "spec.onConflict: Overwrite is for trusted rules only: accepting copies doesn't "
+            "allow overwriting a namespace's objects; use Skip or Adopt"
         )
     return None

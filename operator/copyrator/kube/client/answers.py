@@ -64,7 +64,7 @@ def from_answer(
         headers: the answer's headers, for Retry-After.
     """
     body = body or {}
-    message = str(body.get("message") or f"the API server answered {status}")
+    message = str(body.get("message") or f"the API server responded with {status}")
     details = body.get("details")
     details = details if isinstance(details, Mapping) else {}
     reason = str(body.get("reason") or "")
@@ -78,9 +78,9 @@ def from_answer(
 def no_answer(host: str, error: Exception) -> Unreachable:
     """Build the error for a request to `host` that raised an exception of aiohttp's."""
     if isinstance(error, aiohttp.ClientPayloadError):
-        return BrokenAnswer(f"the answer of {host} was cut off")
+        return BrokenAnswer(f"the response of {host} was truncated")
     if isinstance(error, TimeoutError):  # aiohttp's timeouts are TimeoutErrors too
-        return Unreachable(f"{host} doesn't answer in time", reason="Timeout")
+        return Unreachable(f"{host} didn't respond in time", reason="Timeout")
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.strerror:
         text = error.os_error.strerror  # str(error) shows the repr of an SSLContext
     else:
@@ -140,7 +140,7 @@ async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> byt
             chunks.append(chunk)
             left -= len(chunk)
             if left < 0:
-                raise AnswerTooLarge(f"the answer is longer than {most} bytes")
+                raise AnswerTooLarge(f"the response is longer than {most} bytes")
     except BaseException:
         response.close()  # as response.read() does
         raise

@@ -153,7 +153,7 @@ class CircuitBreaker:
             self._opened_at = self._clock()
             self._pause = FIRST_PAUSE
             log.warning(
-                "the API server fails all %s (%s); they wait until it is back", self._what, error
+                "the API server fails all %s (%s); they wait until it recovers", self._what, error
             )
             self._arm()
 
@@ -164,7 +164,7 @@ class CircuitBreaker:
         self._probing = False
         if self._opened_at is not None:
             seconds = self._clock() - self._opened_at
-            log.info("the API server is back for %s after %.0f s", self._what, seconds)
+            log.info("the API server serves %s again after %.0f s", self._what, seconds)
             self._opened_at = None
             while self._waiting:
                 self._release()

@@ -98,7 +98,7 @@ class KubeClient:
         """The error that all requests get and its duration in seconds; None while they succeed."""
         return self._http.outage
 
-    def lacks(self, refusal: Refusal) -> None:
+    def report_denied(self, refusal: Refusal) -> None:
         """Report a missing permission that no answer names in RBAC's form."""
         if self._on_refused:
             self._on_refused(refusal)
@@ -305,11 +305,11 @@ def _decode(raw: bytes) -> Any:
     try:
         return read(raw)
     except msgspec.MsgspecError as error:
-        raise BrokenAnswer("the API server's answer is cut off or isn't JSON") from error
+        raise BrokenAnswer("the API server's response is truncated or isn't JSON") from error
 
 
 def _decode_object(raw: bytes) -> dict[str, Any]:
     decoded = _decode(raw)
     if not isinstance(decoded, dict):
-        raise BrokenAnswer("the API server's answer isn't an object")
+        raise BrokenAnswer("the API server's response isn't an object")
     return decoded

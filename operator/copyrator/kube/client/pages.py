@@ -28,7 +28,7 @@ LONE_BYTES = 2 * 1024 * 1024
 BOOKMARK = "BOOKMARK"
 DELETED = "DELETED"
 
-_CUT_OFF = "an event of the watch is cut off or isn't JSON"
+_CUT_OFF = "an event of the watch is truncated or isn't JSON"
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -159,9 +159,9 @@ def decode_page(raw: bytes, *, reader: Reader = read, lone: bool = False) -> Pag
             # still too deep for one object, so that `read` marks it
             answer = _list_decoder.decode(flattened(raw, 2 * MOST))
     except msgspec.MsgspecError as error:
-        raise BrokenAnswer("the API server's list is cut off or isn't JSON") from error
+        raise BrokenAnswer("the API server's list is truncated or isn't JSON") from error
     if not answer.kind.endswith("List") or not answer.metadata.resource_version:
-        raise BrokenAnswer("the API server's answer isn't a list")
+        raise BrokenAnswer("the API server's response isn't a list")
     return Page(
         items=Items(answer.items or [], reader),
         resource_version=answer.metadata.resource_version,
@@ -204,7 +204,7 @@ def _object(raw: bytes, reader: Reader = read) -> dict[str, Any]:
     except msgspec.MsgspecError as error:
         raise BrokenAnswer(_CUT_OFF) from error
     if not isinstance(body, dict):
-        raise BrokenAnswer("an event of the watch holds no object")
+        raise BrokenAnswer("an event of the watch has no object")
     return body
 
 
@@ -228,4 +228,4 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
             if line:
                 yield line
     if any(rest):
-        raise BrokenAnswer("the watch was cut off within an event")
+        raise BrokenAnswer("the watch was interrupted within an event")

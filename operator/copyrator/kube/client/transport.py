@@ -210,8 +210,8 @@ class Transport:
                 await self._watch_places.acquire()
         except TimeoutError:
             raise Unreachable(
-                f"no connection is free for a watch: {self._watch_connections} are open; "
-                "let rules share namespaces and selectors",
+                f"no connection is free for a watch, the limit is {self._watch_connections}; "
+                "use fewer different namespaces and selectors in rules",
                 reason="TooManyWatches",
             ) from None
         try:
@@ -260,7 +260,7 @@ class Transport:
         if self._session.closed:
             raise Unreachable("the client is closed")
         if call.writes and self._fence and not self._fence():  # checked just before sending
-            raise NotLeading("this replica doesn't lead, so it writes nothing")
+            raise NotLeading("this replica isn't the leader, so it doesn't write")
         return await self._session.request(
             call.method,
             URL(f"{endpoint.host}{call.path}{query}", encoded=True),

@@ -22,7 +22,7 @@ from copyrator.kube.resources import LEASES
 log = logging.getLogger(__name__)
 
 _NEVER = float("-inf")
-_STILL = "the process stood still"
+_STILL = "the process was suspended"
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -86,7 +86,7 @@ class Elector:
             self.lease.doubt(self._clock())
         if self.lease.free_in(self._clock()) > 0:
             if self.lease.holder != before:
-                log.info("Standing by: %s leads (Lease %s)", self.lease.holder, self.lease)
+                log.info("On standby: %s leads (Lease %s)", self.lease.holder, self.lease)
             return False
         try:
             await self._write(self.lease.claim)
@@ -121,21 +121,21 @@ class Elector:
             try:
                 await self._write_ours(self.lease.surrender)
             except ApiError as error:
-                log.warning("The Lease %s can't be given back: %s", self.lease, error)
+                log.warning("The Lease %s can't be released: %s", self.lease, error)
             else:
-                log.info("Gave the Lease %s back", self.lease)
+                log.info("Released the Lease %s", self.lease)
         self._until = _NEVER
         await self._client.close()
 
     async def _keep(self, on_change: Callable[[bool], None], on_lost: Callable[[], None]) -> None:
         try:
             await self._renew_until_lost(on_change)
-            reason = f"{self.lease.holder or 'nobody'} holds the Lease {self.lease} now"
+            reason = f"{self.lease.holder or 'no replica'} holds the Lease {self.lease}"
         except Exception as error:  # a bug of ours; leading without renewing would be worse
             log.exception("The renewal of the Lease %s failed", self.lease)
             reason = type(error).__name__
         self._until = _NEVER
-        log.error("Leading has ended: %s", reason)
+        log.error("Leadership lost: %s", reason)
         on_lost()
 
     async def _renew_until_lost(self, on_change: Callable[[bool], None]) -> None:
@@ -148,7 +148,7 @@ class Elector:
                 self.fault = (
                     f"the Lease {self.lease} wasn't renewed for {terms.deadline:g} s ({error})"
                 )
-                log.error("Leading is suspended, nothing is written: %s", self.fault)
+                log.error("Leadership suspended, nothing is written: %s", self.fault)
                 on_change(False)
             try:
                 if not await self._write_ours(self.lease.claim):
@@ -159,7 +159,9 @@ class Elector:
             pause, error = terms.renew, _STILL
             if self.leads and self.fault is not None:
                 self.fault = None
-                log.info("Leading again: the Lease %s is renewed, nobody else had it", self.lease)
+                log.info(
+                    "Leading again: the Lease %s is renewed, no other replica held it", self.lease
+                )
                 on_change(True)
 
     async def _write_ours(self, make: Callable[[datetime], Mapping[str, Any]]) -> bool:

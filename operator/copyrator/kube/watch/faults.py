@@ -46,7 +46,7 @@ class Faults:
         self._what = what
         self._timing = timing
         self._clock = clock
-        self._told: set[tuple[type[ApiError], str]] = set()
+        self._reported: set[tuple[type[ApiError], str]] = set()
         self._warned = False
         self._delay = 0.0
 
@@ -73,8 +73,8 @@ class Faults:
             self.since = self._clock() if since is None else since
         self.current = error
         kind = type(error), error.reason
-        if kind not in self._told and not everywhere and not hiccup:
-            self._told.add(kind)
+        if kind not in self._reported and not everywhere and not hiccup:
+            self._reported.add(kind)
             self._warned = True
             log.warning("%s: %s%s", self._what, error, kept)
 
@@ -92,7 +92,7 @@ class Faults:
         """
         self._delay = 0.0
         if self.current is None:
-            self._told.clear()
+            self._reported.clear()
 
     def next_delay(self) -> float:
         """Seconds to wait before the next try: each time three times as long, with jitter.

@@ -55,7 +55,7 @@ class WatchHealth:
             return error, "out_of_order"
         if opened and error.reason == "Timeout":
             self.doubt = True
-            silent = "the watch is silent: no event, no bookmark"
+            silent = "the watch has received no event and no bookmark"
             return Unreachable(silent, reason="WatchSilent"), "silent"
         if opened or error.status:  # without an answer the version isn't in doubt
             self._resumes += 1

@@ -37,7 +37,7 @@ class Presence(enum.Enum):
     DENIED = "denied"
 
 
-Told = Callable[[str, dict[str, Any] | None, bool], None]
+NamespaceListener = Callable[[str, dict[str, Any] | None, bool], None]
 """Takes a namespace's name, its body (None: we can't read it), and whether it is certainly gone."""
 
 
@@ -64,7 +64,7 @@ class NamespacePolls:
         self._heard = clock()
         self._presence = dict.fromkeys(names, Presence.UNKNOWN)
         self._bodies: dict[str, dict[str, Any]] = {}
-        self._listeners: list[Told] = []
+        self._listeners: list[NamespaceListener] = []
         self._rounds: list[Callable[[], None]] = []
         self._faults = Faults("namespaces", timing, clock)
         self._asked = asyncio.Event()
@@ -96,7 +96,9 @@ class NamespacePolls:
         """The presence of one of the namespaces."""
         return self._presence[name]
 
-    def listen(self, told: Told, on_round: Callable[[], None] = lambda: None) -> None:
+    def listen(
+        self, listener: NamespaceListener, on_round: Callable[[], None] = lambda: None
+    ) -> None:
         """Register for all changes, after a replay of the present state.
 
         Listeners are called in the order of their registration.
@@ -104,16 +106,16 @@ class NamespacePolls:
         `on_round` is called when all were read for the first time, after `relist`, and when a fault
         is over.
         """
-        self._listeners.append(told)
+        self._listeners.append(listener)
         self._rounds.append(on_round)
         for name, body in list(self._bodies.items()):
-            told(name, body, False)
+            listener(name, body, False)
         if self.lists:
             on_round()
 
-    def ignore(self, told: Told, on_round: Callable[[], None]) -> None:
+    def ignore(self, listener: NamespaceListener, on_round: Callable[[], None]) -> None:
         """Unregister."""
-        self._listeners.remove(told)
+        self._listeners.remove(listener)
         self._rounds.remove(on_round)
 
     def relist(self) -> None:
@@ -125,7 +127,7 @@ class NamespacePolls:
         while True:
             pause = POLL_SECONDS
             try:
-                await self._look_at_all()
+                await self._poll_all()
             except ApiError as error:
                 everywhere = self._client.connection.fails_everybody
                 self._faults.note(error, everywhere=everywhere)
@@ -136,7 +138,7 @@ class NamespacePolls:
             except TimeoutError:
                 continue
 
-    async def _look_at_all(self) -> None:
+    async def _poll_all(self) -> None:
         asked = self._asked.is_set() or self.lists == 0 or self.failure is not None
         self._asked.clear()
         for name in self.names:
@@ -173,9 +175,9 @@ class NamespacePolls:
             self._tell(name, None, gone=presence is Presence.GONE)
 
     def _tell(self, name: str, body: dict[str, Any] | None, *, gone: bool) -> None:
-        for told in list(self._listeners):
+        for listener in list(self._listeners):
             try:
-                told(name, body, gone)
+                listener(name, body, gone)
             except Exception:
                 log.exception("a listener to the namespace %s failed", name)
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
+from copyrator.api.counts import count
 from copyrator.api.keys import ObjectName
 from copyrator.kube.client.circuit_breaker import Permit
 from copyrator.kube.client.client import KubeClient, WatchEvent
@@ -96,7 +97,7 @@ class Reflector(Generic[R]):
         self._timing = timing
         self._clock = clock
         self._version: str | None = None
-        self._standing = WatchHealth(timing)
+        self._health = WatchHealth(timing)
         self._faults = Faults(f"watch of {self}", timing, clock)
         self._changed = asyncio.Event()
         self._complete = False
@@ -187,7 +188,7 @@ class Reflector(Generic[R]):
                 self._fail(error)
                 await asyncio.sleep(self._faults.next_delay())
             except Exception as error:
-                log.exception("watch of %s: an error of ours; it starts again", self)
+                log.exception("watch of %s: internal error; it is restarted", self)
                 self._version = None
                 self._fail(ApiError(f"internal error: {type(error).__name__}", reason="Internal"))
                 await asyncio.sleep(self._faults.next_delay())
@@ -253,7 +254,7 @@ class Reflector(Generic[R]):
             self._notify(change)
         self.lists += 1
         self._listed_at = self.last_contact = self._clock()
-        self._standing.listed()
+        self._health.listed()
         self._complete = self._unannounced = True
         self._announce()
 
@@ -264,7 +265,7 @@ class Reflector(Generic[R]):
 
         def stands() -> None:
             permit.succeeded()
-            if not self._standing.doubt:  # else only after an event or bookmark
+            if not self._health.doubt:  # else only after an event or bookmark
                 self._recover()
 
         def on_open() -> None:
@@ -275,10 +276,10 @@ class Reflector(Generic[R]):
         try:
             async with asyncio.timeout(None) as self._scope:
                 bookmarks = await self._read(self._stream(version, on_open))
-            self._standing.ended(self._clock() - opened[0], bookmarks=bookmarks)
+            self._health.ended(self._clock() - opened[0], bookmarks=bookmarks)
             self._recover()
         except TimeoutError:  # by relist() or suspect()
-            self._standing.wary |= self._suspected
+            self._health.wary |= self._suspected
             self._suspected = False
         except ApiError as error:
             self._broke(error, opened=bool(opened))
@@ -292,7 +293,7 @@ class Reflector(Generic[R]):
     def _stream(
         self, version: str, on_open: Callable[[], None]
     ) -> AsyncGenerator[WatchEvent, None]:
-        length, silence = self._standing.lengths()
+        length, silence = self._health.lengths()
         return self._client.watch(
             self.resource,
             **self._filter,
@@ -309,7 +310,7 @@ class Reflector(Generic[R]):
         async with aclosing(stream) as events:
             async for event in events:
                 self.last_contact = self._clock()
-                if self._standing.doubt:
+                if self._health.doubt:
                     self._recover()
                 version = version_of(event.object)
                 if event.type == BOOKMARK:
@@ -326,7 +327,7 @@ class Reflector(Generic[R]):
     # --- faults ----------------------------------------------------------------------------------
 
     def _broke(self, error: ApiError, *, opened: bool) -> None:
-        report, restart = self._standing.broke(error, opened=opened)
+        report, restart = self._health.broke(error, opened=opened)
         if restart:
             self._restart(restart)
         if report:
@@ -340,7 +341,7 @@ class Reflector(Generic[R]):
     def _fail(self, error: ApiError) -> None:
         self._faults.note(
             error,
-            kept=f"; the {len(self.store)} objects known are kept",
+            kept=f"; {count(len(self.store), 'cached object is', 'cached objects are')} kept",
             everywhere=self._client.connection.fails_everybody,
             since=self.last_contact if error.reason == "WatchSilent" else None,
         )
@@ -350,7 +351,7 @@ class Reflector(Generic[R]):
         self._pulse()
 
     def _recover(self) -> None:
-        self._standing.recovered()
+        self._health.recovered()
         if self.failure:
             self._unannounced |= not self.synced
             self._faults.clear()

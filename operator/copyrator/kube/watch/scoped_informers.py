@@ -49,7 +49,7 @@ class ScopedPool(InformerFactory):
     ) -> Registration:
         """Join the watch of one namespace, or the watches of all of ours."""
         if self._task is None:
-            self._task = asyncio.create_task(self.polls.run(), name="look at the namespaces")
+            self._task = asyncio.create_task(self.polls.run(), name="poll of the namespaces")
         if spec.resource == NAMESPACES:
             return _Polled(self.polls, spec, listener, on_synced)
         if spec.namespace is None:
@@ -93,15 +93,15 @@ class _ByNamespace(Registration):
         self._polls = polls
 
     def _begin(self) -> None:
-        self._polls.listen(self._told, self._announce)
+        self._polls.listen(self._on_namespace, self._announce)
 
     def release(self) -> None:
         """Unregister; idempotent."""
         if self.active:
             self.active = False
-            self._polls.ignore(self._told, self._announce)
+            self._polls.ignore(self._on_namespace, self._announce)
 
-    def _told(self, namespace: str, body: dict[str, Any] | None, gone: bool) -> None:
+    def _on_namespace(self, namespace: str, body: dict[str, Any] | None, gone: bool) -> None:
         raise NotImplementedError
 
     def _announce(self) -> None:
@@ -153,7 +153,7 @@ class _Polled(_ByNamespace):
         """The present fault."""
         return self._polls.failure
 
-    def _told(self, namespace: str, body: dict[str, Any] | None, _gone: bool) -> None:
+    def _on_namespace(self, namespace: str, body: dict[str, Any] | None, _gone: bool) -> None:
         key = named(namespace)
         old = self._store.pop(key, None)
         if body is not None:
@@ -244,7 +244,7 @@ class _Merged(_ByNamespace):
     def _counts(self, namespace: str) -> bool:
         return self._polls.presence(namespace) is Presence.PRESENT
 
-    def _told(self, namespace: str, body: dict[str, Any] | None, gone: bool) -> None:
+    def _on_namespace(self, namespace: str, body: dict[str, Any] | None, gone: bool) -> None:
         if body is not None and namespace not in self._parts:
             self._head_start[namespace] = self.lists
             spec = replace(self._spec, namespace=namespace)

@@ -26,7 +26,7 @@ class OutOfOrderError(BrokenAnswer):
     default_reason = "OutOfOrder"
 
     def __init__(self) -> None:
-        super().__init__("events of the watch come out of order")
+        super().__init__("events of the watch are out of order")
 
 
 class Store(Generic[R]):
@@ -106,7 +106,7 @@ class Store(Generic[R]):
         try:
             new = self._decode(body)
         except Exception as error:
-            log.error("%s can't be read (%s); what was known of it is kept", name, type(error))
+            log.error("%s can't be parsed (%s); its previous state is kept", name, type(error))
             return None
         if self._share is not None:
             new = self._share.held(old, new)
