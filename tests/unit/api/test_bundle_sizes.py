@@ -172,6 +172,7 @@ FIELDS = st.sampled_from(
 )
 
 
+@pytest.mark.measures
 @settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(FIELDS, PARTS, max_size=4), st.dictionaries(FIELDS, PARTS, max_size=3) | PARTS

@@ -71,6 +71,7 @@ def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
 DENSE = ["{{a}}", "{{[a,a]}}", "{{a|d}}", "{{a==a}}", "{{a~a}}", "{%set a=1%}", "{{a()}}", "{{-a}}"]
 
 
+@pytest.mark.measures
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(DENSE), min_size=1, max_size=4))
 def test_the_longest_text_that_is_compiled_at_once_takes_one_step(words):

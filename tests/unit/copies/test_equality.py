@@ -247,6 +247,7 @@ def test_junk_is_different_and_no_error(kind, field, junk):
     assert field in differences(content, live(**{field: dict.fromkeys(inside, junk)}))
 
 
+@pytest.mark.measures
 def test_a_comparison_stays_within_a_step():
     """Processor time, the least of three: what two objects of the greatest size may take."""
     rules = [{"verbs": ["get"], "resources": [f"r{n}"]} for n in range(COMPARED_VALUES // 12)]

@@ -151,6 +151,7 @@ def test_the_limits_count_and_dont_measure_time():
     assert [passes(last + 1000) for _ in range(3)] == [False] * 3
 
 
+@pytest.mark.measures
 def test_256_kib_of_nothing_but_names_are_rendered():
     texts = {str(i): "{{ namespace.name }}" * 3_276 for i in range(4)}
     tree = Tree({"data": texts})

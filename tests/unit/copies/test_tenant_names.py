@@ -55,6 +55,7 @@ def test_all_else_is_refused_and_named(text, named):
     assert why.startswith("spec.transform.name")
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("word", ["{{a}}", "{{source.a}}", "{{source|d}}", "{{[1,1]}}", "("])
 def test_the_longest_name_is_judged_in_one_step(word):
     text = "{{" * (word == "(") + word * (TENANT_NAME_TEXT // len(word) - 1)
