@@ -101,8 +101,8 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             PROGRESSING,
             "Polling",
             (
-                "The original operator deployed 1.0.0, which the registry no longer has in that form; "
-                "nothing is known of its content"
+                "The original operator deployed 1.0.0, which the registry no longer has in that "
+                "form; nothing is known of its content"
             ),
         ),
         (
