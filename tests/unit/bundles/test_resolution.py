@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import (
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
     is_answered,
+    kept_ready,
     resolved,
     retry_at,
     unresolved,
@@ -89,6 +90,7 @@ def test_a_list_without_a_match_takes_the_offer_back_and_leaves_the_target() -> 
 
     gone = unresolved(first, (), LATER, LATER)
 
+    assert (gone.ready, gone.next_poll_at) == (1, "2026-01-01T12:05:00Z")
     assert gone.available == Available(time="2026-01-01T12:05:00Z")
     assert gone.target == first.target
     assert unresolved(gone, (), LATER, LATER + timedelta(hours=1)).available == gone.available
@@ -124,3 +126,8 @@ def test_only_a_failure_is_due_again(outcome: Outcome | None, expected: datetime
     found = BundleStatus(attempted=Attempted(outcome=outcome, next_retry_at="2026-01-01T12:00:00Z"))
 
     assert retry_at(found) == expected
+
+
+@pytest.mark.parametrize(("known", "kept"), [(None, 1), (0, 0), (1, 1)])
+def test_ready_stays_until_something_is_known(known: int | None, kept: int) -> None:
+    assert kept_ready(BundleStatus(ready=known)) == kept
