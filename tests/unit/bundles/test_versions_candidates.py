@@ -245,7 +245,13 @@ def test_explains_what_is_missing() -> None:
         "spec.prerelease: true takes pre-releases"
     )
     assert explain(chosen("1.*", []), "1.*") == "No tag matches 1.*"
-    assert "1.0.0, lower than 1.1.0, which is deployed" in explain(lower, "1.*", "1.1.0")
+    assert explain(chosen("1.*", ["2.0.0"]), "1.*") == (
+        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange)"
+    )
+    assert explain(lower, "1.*", "1.1.0") == (
+        "The best match of 1.* is 1.0.0, lower than 1.1.0, which is deployed: was its tag "
+        "deleted? To go back, set spec.version to what you want"
+    )
 
 
 def test_memory_does_not_grow_with_the_list() -> None:
