@@ -88,8 +88,8 @@ TO_ASK = "or let an administrator add it to bundles"
             (
                 "spec.serviceAccountName",
                 (
-                    f"default isn't allowed; use one of a, werf, {TO_ASK}.allowedServiceAccounts of "
-                    "the chart"
+                    f"default isn't allowed; use one of a, werf, {TO_ASK}.allowedServiceAccounts "
+                    "of the chart"
                 ),
             ),
         ),
