@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -74,21 +75,28 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
 @pytest.mark.parametrize(
     ("condition", "health", "reason", "message"),
     [
-        (verdicts.deployed(SETTLED), READY, "Deployed", f"{WHAT} is deployed as revision 3"),
         (
-            verdicts.deployed(BundleStatus(deployed=replace(GOOD, revision=None)), ("A", "B")),
+            lambda: verdicts.deployed(SETTLED),
+            READY,
+            "Deployed",
+            f"{WHAT} is deployed as revision 3",
+        ),
+        (
+            lambda: verdicts.deployed(
+                BundleStatus(deployed=replace(GOOD, revision=None)), ("A", "B")
+            ),
             READY,
             "Deployed",
             f"{WHAT} is deployed; spec.env can't set A, B: the operator does",
         ),
         (
-            verdicts.polling("r.example/app", "~1.2"),
+            lambda: verdicts.polling("r.example/app", "~1.2"),
             PROGRESSING,
             "Polling",
             "Asking the registry for r.example/app:~1.2",
         ),
         (
-            verdicts.taken_over(SETTLED),
+            lambda: verdicts.taken_over(SETTLED),
             PROGRESSING,
             "Polling",
             (
@@ -97,7 +105,7 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
         ),
         (
-            verdicts.taken_over(BundleStatus(deployed=Deployed(version="1.0.0"))),
+            lambda: verdicts.taken_over(BundleStatus(deployed=Deployed(version="1.0.0"))),
             PROGRESSING,
             "Polling",
             (
@@ -106,26 +114,31 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
         ),
         (
-            verdicts.deploying(NEW, Need.FIRST),
+            lambda: verdicts.deploying(NEW, Need.FIRST),
             PROGRESSING,
             "Deploying",
             f"Deploying {NEXT} by Job deploy-x-7: nothing is deployed yet",
         ),
-        (verdicts.running(NEW), PROGRESSING, "Deploying", f"Deploying {NEXT} by Job deploy-x-7"),
         (
-            verdicts.blocked(NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")),
+            lambda: verdicts.running(NEW),
+            PROGRESSING,
+            "Deploying",
+            f"Deploying {NEXT} by Job deploy-x-7",
+        ),
+        (
+            lambda: verdicts.blocked(NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")),
             RETRYING,
             "ImagePullFailed",
             "Job deploy-x-7 of 2.0.0 waits: no such image",
         ),
         (
-            verdicts.will_retry(FAILED),
+            lambda: verdicts.will_retry(FAILED),
             RETRYING,
             "DeployFailed",
             f"{NEXT}: Pod/x failed. Next try at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
-            verdicts.will_retry(
+            lambda: verdicts.will_retry(
                 replace(FAILED, attempted=replace(FAILED.attempted, reason="TimedOut"))
             ),
             RETRYING,
@@ -133,7 +146,7 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             f"{NEXT}: Pod/x failed. Next try at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
-            verdicts.will_retry(INTERRUPTED),
+            lambda: verdicts.will_retry(INTERRUPTED),
             RETRYING,
             "DeployFailed",
             (
@@ -143,33 +156,40 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
         ),
         (
-            verdicts.quarantined(FAILED),
+            lambda: verdicts.quarantined(FAILED),
             STALLED,
             "Quarantined",
             f"{NEXT} failed once: {NOT_AGAIN}{LAST_GOOD}",
         ),
         (
-            verdicts.quarantined(replace(FAILED, attempted=replace(FAILED.attempted, failures=6))),
+            lambda: verdicts.quarantined(
+                replace(FAILED, attempted=replace(FAILED.attempted, failures=6))
+            ),
             STALLED,
             "Quarantined",
             f"{NEXT} failed 6 times: {NOT_AGAIN}{LAST_GOOD}",
         ),
         (
-            verdicts.quarantined(INTERRUPTED),
+            lambda: verdicts.quarantined(INTERRUPTED),
             STALLED,
             "Quarantined",
             f"{NEXT} failed 0 times: {NOT_AGAIN.replace('Pod/x failed', 'evicted')}{LAST_GOOD}",
         ),
         (
-            verdicts.autoupdate_disabled(SETTLED),
+            lambda: verdicts.autoupdate_disabled(SETTLED),
             READY,
             "AutoupdateDisabled",
             f"{OFF}. {WHAT} stays deployed",
         ),
-        (verdicts.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
-        (verdicts.suspended(SETTLED), READY, "Suspended", f"{PAUSE}. {WHAT} stays deployed"),
+        (lambda: verdicts.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
         (
-            verdicts.suspended(
+            lambda: verdicts.suspended(SETTLED),
+            READY,
+            "Suspended",
+            f"{PAUSE}. {WHAT} stays deployed",
+        ),
+        (
+            lambda: verdicts.suspended(
                 replace(SETTLED, available=Available(version="1.0.0", digest=GOOD.digest))
             ),
             READY,
@@ -177,35 +197,35 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             f"{PAUSE}. {WHAT} stays deployed",
         ),
         (
-            verdicts.suspended(
+            lambda: verdicts.suspended(
                 replace(SETTLED, available=Available(version="2.0.0", digest=TRY.digest))
             ),
             READY,
             "Suspended",
             f"{PAUSE}; {NEXT} is available. {WHAT} stays deployed",
         ),
-        (verdicts.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
+        (lambda: verdicts.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
         (
-            verdicts.suspended(BundleStatus(deployed=GOOD)),
+            lambda: verdicts.suspended(BundleStatus(deployed=GOOD)),
             READY,
             "Suspended",
             f"{PAUSE}. {WHAT} stays deployed",
         ),
         (
-            verdicts.unusable(BundleReason.VALUES_MISSING, "Secret v is missing", SETTLED),
+            lambda: verdicts.unusable(BundleReason.VALUES_MISSING, "Secret v is missing", SETTLED),
             RETRYING,
             "ValuesMissing",
             f"Secret v is missing. {WHAT} stays deployed",
         ),
-        (verdicts.forbidden("no right", NEW), RETRYING, "Forbidden", "no right"),
+        (lambda: verdicts.forbidden("no right", NEW), RETRYING, "Forbidden", "no right"),
         (
-            verdicts.forbidden("no right", ended(Rollback.SUCCEEDED)),
+            lambda: verdicts.forbidden("no right", ended(Rollback.SUCCEEDED)),
             RETRYING,
             "Forbidden",
             f"no right. Rolled back: {WHAT} runs, as revision 3",
         ),
         (
-            verdicts.forbidden("no right", ended(Rollback.FAILED)),
+            lambda: verdicts.forbidden("no right", ended(Rollback.FAILED)),
             RETRYING,
             "Forbidden",
             (
@@ -214,7 +234,7 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
         ),
         (
-            verdicts.forbidden("no right", ended(Rollback.UNKNOWN)),
+            lambda: verdicts.forbidden("no right", ended(Rollback.UNKNOWN)),
             RETRYING,
             "Forbidden",
             (
@@ -223,26 +243,26 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
         ),
         (
-            verdicts.failing("KeyError", SETTLED, deleting=False),
+            lambda: verdicts.failing("KeyError", SETTLED, deleting=False),
             RETRYING,
             "DeployFailed",
             f"{FAILS}. {WHAT} stays deployed",
         ),
         (
-            verdicts.failing("KeyError", SETTLED, deleting=True),
+            lambda: verdicts.failing("KeyError", SETTLED, deleting=True),
             RETRYING,
             "UninstallFailed",
             FAILS + WITHOUT_UNINSTALL,
         ),
         (
-            verdicts.refused(BundleReason.INVALID_SPEC, "spec.repo is missing"),
+            lambda: verdicts.refused(BundleReason.INVALID_SPEC, "spec.repo is missing"),
             STALLED,
             "InvalidSpec",
             "spec.repo is missing",
         ),
-        (verdicts.uninstalling("Job u runs"), PROGRESSING, "Uninstalling", "Job u runs"),
+        (lambda: verdicts.uninstalling("Job u runs"), PROGRESSING, "Uninstalling", "Job u runs"),
         (
-            verdicts.uninstall_failed("Job u failed."),
+            lambda: verdicts.uninstall_failed("Job u failed."),
             RETRYING,
             "UninstallFailed",
             f"Job u failed{WITHOUT_UNINSTALL}",
@@ -250,6 +270,6 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
     ],
 )
 def test_a_condition_names_what_is_how_it_is_and_the_remedy(
-    condition: ReadyCondition, health: Health, reason: str, message: str
+    condition: Callable[[], ReadyCondition], health: Health, reason: str, message: str
 ) -> None:
-    assert condition == ReadyCondition(health, reason, message)
+    assert condition() == ReadyCondition(health, reason, message)
