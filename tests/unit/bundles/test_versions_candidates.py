@@ -254,6 +254,7 @@ def test_explains_what_is_missing() -> None:
     )
 
 
+@pytest.mark.measures
 def test_memory_does_not_grow_with_the_list() -> None:
     found = parse_version("1.*")
     assert isinstance(found, VersionRange)

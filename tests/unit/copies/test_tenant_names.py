@@ -40,6 +40,14 @@ BAD = [
     ("{{ source.name|default(source.namespace) }}", "a filter whose arguments aren't constants"),
     ("{% filter upper %}a{% endfilter %}", "FilterBlock"),
     ("{{ range }}", "the name 'range'"),
+    ("{{ 1.5 }}", "a number with a fraction"),
+    ("{{ " + "n" * 50 + " }}", f"the name '{'n' * 40}'"),
+    ("{{ 1|" + "f" * 50 + " }}", f"the filter '{'f' * 40}'"),
+    ("{{ not source }}", "an operator"),
+    ("{{ (source, 1) }}", "a list"),
+    ("{% set a %}b{% endset %}", "set"),
+    ("{{ source.name|default(*[]) }}", "a filter whose arguments aren't constants"),
+    ("{{ source.name|default(x=source.name) }}", "a filter whose arguments aren't constants"),
     ("{{ [source.name] }}", "a list"),
     ("{{ {'a': 1} }}", "a map"),
     ("{% include 'a' %}", "Include"),
@@ -53,6 +61,15 @@ def test_all_else_is_refused_and_named(text, named):
     assert why is not None
     assert named in why
     assert why.startswith("spec.transform.name")
+    assert "outside the operator's namespace" in why
+
+
+def test_a_name_of_the_greatest_length_is_read():
+    assert name_refusal("x" * TENANT_NAME_TEXT) is None
+    assert name_refusal("x" * (TENANT_NAME_TEXT + 1)) == (
+        "spec.transform.name is longer than 1024 characters; shorten it: outside the operator's "
+        "namespace no more are read"
+    )
 
 
 @pytest.mark.measures
