@@ -2,7 +2,7 @@
 
 import pytest
 
-from copyrator.copies.policy.rendering import TemplateError
+from copyrator.copies.policy.rendering import TemplateError, Text
 from copyrator.copies.policy.template_bounds import FILTER_BOUNDS, METHODS, printf, str_format
 from copyrator.copies.policy.template_meter import Meter, checked, count_of
 from copyrator.settings.limits import FORMAT_WIDTH, RENDER_STEPS, RENDERED_TEXT
@@ -153,6 +153,98 @@ def test_a_width_that_a_format_may_have_is_counted(width):
         bill = Bill()
         form(bill, text)
         assert bill.entries[-1] == len(text) + width
+
+
+CONTEXT = {"a": "a" * 64, "d": {"k": "v" * 64}}
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("{{ a }}", 24),
+        ("{{ a + a }}", 31),
+        ("{{ a * 3 }}", 33),
+        ("{{ 3 * a }}", 33),
+        ("{{ a * -3 }}", 28),
+        ("{{ [1] * 64 }}", 113),
+        ("{{ 2 * 3 }}", 26),
+        ("{{ 5 - 3 }}", 26),
+        ("{{ '%5s' % a }}", 36),
+        ("{{ '%s %s' % (a, a) }}", 42),
+        ("{{ a ~ a }}", 34),
+        ("{{ a|upper }}", 33),
+        ("{{ a|center(640) }}", 56),
+        ("{{ [a, a]|join('x' * 64) }}", 146),
+        ("{{ [3, 1]|sort|list }}", 71),
+        ("{{ [a]|map('upper')|list }}", 80),
+        ("{{ [a]|map('replace', 'a', 'x' * 64)|list }}", 699),
+        ("{{ range(10)|list }}", 141),
+        ("{{ a.upper() }}", 43),
+        ("{{ a.split(a) }}", 62),
+        ("{{ d.get('k') }}", 40),
+        ("{{ '{:>64}'.format(a) }}", 60),
+        ("{% for i in range(10) %}{{ i }}{% endfor %}", 77),
+        ("{% if a in a %}y{% endif %}", 40),
+        ("{% if a is in a %}y{% endif %}", 39),
+        ("{% if a is eq(a) %}y{% endif %}", 39),
+        ("{{ a[2:] }}", 27),
+        ("{{ [1]|tojson }}", 45),
+        ("{{ a|default('x') }}", 35),
+        ("{% if x is defined %}y{% endif %}", 24),
+        ("{% if a == a %}{% endif %}", 30),
+        ("{% set b = a %}{{ b }}", 27),
+        ("{% for i in [1, 2] %}{{ loop.index }}{{ loop.cycle(1, 2) }}{% endfor %}", 67),
+        ("{% macro m(v) %}{{ v }}{% endmacro %}{{ m(a) }}", 44),
+        ("{% if 3 is divisibleby 3 %}y{% endif %}", 27),
+        ("{{ [a, d]|string }}", 47),
+        (
+            "{% for i in [[1,[2]]] recursive %}{{ loop(i) if i is iterable else i }}{% endfor %}",
+            111,
+        ),
+    ],
+)
+def test_a_text_costs_what_it_does(text, steps):
+    assert spent(lambda meter: Text(text).render(CONTEXT, meter)) == steps
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ a.encode() }}", "the method str.encode isn't available in templates; use a filter"),
+        (
+            "{{ '{a}'.format_map(d) }}",
+            "the method str.format_map isn't available in templates; use format, or the operator ~",
+        ),
+        ("{{ (5).bit_length() }}", "the method int.bit_length isn't available in templates; use"),
+        ("{{ 9 ** 9 }}", "powers aren't allowed in templates"),
+        ("{{ d() }}", "a template can't call this"),
+        ("{{ namespace }}", "'namespace' is undefined"),
+        ("{{ cycler }}", "'cycler' is undefined"),
+        ("{{ ('9' * 1200)|int * ('9' * 1200)|int }}", "a number has too many digits"),
+        ("{{ d.pop('k') }}", "access to attribute 'pop' of 'dict' object is unsafe."),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{{ 'x' * 2000000 }}", f"a text would be longer than {RENDERED_TEXT} characters"),
+        ("{{ [1] * 2000000 }}", f"a text would be longer than {RENDERED_TEXT} characters"),
+    ],
+)
+def test_what_a_text_may_not_do_is_said(text, message):
+    with pytest.raises(TemplateError) as error:
+        Text(text).render(CONTEXT)
+    assert str(error.value).startswith(f"{text!r}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("text", "rendered"),
+    [
+        ("{{ 7 * 6 }} {{ 0 * 6 }} {{ 7 * 0 }} {{ '-' * 3 }} {{ 3 * '-' }}", "42 0 0 --- ---"),
+        ("{{ 'a<b' }}\n{{ 'a<b'|e }}\n", "a<b\na&lt;b\n"),
+        ("{{ range(3)|list }} {{ d.items()|list|length }}", "[0, 1, 2] 1"),
+        ("{{ '%s-%s' % ('x', 'y') }} {{ '%s' % 'x' }} {{ '{}-{b}'.format(1, b=2) }}", "x-y x 1-2"),
+        ("{{ [1, 2]|join(d='-') }} {{ 'b' in 'abc' }} {{ 2 in [1] }}", "1-2 True False"),
+    ],
+)
+def test_what_a_text_may_do_is_done_as_jinja2_does_it(text, rendered):
+    assert Text(text).render(CONTEXT) == rendered
 
 
 def left(meter):
