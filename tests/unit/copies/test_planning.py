@@ -91,6 +91,19 @@ def plan(claims=(), standing=None, **more):
             replace(A, content=None),
         ),
         ({"claims": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
+        # A rule that can't be rendered writes nothing, whosever the copy is.
+        (
+            {"claims": [replace(A, content=None)], "standing": Copy("b"), "hold": Hold.GONE},
+            Action.NOTHING,
+            Cause.BROKEN,
+            replace(A, content=None),
+        ),
+        (
+            {"claims": [replace(A, content=None)], "standing": Copy("", marks="a")},
+            Action.NOTHING,
+            Cause.BROKEN,
+            replace(A, content=None),
+        ),
         # Something foreign does.
         ({"claims": [A], "foreign": FOREIGN}, Action.NOTHING, Cause.FOREIGN, A),
         # ... that was found to hold what is wanted, by this look or an earlier one.
