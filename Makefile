@@ -44,7 +44,7 @@ test-long: ## All tests at full size, hours: more objects, more kills, more exam
 image: ## Build the operator's image on Debian's packages; say its size and what is in it.
 	@$(RUN) python -m images
 
-mutate: ## Mutation tests of the pure packages, an hour; PACKAGE=api for one, AGAIN=--again for survivors.
+mutate: ## Mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(PACKAGE)
 
 release: ## Wheel, image, chart, CRDs and checksums into dist/; RELEASE=--no-image without the image.

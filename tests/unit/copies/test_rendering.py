@@ -148,3 +148,12 @@ def test_rendered_names_are_checked(name, kind, good):
     else:
         with pytest.raises(TemplateError, match="name"):
             checked_name(name, kind)
+
+
+def test_a_long_text_is_shortened_in_its_error():
+    for length in (80, 81):
+        text = "{{ nothing }}" + "y" * (length - 13)
+        with pytest.raises(TemplateError) as error:
+            Text(text).render(CONTEXT)
+        told = text if length == 80 else text[:79] + "…"
+        assert str(error.value) == f"{told!r}: 'nothing' is undefined"
