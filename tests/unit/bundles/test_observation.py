@@ -189,6 +189,16 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
         ),
         (
             job(failed="DeadlineExceeded"),
+            [],
+            (
+                BundleReason.TIMED_OUT,
+                "the Job ran beyond the Bundle's timeout and was ended",
+                None,
+                None,
+            ),
+        ),
+        (
+            job(failed="DeadlineExceeded"),
             [pod(1, report("failed"))],
             (BROKEN, "werf says that the release failed", 4, 1),
         ),

@@ -25,6 +25,7 @@ FORCED = "operator.werf.dev/forceAt"
         ({REQUESTED: ""}, BundleStatus(), Request(requested_at="")),
         ({}, BundleStatus(last_handled_request="a"), None),
         ({FORCED: "a"}, BundleStatus(last_handled_request="a"), Request(force_at="a")),
+        ({FORCED: "a"}, BundleStatus(last_handled_force="a"), None),
         ({}, BundleStatus(force_update=1), Request(force_update=True)),
         ({}, BundleStatus(force_update=0), None),
         ({}, BundleStatus(force_update=2), None),

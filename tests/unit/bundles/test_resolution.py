@@ -10,6 +10,7 @@ from copyrator.api.bundle_status import (
     Attempted,
     Available,
     BundleStatus,
+    Deployed,
     LastError,
     Outcome,
     Rejected,
@@ -57,6 +58,17 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         (status("WouldDowngrade", available=Available()), WISH, True),
         (status("Deployed", available=Available()), WISH, False),  # again, for lack of another
         (BundleStatus(), WISH, False),
+        # taken over from the original: nothing was attempted
+        (
+            status(attempted=Attempted(), deployed=Deployed(spec_hash="s", values_hash="v")),
+            WISH,
+            True,
+        ),
+        (
+            status(attempted=Attempted(), deployed=Deployed(spec_hash="t", values_hash="v")),
+            WISH,
+            False,
+        ),
     ],
 )
 def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
@@ -106,7 +118,8 @@ def test_the_same_offer_keeps_its_time() -> None:
     assert again == first
     assert other.available.time == "2026-01-01T12:05:00Z"
     assert first.target.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
-    assert first.ready == 1
+    assert (first.ready, first.next_poll_at) == (1, "2026-01-01T13:00:00Z")
+    assert unresolved(BundleStatus(), (), slot, NOW).ready == 1
 
 
 def test_the_same_error_keeps_its_time() -> None:

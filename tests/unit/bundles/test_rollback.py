@@ -35,6 +35,7 @@ SECOND = Revision(2, "failed")
         ([Revision(1, "deployed"), SECOND], 2, RolledBack(Rollback.FAILED)),
         ([FIRST, SECOND, Revision(3, "failed")], 2, RolledBack(Rollback.FAILED)),
         ([FIRST, SECOND, Revision(3, "pending-rollback")], 2, RolledBack(Rollback.FAILED)),
+        ([Revision(2, "deployed")], 2, RolledBack(Rollback.FAILED)),
         ([], 2, RolledBack(Rollback.UNKNOWN)),
         ([FIRST], None, RolledBack(Rollback.UNKNOWN)),
     ],
