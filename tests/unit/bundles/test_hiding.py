@@ -3,8 +3,10 @@
 import base64
 
 import pytest
+from tests.steps import least_cpu_seconds
 
 from copyrator.bundles.policy.redaction import hidden, quoted
+from copyrator.settings.limits import STEP_SECONDS
 
 
 def without(text: str, *contents: bytes) -> str:
@@ -148,3 +150,22 @@ def test_a_part_of_a_value_is_hidden_from_twelve_characters_on(text: str, left: 
 def test_a_value_of_twelve_characters_is_hidden_whole_or_not():
     assert without(f"it is {LONG[:12]}", LONG[:12].encode()) == "it is <redacted>"
     assert without(f"it is {LONG[:11]}", LONG[:12].encode()) == f"it is {LONG[:11]}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "left"),
+    [
+        ("abc" * 6 + "X", "abc" * 4 + "X is wrong", "<redacted> is wrong"),
+        ("a" * 50 + "X", "a" * 30 + "X is wrong", "<redacted> is wrong"),
+        ("X" + "abc" * 6, "it is X" + "abc" * 4, "it is <redacted>"),
+        ("X" + "a" * 50, "it is X" + "a" * 30, "it is <redacted>"),
+    ],
+)
+def test_the_part_of_a_value_that_repeats_itself_is_hidden(value: str, text: str, left: str):
+    assert without(text, value.encode()) == left
+
+
+@pytest.mark.measures
+def test_a_value_of_nothing_but_repetition_takes_no_long_time():
+    value, text = ("a" * 4_000 + "b").encode(), "a" * 16_000 + "c" + "a" * 16_000
+    assert least_cpu_seconds(lambda: quoted([value] * 10, [text])) < STEP_SECONDS
