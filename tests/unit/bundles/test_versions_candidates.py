@@ -155,6 +155,44 @@ def test_a_higher_version_ends_the_wait_behind_a_quarantined_one() -> None:
     assert (choice.verdict, choice.tag) == (Selection.CHOSEN, "1.4.0")
 
 
+def test_the_best_that_is_rejected_is_listed_last_after_the_highest_ones() -> None:
+    others = [f"2.0.{n}" for n in range(7)]
+    choice = chosen("1.*", [*others, "1.3.0"], quarantined={"1.3.0"})
+
+    assert reasons(choice) == [
+        *((tag, "OutOfRange") for tag in ("2.0.6", "2.0.5", "2.0.4", "2.0.3")),
+        ("1.3.0", "Quarantined"),
+    ]
+    assert choice.counts == {Rejection.OUT_OF_RANGE: 7, Rejection.QUARANTINED: 1}
+
+
+def test_it_is_known_whether_the_deployed_tag_fits_the_spec() -> None:
+    assert chosen("1.*", ["1.3.0"], deployed="1.2.0").keeps
+    assert not chosen("1.*", ["1.3.0"], deployed="2.0.0").keeps
+    assert not chosen("1.*", ["1.3.0"]).keeps
+
+
+def test_what_is_no_version_is_counted() -> None:
+    counts = chosen("1.*", ["latest", "main", "1.0.0"]).counts
+    assert counts[Rejection.NOT_A_VERSION] == 2
+
+
+def test_of_equal_versions_none_is_lower() -> None:
+    tags = ["1.2.3", "v1.2.3", "V1.2.3", "1.2.3_b1"]
+    found = [one for one in map(read_tag, tags) if one is not None]
+    assert len(found) == 4
+    assert not any(is_lower(one, other) for one in found for other in found)
+    dotted, semver = read_tag("1.2"), read_tag("1.2.0")
+    assert dotted is not None
+    assert semver is not None
+    assert not dotted.is_semver
+    assert not is_lower(dotted, semver)
+    assert not is_lower(semver, dotted)
+    for order in (tags, tags[::-1]):
+        assert chosen("1.*", order).tag == "1.2.3"
+        assert chosen("1.*", [tag for tag in order if tag != "1.2.3"]).tag == "v1.2.3"
+
+
 def test_nothing_is_downgraded_when_a_tag_is_gone() -> None:
     choice = chosen("1.*", ["1.1.0", "1.2.0"], deployed="1.3.0")
 
