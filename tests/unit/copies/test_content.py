@@ -122,6 +122,24 @@ def test_a_templates_secret_is_hashed_as_the_api_server_keeps_it():
     assert made.digest == rendered(data={"a": "eA==", "b": "eA=="}, type="Opaque").digest
 
 
+def test_a_rendered_copy_has_all_that_the_template_says_and_our_marks():
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {"note": "n"}},
+        "spec": {"x": 1},
+        "status": {},
+    }
+    made = rendered_content(body, Transform(), rule="a/b", sealer=SEALER)
+    assert (made.api_version, made.kind, made.payload) == (
+        "example.com/v1",
+        "Thing",
+        {"spec": {"x": 1}},
+    )
+    assert made.labels == {"a": "b", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    assert made.annotations == {"note": "n", names.ANN_RULE: "a/b"}
+
+
 def test_a_replacing_body_carries_on_what_others_put_there():
     extras = Extras(
         labels={"theirs": "l", "app": "older"},

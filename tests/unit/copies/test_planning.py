@@ -58,7 +58,7 @@ class Claim:
         return record.content == "drifted"
 
     def adopts(self, foreign):
-        return self.adopting
+        return self.adopting and foreign is FOREIGN
 
 
 A, B = Claim("a"), Claim("b")

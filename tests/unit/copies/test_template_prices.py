@@ -5,7 +5,14 @@ import pytest
 from copyrator.copies.policy.rendering import TemplateError, Text
 from copyrator.copies.policy.template_bounds import FILTER_BOUNDS, METHODS, printf, str_format
 from copyrator.copies.policy.template_meter import Meter, checked, count_of
-from copyrator.settings.limits import FORMAT_WIDTH, RENDER_STEPS, RENDERED_TEXT
+from copyrator.settings.limits import (
+    FORMAT_WIDTH,
+    RENDER_STEPS,
+    RENDERED_OBJECT,
+    RENDERED_TEXT,
+    RULE_DEPTH,
+    TEMPLATE_NUMBER_BITS,
+)
 
 
 class Bill(Meter):
@@ -270,7 +277,8 @@ def spent(work):
         (lambda meter: meter.weigh(7), 1),
         (lambda meter: meter.weigh([1] * 10), 10 + 1 + 3),
         (lambda meter: meter.weigh({"a" * 58: "b" * 64}), 2 + 1 + 8),
-        (lambda meter: meter.weigh(range(80)), 10 + 1 + 4),
+        (lambda meter: meter.weigh(range(87)), 10 + 1 + 4),
+        (lambda meter: meter.weigh({1: 2, 3: 4}), 4 + 1 + 1),
         (lambda meter: meter.weigh(None), 1 + 4),
         (lambda meter: meter.items("abc"), 3),
         (lambda meter: list(meter.loop("ab", 5, 64)), 12),
@@ -298,6 +306,7 @@ def test_work_costs_steps(work, steps):
         (["abc", "d"], 12),
         (("abc", ["d"]), 16),
         ({"ab": "c"}, 9),
+        ({"ab": "c", "d": "e"}, 17),
         ({"ab": {"c": "d"}}.items(), 4 + 8 + 2 + 6 + 2),
         (range(100), 64),
     ],
@@ -313,5 +322,19 @@ def test_a_meter_ends_at_its_limits_and_not_before():
     Meter().make(RENDERED_TEXT)
     with pytest.raises(TemplateError, match=f"longer than {RENDERED_TEXT} characters"):
         Meter().make(RENDERED_TEXT + 1)
+    meter = Meter()
+    meter.put_out("x" * RENDERED_OBJECT)
+    with pytest.raises(TemplateError, match=r"would be longer than .* in all"):
+        meter.put_out("x")
+    deep = "x"
+    for _ in range(RULE_DEPTH - 1):
+        deep = [deep]
+    assert Meter().weigh(deep) == 1 + 4 * (RULE_DEPTH - 1)
+    with pytest.raises(TemplateError, match=f"^a value is nested more than {RULE_DEPTH} levels"):
+        Meter().weigh([deep])
+    most = 2**TEMPLATE_NUMBER_BITS - 1
+    assert checked(most) == most
+    with pytest.raises(TemplateError, match=r"^a number has too many digits$"):
+        checked(most + 1)
     assert checked("x") == "x"
     assert (count_of("abc"), count_of([1]), count_of(5)) == (3, 1, 0)
