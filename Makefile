@@ -15,7 +15,7 @@ NAME ?= default
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-node test-long image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
+.PHONY: help check format test test-node test-long mutate image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -43,6 +43,9 @@ test-long: ## All tests at full size, hours: more objects, more kills, more exam
 
 image: ## Build the operator's image on Debian's packages; say its size and what is in it.
 	@$(RUN) python -m images
+
+mutate: ## Mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
+	@$(RUN) python hack/mutate.py $(AGAIN) $(PACKAGE)
 
 release: ## Wheel, image, chart, CRDs and checksums into dist/; RELEASE=--no-image without the image.
 	@$(RUN) python hack/release.py $(RELEASE)

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import settings
 from tests.long import LONG
 
-# 200 examples in `make test`, 2,000 in `make test-long`.
+# 200 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`.
 # Deadlines measure the machine; a hang is found by pytest's time limit.
 settings.register_profile("copyrator", max_examples=2000 if LONG else 200, deadline=None)
+settings.register_profile(
+    "mutation", max_examples=20, deadline=None, derandomize=True, database=None
+)
 settings.load_profile("copyrator")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from tests.junk import JSON, TEXTS
 from tests.steps import least_cpu_seconds
 
 from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.cache import BundleEntry, read_entry
@@ -143,6 +145,69 @@ def test_a_status_of_any_size_is_read_and_what_counts_in_it_is_kept(status: dict
     assert entry.deployed_namespace == "team"
 
 
+def cut(status: Any) -> Any:
+    """What is left of a status that is larger than any of ours, with a text that makes it so."""
+    padding = {"padding": ["x" * limits.BUNDLE_STATUS_BYTES]}
+    found = msgspec.json.decode(pack_status(padding | status))
+    assert len(found.pop("padding")[0]) <= limits.BUNDLE_STATUS_TEXT
+    return found
+
+
+def test_a_status_of_our_size_is_kept_as_it_is() -> None:
+    status = {"a": "x" * (limits.BUNDLE_STATUS_BYTES - 8)}
+    packed = pack_status(status)
+    assert len(packed) == limits.BUNDLE_STATUS_BYTES
+    assert msgspec.json.decode(packed) == status
+    status["a"] += "x"
+    assert msgspec.json.decode(pack_status(status)) == {"a": "x" * limits.BUNDLE_STATUS_TEXT}
+
+
+def nest(depth: int, value: Any, *, lists: bool) -> Any:
+    for _ in range(depth):
+        value = [value] if lists else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_larger_status_is_kept_to_its_greatest_depth(lists: bool) -> None:
+    deep = limits.BUNDLE_STATUS_DEPTH - 1
+    for value in ("x", 7, None, True):
+        assert cut({"a": nest(deep, value, lists=lists)}) == {"a": nest(deep, value, lists=lists)}
+    for value in ([], {}, ["x"], {"b": "x"}):
+        assert cut({"a": nest(deep, value, lists=lists)}) == {"a": nest(deep, None, lists=lists)}
+
+
+def test_of_a_larger_status_so_many_items_fields_and_characters_are_kept() -> None:
+    items, fields, text = (
+        limits.BUNDLE_STATUS_ITEMS,
+        limits.BUNDLE_STATUS_FIELDS,
+        limits.BUNDLE_STATUS_TEXT,
+    )
+    status = {
+        "list": list(range(items + 1)),
+        "map": {f"f{n:03}": n for n in range(fields + 1)},
+        "text": "x" * (text + 1),
+        "y" * (text + 1): 1,
+    }
+    assert cut(status) == {
+        "list": list(range(items)),
+        "map": {f"f{n:03}": n for n in range(fields)},
+        "text": "x" * text,
+        "y" * text: 1,
+    }
+
+
+def test_texts_beyond_the_total_are_left_out_those_in_lists_first() -> None:
+    most = limits.BUNDLE_STATUS_TEXTS // limits.BUNDLE_STATUS_TEXT
+    whole = "x" * limits.BUNDLE_STATUS_TEXT
+    lists = {f"list{n}": [whole] * 30 for n in range(3)}
+    found = cut(lists | {"text": "kept", "other": {"text": whole}})
+    assert (found["text"], found["other"]) == ("kept", {"text": whole})
+    texts = [text for n in range(3) for text in found[f"list{n}"]]
+    # Before them came the two texts and the padding.
+    assert texts == [whole] * (most - 3) + [whole[:-4]] + [""] * (90 - most + 2)
+
+
 def test_a_long_request_is_told_from_another_and_answered_once() -> None:
     marks = {"operator.werf.dev/requestedAt": "x" * 200_000}
     asked = read(body(metadata={"annotations": marks}))
@@ -172,6 +237,7 @@ FIELDS = st.sampled_from(
 )
 
 
+@pytest.mark.measures
 @settings(deadline=None, max_examples=60)
 @given(
     st.dictionaries(FIELDS, PARTS, max_size=4), st.dictionaries(FIELDS, PARTS, max_size=3) | PARTS

@@ -72,6 +72,16 @@ def test_a_new_message_alone_is_no_transition() -> None:
 
 def test_a_long_message_is_cut() -> None:
     assert len(build(None, Health.READY, "x" * 99_999)[0]["message"]) == MAX_MESSAGE
+    for length in (MAX_MESSAGE, MAX_MESSAGE + 1):
+        message = build(None, Health.READY, "x" * length)[0]["message"]
+        cut = "x" * (MAX_MESSAGE - 1) + "…"
+        assert message == ("x" * MAX_MESSAGE if length == MAX_MESSAGE else cut)
+
+
+@pytest.mark.parametrize("since", [None, "", 5, []])
+def test_a_transition_without_a_time_gets_one(since: Any) -> None:
+    before = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+    assert build(before, Health.READY)[0]["lastTransitionTime"] == "2026-01-02T03:04:05Z"
 
 
 def test_conditions_are_found_by_type() -> None:

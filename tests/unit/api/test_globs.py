@@ -55,7 +55,7 @@ def test_globs_agree_with_a_plain_definition(pattern: str, text: str) -> None:
 patterns = st.lists(st.text(alphabet="ab-*?", min_size=1, max_size=12), max_size=8)
 
 
-@settings(max_examples=500)
+@settings(max_examples=3 * settings.default.max_examples)
 @given(patterns, st.text(alphabet="ab-", max_size=12))
 def test_a_list_matches_what_any_of_its_patterns_matches(found: list[str], text: str) -> None:
     expected = any(fnmatch.fnmatchcase(text, pattern) for pattern in found)

@@ -542,6 +542,7 @@ def put(bomb: Any, where: str) -> Any:
             return good(**{where: {"namespaces": [bomb], "name": bomb, "keys": {bomb: bomb}}})
 
 
+@pytest.mark.measures
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(BOMBS, PLACES)
 def test_whatever_a_rule_holds_it_is_read_at_once(bomb: Any, where: str) -> None:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.rule_status import (
     MAX_FAILURE_MESSAGE,
@@ -17,6 +19,7 @@ from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
     build_rule_status,
+    read_rule_status,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -79,6 +82,56 @@ def test_a_plan_is_shown() -> None:
         "update": 0,
         "delete": 0,
     }
+
+
+def test_the_whole_status_is_of_the_generation_and_echoes_the_request() -> None:
+    asked = RuleFacts(request="now")
+    first = build(None, asked)
+    assert first["lastHandledRequest"] == "now"
+    assert [one["observedGeneration"] for one in first["conditions"]] == [2] * 3
+    assert build(first)["lastHandledRequest"] == "now"
+    assert build(first, RuleFacts(request="later"))["lastHandledRequest"] == "later"
+    assert "lastHandledRequest" not in build({"lastHandledRequest": 5})
+    assert CopyCounts(ready=2, satisfied=1).to_dict()["satisfied"] == 1
+
+
+PART = 65_536
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("x" * (PART - 2), True),
+        ("x" * (PART - 1), False),
+        ("x" * PART, False),
+        (["x"] * 21_840, True),  # three each: the item, its text and its place
+        (["x"] * 21_845, False),
+        ([[]] * 32_760, True),
+        ([[]] * 32_768, False),
+        ({f"{n:05}": 1 for n in range(8_190)}, True),  # eight each
+        ({f"{n:05}": 1 for n in range(8_192)}, False),
+        ([["x" * 30_000], {"a": "x" * 30_000}], True),
+        ([["x" * 33_000], {"a": "x" * 33_000}], False),
+        ([1] * 10**6, False),
+        (dict.fromkeys(range(10**6)), False),
+        (7, True),
+    ],
+    ids=lambda value: repr(value)[:20],
+)
+def test_a_part_that_is_larger_than_ours_is_left_out(value: Any, kept: bool) -> None:
+    assert ("failures" in read_rule_status({"failures": value})) is kept
+    assert read_rule_status({"sources": 1, "failures": value})["sources"] == 1
+
+
+def test_of_a_status_our_parts_and_conditions_are_read() -> None:
+    status = build(None, RuleFacts(request="now", plan=PlanCounts(1, 2, 3)))
+    other = {"type": "Other", "status": "True"}
+    large = {"type": "Stalled", "message": "x" * PART}
+    found = read_rule_status(
+        status | {"more": 1, "conditions": [*status["conditions"][:2], large, other]}
+    )
+    assert found == status | {"conditions": status["conditions"][:2]}
+    assert read_rule_status(None) == {}
 
 
 def test_junk_in_the_previous_status_does_no_harm() -> None:

@@ -83,13 +83,13 @@ def combine(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(st.recursive(ATOMS, combine, max_leaves=6), st.text("ab.1-", max_size=7))
 def test_a_filter_agrees_with_python(pattern: str, tag: str) -> None:
     assert TagFilter(pattern).matches(tag) == bool(re.fullmatch(pattern, tag))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(st.text(max_size=12), st.text("ab.1-", max_size=5))
 def test_any_text_is_a_filter_or_refused(pattern: str, tag: str) -> None:
     try:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
+from copyrator.api.times import (
+    format_duration,
+    format_micro_time,
+    format_time,
+    parse_duration,
+    parse_time,
+)
 
 DURATIONS = [
     ("30s", 30.0),
@@ -53,6 +61,37 @@ def test_a_time_is_written_in_utc() -> None:
 
 def test_a_time_without_a_zone_is_utc() -> None:
     assert parse_time("2026-01-01T00:00:00") == datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_time_of_an_event_has_microseconds() -> None:
+    there = datetime(2026, 1, 1, 2, 0, 0, 5, tzinfo=timezone(timedelta(hours=3)))
+    assert format_micro_time(there) == "2025-12-31T23:00:00.000005Z"
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_zone_of_the_machine_means_nothing() -> None:
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    assert format_time(moment) == "2026-01-01T00:00:00Z"
+    assert format_micro_time(moment) == "2026-01-01T00:00:00.000000Z"
+    for text in ("2026-01-01T00:00:00", "2026-01-01T00:00:00Z", "2026-01-01T09:00:00+09:00"):
+        found = parse_time(text)
+        assert found == moment
+        assert found.tzinfo is UTC
+
+
+def test_a_duration_has_at_most_32_characters_and_three_places() -> None:
+    assert parse_duration("0" * 31 + "s") == 0.0
+    assert parse_duration("0" * 32 + "s") is None
+    assert format_duration(1.23456) == "1.235s"
 
 
 @pytest.mark.parametrize("junk", [None, 5, "", "yesterday", "0001-01-01T00:00:00+23:59", []])

@@ -10,6 +10,7 @@ import json
 import tracemalloc
 
 import msgspec
+import pytest
 from tests.histories import status
 
 from copyrator.api.bundle_spec import BundleDefaults
@@ -64,6 +65,7 @@ def taken() -> float:
     return found / COUNT
 
 
+@pytest.mark.measures
 def test_a_bundle_with_all_its_history_takes_no_more_than_the_budget() -> None:
     # Python's table of interned strings takes megabytes when it grows, at any of them: once.
     assert min(taken(), taken()) <= BYTES

@@ -51,6 +51,33 @@ def test_a_tag_is_quarantined_when_its_failures_are_over_the_limit(
     assert found.quarantined == quarantined
 
 
+def test_criteria_are_what_the_spec_asks_and_what_became_of_it() -> None:
+    spec = replace(SPEC, tag_filter="v.*", prerelease=True, retry=Retry(limit=0))
+    status = BundleStatus(
+        deployed=Deployed(version="1.2.0", reference="r/app"),
+        attempted=Attempted(version="1.3.0", outcome=Outcome.FAILED, failures=1),
+    )
+
+    assert criteria_of(spec, RANGE, status) == Criteria(
+        RANGE, "v.*", prerelease=True, quarantined="1.3.0", deployed="1.2.0"
+    )
+
+
+def test_without_criteria_the_newest_is_chosen_and_nothing_is_a_downgrade() -> None:
+    selection = Criteria(RANGE).selection()
+    for tag in ("1.2.0", "1.3.0"):
+        selection.offer(tag)
+
+    assert (selection.result().verdict, selection.result().tag) == (Selection.CHOSEN, "1.3.0")
+
+
+def test_what_is_deployed_is_a_floor() -> None:
+    selection = Criteria(RANGE, deployed="1.4.0").selection()
+    selection.offer("1.3.0")
+
+    assert selection.result().verdict == Selection.WOULD_DOWNGRADE
+
+
 def test_equal_criteria_are_one() -> None:
     again = parse_version(" 1.* ")
     assert isinstance(again, VersionRange)

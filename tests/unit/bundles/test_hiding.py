@@ -3,8 +3,10 @@
 import base64
 
 import pytest
+from tests.steps import least_cpu_seconds
 
 from copyrator.bundles.policy.redaction import hidden, quoted
+from copyrator.settings.limits import STEP_SECONDS
 
 
 def without(text: str, *contents: bytes) -> str:
@@ -90,3 +92,83 @@ TOKEN = "eyJhbGciOi.JIUzI1NiIsInR5.cCI6IkpXVCJ9.abcdefgh"
 )
 def test_the_part_of_a_value_that_a_text_was_cut_off_in_is_hidden(text: str, left: str):
     assert without(text, f"token: {TOKEN}".encode()) == left
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "left"),
+    [
+        (b"abcd", "x abcd", "x <redacted>"),
+        (b"a: abcd", "abcd", "<redacted>"),
+        (b"a: abc", "an abc", "an abc"),
+        (b"a: 123456", "pin 123456", "pin <redacted>"),
+        (b"a: 12345", "pin 12345", "pin 12345"),
+        (b"true", "it is true", "it is XX"),
+        (b"a: a/bcd", "a%2Fbcd", "XX"),
+        (b"a: ! abcdef", "abcdef", "XX"),
+        (b"a: 1234.5", "it is 1234.5", "it is <redacted>"),
+        (b"a: 12.34", "it is 12.34", "it is 12.34"),
+        (b"a: true", "it is true", "it is true"),
+        (b"a: 2026-01-01", "on 2026-01-01", "on 2026-01-01"),
+        (b"a: 'true'", "it is true", "it is <redacted>"),
+        (b"a: !!str 12345", "pin 12345", "pin <redacted>"),
+        (b"a: !!binary 12345", "pin 12345", "pin 12345"),
+        (b"a: |\n  12345678\n  1234567\n", "12345678 1234567", "<redacted> 1234567"),
+        (b"a: [first, [second], {key: third}]", "first second key third", "XX XX key XX"),
+        (b"a: {k: [v]}\nbbbb: cccc", "k bbbb cccc", "k bbbb XX"),
+        (b"? [complex]\n: value", "value", "XX"),
+        (b"a: " + b"7" * 64, "7" * 64, "XX"),
+        (b"a: " + b"7" * 65, "7" * 65, "XX"),
+        ("a: пароль".encode(), "%D0%BF%D0%B0%D1%80%D0%BE%D0%BB%D1%8C", "XX"),
+        ("a: пароль".encode(), "\\u043f\\u0430\\u0440\\u043e\\u043b\\u044c", "XX"),
+    ],
+)
+def test_the_shortest_of_each_kind_is_hidden_and_nothing_shorter(
+    content: bytes, text: str, left: str
+):
+    assert without(f"({text})", content) == f"({left})".replace("XX", "<redacted>")
+
+
+LONG = "abcdefghijkl-mnopqrstuvwxyz"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"it is {LONG[:12]}", "it is <redacted>"),
+        (f"it is {LONG[:11]}", f"it is {LONG[:11]}"),
+        (f"{LONG[-12:]} is it", "<redacted> is it"),
+        (f"{LONG[-11:]} is it", f"{LONG[-11:]} is it"),
+        (f"{LONG[1:]} is it", "<redacted> is it"),
+        (LONG[5:17], "<redacted>"),
+        (LONG[5:16], LONG[5:16]),
+        ("zebras are not quoted", "zebras are not quoted"),
+        (f"{LONG[5:20]} is it", f"{LONG[5:20]} is it"),  # neither cut nor whole
+        (f"it is {LONG[5:20]}", f"it is {LONG[5:20]}"),
+    ],
+)
+def test_a_part_of_a_value_is_hidden_from_twelve_characters_on(text: str, left: str):
+    assert without(text, LONG.encode()) == left
+
+
+def test_a_value_of_twelve_characters_is_hidden_whole_or_not():
+    assert without(f"it is {LONG[:12]}", LONG[:12].encode()) == "it is <redacted>"
+    assert without(f"it is {LONG[:11]}", LONG[:12].encode()) == f"it is {LONG[:11]}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "left"),
+    [
+        ("abc" * 6 + "X", "abc" * 4 + "X is wrong", "<redacted> is wrong"),
+        ("a" * 50 + "X", "a" * 30 + "X is wrong", "<redacted> is wrong"),
+        ("X" + "abc" * 6, "it is X" + "abc" * 4, "it is <redacted>"),
+        ("X" + "a" * 50, "it is X" + "a" * 30, "it is <redacted>"),
+    ],
+)
+def test_the_part_of_a_value_that_repeats_itself_is_hidden(value: str, text: str, left: str):
+    assert without(text, value.encode()) == left
+
+
+@pytest.mark.measures
+def test_a_value_of_nothing_but_repetition_takes_no_long_time():
+    value, text = ("a" * 4_000 + "b").encode(), "a" * 16_000 + "c" + "a" * 16_000
+    assert least_cpu_seconds(lambda: quoted([value] * 10, [text])) < STEP_SECONDS

@@ -150,6 +150,28 @@ def test_job_names_say_what_they_are_for() -> None:
     assert job_name("shop", "deploy", "uid", 12) != job_name("shop", "deploy", "uid1", 2)
 
 
+def test_specs_and_names_are_those_of_the_versions_before_so_that_an_upgrade_deploys_nothing():
+    spec = {
+        "registry": "r",
+        "repo": "a",
+        "project_namespace": "n",
+        "values": {"b": "ä", "a": [1, None]},
+        "interval": "1h",
+    }
+    turned = dict(reversed(spec.items())) | {"values": {"a": [1, None], "b": "ä"}}
+    for found in (spec, turned):
+        assert spec_hash(found, {"app.kubernetes.io/x": "1"}, {}) == (
+            "90cb5dcd55565417a8d3acf83cdef681"
+        )
+    assert job_name("shop", "deploy", "uid", 1, None) == "shop-deploy-f1d54fa2a9"
+    assert job_name("a.b-" + "c" * 99, "x", 1)[:-10] == "a-b-" + "c" * 46 + "-x-"
+
+
+def test_a_name_that_is_cut_at_a_hyphen_ends_before_it():
+    assert job_name("y" * 44 + "-z", "deploy", 1)[:-10] == "y" * 44 + "-deploy-"
+    assert job_name("-" + "y" * 44 + "-z", "deploy", 1)[:-10] == "-" + "y" * 44 + "-deploy-"
+
+
 LARGE = bytes(range(256)) * 3000
 
 

@@ -93,6 +93,25 @@ def env_of(order: DeployOrder) -> dict[str, str]:
     return {var["name"]: var["value"] for var in pod["containers"][0]["env"]}
 
 
+def test_the_login_trusts_the_registrys_ca_as_well() -> None:
+    found = build_deploy_job(order(auth="creds", login=Login.PASSWORD, ca_secret="ca"))
+    spec = found["spec"]["template"]["spec"]
+
+    mount = {"name": "ca", "mountPath": "/run/copyrator/ca", "readOnly": True}
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert mount in container["volumeMounts"]
+        assert {"name": "SSL_CERT_FILE", "value": "/run/copyrator/ca/ca.crt"} in container["env"]
+
+
+@pytest.mark.parametrize(("timeout", "deadline"), [(0.5, 301), (0.0, 300), (600.0, 900)])
+def test_a_job_may_take_a_little_longer_than_werf(timeout: float, deadline: int) -> None:
+    found = build_deploy_job(order(timeout=timeout))
+    env = found["spec"]["template"]["spec"]["containers"][0]["env"]
+
+    assert found["spec"]["activeDeadlineSeconds"] == deadline
+    assert {"name": "WERF_TIMEOUT", "value": str(max(1, round(timeout + 0.1)))} in env
+
+
 def test_env_of_the_spec_cannot_replace_what_the_operator_sets() -> None:
     ours = env_of(order())
 
@@ -149,6 +168,8 @@ def test_names_fit_a_label_and_a_host_name(name: str) -> None:
         assert "." not in made
         assert "--" not in made
         assert manifest["metadata"]["labels"][names.LABEL_BUNDLE] == name
+        stem = name.replace(".", "-")
+        assert made.startswith(stem if len(stem) <= 40 else stem[:39])
 
 
 def test_only_deploys_are_owned_by_the_bundle() -> None:

@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from tests.job_records import JOB
 
 from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,
@@ -46,6 +48,11 @@ def pod(
 
 def report(status: str, **more: Any) -> str:
     return json.dumps({"status": status, "revision": 4, **more})
+
+
+def waiting(reason: str) -> dict[str, Any]:
+    state = {"waiting": {"reason": reason}}
+    return {"status": {"containerStatuses": [{"name": "werf", "image": "werf:2", "state": state}]}}
 
 
 @pytest.mark.parametrize(
@@ -122,6 +129,178 @@ def test_a_job_that_failed_without_a_pod_is_lost() -> None:
     assert ending_of(job(), []).reason is LOST
 
 
+DONE = BundleReason.DEPLOYED
+NO_VERDICT = "the Job ended without werf's verdict: "
+CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated": 5}}]}}
+
+
+@pytest.mark.parametrize(
+    ("of", "pods", "expected"),
+    [
+        (job(complete=True), [], (DONE, "done; its pod is gone already", None, None)),
+        (job(), [pod(0)], (DONE, "done", None, 0)),
+        (job(complete=True), [pod(2)], (DONE, "done", None, 2)),
+        (job(), [pod(0, report("deployed"))], (DONE, "revision 4, nothing to change", 4, 0)),
+        (
+            job(),
+            [pod(1, report("deployed"))],
+            (DONE, "revision 4, nothing to change (with non-critical errors)", 4, 1),
+        ),
+        (
+            job(),
+            [pod(1, report("failed", failedOperations=["a"]))],
+            (BROKEN, "a failed", 4, 1),
+        ),
+        (job(), [pod(1, "x\nError: bad")], (BROKEN, "Error: bad", None, 1)),
+        (job(), [pod(7)], (BROKEN, "werf ended with exit code 7 and no report", None, 7)),
+        (job(), [pod(127)], (BROKEN, "werf ended with exit code 127 and no report", None, 127)),
+        (job(), [pod(128)], (LOST, "the container was killed (signal 0)", None, 128)),
+        (job(), [pod(143)], (LOST, "the container was killed (signal 15)", None, 143)),
+        (
+            job(),
+            [pod(137, terminated={"reason": "Error"})],
+            (LOST, "the container was killed (Error)", None, 137),
+        ),
+        (
+            job(),
+            [pod(1, terminated={"reason": "OOMKilled"})],
+            (LOST, "the container was killed (OOMKilled)", None, 1),
+        ),
+        (
+            job(),
+            [pod(1, "pulling: i/o timeout")],
+            (BundleReason.REGISTRY_UNREACHABLE, "pulling: i/o timeout", None, 1),
+        ),
+        (
+            job(),
+            [pod(1, "Error: get manifest: denied")],
+            (BundleReason.AUTHENTICATION_FAILED, "Error: get manifest: denied", None, 1),
+        ),
+        (job(), [pod(1, "etcdserver: no leader")], (LOST, "etcdserver: no leader", None, 1)),
+        (
+            job(failed="DeadlineExceeded"),
+            [pod(143)],
+            (
+                BundleReason.TIMED_OUT,
+                "the Job ran beyond the Bundle's timeout and was ended",
+                None,
+                None,
+            ),
+        ),
+        (
+            job(failed="DeadlineExceeded"),
+            [],
+            (
+                BundleReason.TIMED_OUT,
+                "the Job ran beyond the Bundle's timeout and was ended",
+                None,
+                None,
+            ),
+        ),
+        (
+            job(failed="DeadlineExceeded"),
+            [pod(1, report("failed"))],
+            (BROKEN, "werf says that the release failed", 4, 1),
+        ),
+        (
+            replace(job(), given_up=True),
+            [pod(1, report("failed"))],
+            (BROKEN, "werf says that the release failed", 4, 1),
+        ),
+        (
+            replace(job(), given_up=True),
+            [],
+            (LOST, "the Job couldn't start and was given up for the edited spec", None, None),
+        ),
+        (
+            job(),
+            [pod(1, report("failed"), **DISRUPTED)],
+            (LOST, "the pod was ended: Eviction", None, None),
+        ),
+        (
+            job(),
+            [pod(1, reason="NodeLost")],
+            (LOST, "the pod was ended: NodeLost", None, None),
+        ),
+        (
+            job(),
+            [pod(1, "x", reason="Other")],
+            (BROKEN, "x", None, 1),
+        ),
+        (
+            job(),
+            [pod(conditions=[{"type": "DisruptionTarget", "status": "True"}])],
+            (LOST, f"{NO_VERDICT}disrupted", None, None),
+        ),
+        (
+            job(),
+            [pod(conditions=[{"type": "DisruptionTarget", "status": "True", "message": "drain"}])],
+            (LOST, f"{NO_VERDICT}drain", None, None),
+        ),
+        (
+            job(),
+            [pod(conditions=[{"type": "DisruptionTarget", "status": "False"}, {"type": "Ready"}])],
+            (LOST, f"{NO_VERDICT}Job has reached the specified backoff limit", None, None),
+        ),
+        (
+            job(),
+            [{"status": {"reason": "Evicted", "message": "low on memory"}}],
+            (LOST, f"{NO_VERDICT}low on memory", None, None),
+        ),
+        (
+            replace(job(), message=""),
+            [CUT],
+            (LOST, f"{NO_VERDICT}BackoffLimitExceeded", None, None),
+        ),
+        (
+            replace(job(), message="", failed=None),
+            [],
+            (LOST, f"{NO_VERDICT}its pod is gone", None, None),
+        ),
+        (
+            job(),
+            [pod(login=1, message="x\nError: unauthorized")],
+            (
+                BundleReason.AUTHENTICATION_FAILED,
+                "werf cr login failed: Error: unauthorized",
+                None,
+                None,
+            ),
+        ),
+        (
+            job(),
+            [pod(login=0)],
+            (LOST, f"{NO_VERDICT}Job has reached the specified backoff limit", None, None),
+        ),
+        (
+            job(),
+            [waiting("ImagePullBackOff")],
+            (
+                BundleReason.IMAGE_PULL_FAILED,
+                "the image werf:2 can't be pulled: ImagePullBackOff; given up",
+                None,
+                None,
+            ),
+        ),
+        (
+            job(complete=True),
+            [pod(1, report("failed")), pod(0, report("skipped"))],
+            (DONE, "revision 4, nothing to change", 4, 0),
+        ),
+    ],
+)
+def test_an_ending_has_its_reason_its_sentence_its_revision_and_its_code(
+    of: JobRecord,
+    pods: list[dict[str, Any]],
+    expected: tuple[BundleReason, str, int | None, int | None],
+) -> None:
+    outcome = {DONE: Outcome.SUCCEEDED, BROKEN: Outcome.FAILED}.get(
+        expected[0], Outcome.INTERRUPTED
+    )
+
+    assert ending_of(of, pods) == Ending(outcome, *expected)
+
+
 PULLING = {
     "status": {
         "containerStatuses": [{"name": "werf", "state": {"waiting": {"reason": "ErrImagePull"}}}]
@@ -187,6 +366,113 @@ def test_reads_what_decides_anything_of_a_job() -> None:
     assert (record.bundle, record.bundle_uid, record.attempt, record.ttl) == ("shop", "b", 3, 5)
     assert record.done
     assert record.failed == "DeadlineExceeded"
+
+
+WHOLE = {
+    "namespace": "team",
+    "name": "j",
+    "uid": "u",
+    "resourceVersion": "77",
+    "creationTimestamp": "2026-01-01T12:00:00Z",
+    "deletionTimestamp": "2026-01-01T13:00:00Z",
+    "labels": {"operator.werf.dev/bundle": "shop", "operator.werf.dev/job": "uninstall"},
+    "annotations": {
+        "operator.werf.dev/bundle-uid": "b",
+        "operator.werf.dev/attempt": "3",
+        "operator.werf.dev/generation": "9",
+        "operator.werf.dev/given-up": "",
+    },
+}
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+RECORD = JobRecord(
+    namespace="team",
+    name="j",
+    uid="u",
+    bundle="shop",
+    bundle_uid="b",
+    kind=JobKind.UNINSTALL,
+    attempt=3,
+    created=NOON,
+    finished=None,
+    ttl=5,
+    deleting=True,
+    given_up=True,
+    generation=9,
+    resource_version="77",
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "changes"),
+    [
+        ({}, {}),
+        (
+            {
+                "conditions": [
+                    {
+                        "type": "Complete",
+                        "status": "True",
+                        "lastTransitionTime": "2026-01-01T12:30:00Z",
+                    }
+                ]
+            },
+            {"complete": True, "finished": NOON + timedelta(minutes=30)},
+        ),
+        (
+            {
+                "completionTime": "2026-01-01T12:20:00Z",
+                "conditions": [
+                    {
+                        "type": "Complete",
+                        "status": "True",
+                        "lastTransitionTime": "2026-01-01T12:30:00Z",
+                    }
+                ],
+            },
+            {"complete": True, "finished": NOON + timedelta(minutes=20)},
+        ),
+        (
+            {"conditions": [{"type": "Failed", "status": "True", "message": "m" * 600}]},
+            {"failed": "Failed", "message": "m" * 512},
+        ),
+    ],
+)
+def test_a_job_is_read_whole(status: dict[str, Any], changes: dict[str, Any]) -> None:
+    found = read_job(body(metadata=WHOLE, status=status))
+
+    assert found == replace(RECORD, **changes)
+    assert found.done is bool(changes)
+
+
+def test_a_job_that_says_nothing_else_is_read_too() -> None:
+    labels = {"operator.werf.dev/job": "deploy"}
+
+    assert read_job({"metadata": {"labels": labels}}) == JobRecord(
+        namespace="",
+        name="",
+        uid="",
+        bundle="",
+        bundle_uid="",
+        kind=JobKind.DEPLOY,
+        attempt=0,
+        created=None,
+        finished=None,
+    )
+    assert read_job({}) is None
+
+
+@pytest.mark.parametrize("text", ["", "-1", "x", "1.5", "\u0663"])
+def test_an_attempt_that_is_no_number_is_none(text: str) -> None:
+    metadata = WHOLE | {
+        "annotations": {
+            "operator.werf.dev/attempt": text,
+            "operator.werf.dev/generation": text,
+        }
+    }
+    found = read_job(body(metadata=metadata))
+
+    assert found is not None
+    assert (found.attempt, found.generation, found.given_up) == (0, 0, False)
 
 
 @pytest.mark.parametrize(

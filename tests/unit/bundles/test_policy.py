@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.policy.policy import image_repository, refusal
 
 SPEC = BundleSpec(namespace="n", name="b", registry="r", repo="app", project_namespace="n")
@@ -21,6 +22,7 @@ IMAGES = ("registry.werf.io/werf/werf",)
         ("r:5000/a/werf:1", "r:5000/a/werf"),
         ("r/a/werf@sha256:ab", "r/a/werf"),
         ("r:5000/a/werf:1@sha256:ab", "r:5000/a/werf"),
+        ("r/a/werf:1:2@sha256:ab@sha256:cd", "r/a/werf"),
     ],
 )
 def test_reads_the_repository_of_an_image(image: str, repository: str) -> None:
@@ -72,3 +74,60 @@ def test_a_star_allows_every_secret() -> None:
     spec = replace(SPEC, auth="creds", ca_secret="ca", values_from=(SECRET_VALUES,))
 
     assert refusal(spec, ("werf",), IMAGES, ("*",)) is None
+
+
+TO_ASK = "or let an administrator add it to bundles"
+
+
+@pytest.mark.parametrize(
+    ("changes", "secrets", "found"),
+    [
+        (
+            {"service_account": "default"},
+            (),
+            (
+                "spec.serviceAccountName",
+                (
+                    f"default isn't allowed; use one of a, werf, {TO_ASK}.allowedServiceAccounts "
+                    "of the chart"
+                ),
+            ),
+        ),
+        (
+            {"werf_image": "evil:1"},
+            (),
+            (
+                "spec.werf.image",
+                f"evil isn't allowed; use one of {IMAGES[0]}, {TO_ASK}.allowedImages of the chart",
+            ),
+        ),
+        (
+            {"auth": "creds"},
+            (),
+            (
+                "spec.auth",
+                (
+                    "the Secret creds isn't one that Bundles may name; use one of (none), "
+                    f"{TO_ASK}.allowedSecrets of the chart"
+                ),
+            ),
+        ),
+        (
+            {"auth": "y", "ca_secret": "creds"},
+            ("y", "x"),
+            (
+                "spec.caSecret",
+                (
+                    "the Secret creds isn't one that Bundles may name; use one of x, y, "
+                    f"{TO_ASK}.allowedSecrets of the chart"
+                ),
+            ),
+        ),
+    ],
+)
+def test_a_refusal_names_what_is_allowed_and_who_can_change_it(
+    changes: dict[str, Any], secrets: tuple[str, ...], found: tuple[str, str]
+) -> None:
+    spec = replace(SPEC, **{"service_account": "werf", **changes})
+
+    assert refusal(spec, ("werf", "a"), IMAGES, secrets) == InvalidSpec(*found)

@@ -33,3 +33,4 @@ def test_names_what_werf_needs_and_no_password(
 
 def test_knows_which_ones_hold_a_password() -> None:
     assert with_password({"https": SECRET, "http": PLAIN}) == ["HTTPS_PROXY"]
+    assert with_password({"http": SECRET}) == ["HTTP_PROXY"]

@@ -63,6 +63,45 @@ def test_a_long_list_of_failures_is_shortened() -> None:
 
 
 @pytest.mark.parametrize(
+    ("report", "sentence"),
+    [
+        (DeployReport("deployed", 4, ("a", "b")), "revision 4, 2 operations"),
+        (DeployReport("deployed", 4), "revision 4, nothing to change"),
+        (DeployReport("skipped"), "nothing to change"),
+        (DeployReport("succeeded", None, ("a",)), "1 operations"),
+        (DeployReport("failed"), "werf says that the release failed"),
+        (DeployReport("failed", 4, (), tuple("abcde")), "a, b, c, d, e failed"),
+        (DeployReport("failed", 4, (), tuple("abcdef")), "a, b, c, d, e and 1 more failed"),
+    ],
+)
+def test_a_report_is_one_sentence(report: DeployReport, sentence: str) -> None:
+    assert report.describe() == sentence
+
+
+@pytest.mark.parametrize(
+    ("revision", "read"), [(1, 1), (0, None), (-1, None), (2**63 - 1, 2**63 - 1), (2**63, None)]
+)
+def test_a_revision_is_a_number_that_a_status_can_hold(revision: int, read: int | None) -> None:
+    report = parse_report(json.dumps({"status": "deployed", "revision": revision}))
+
+    assert report == DeployReport("deployed", read)
+
+
+@pytest.mark.parametrize(
+    ("log", "tail"),
+    [
+        ("x" * MAX_LOG_TAIL, "x" * MAX_LOG_TAIL),
+        ("x" * (MAX_LOG_TAIL + 1), "x" * MAX_LOG_TAIL),
+        ("a\nb\n" + "x" * (MAX_LOG_TAIL - 2), "x" * (MAX_LOG_TAIL - 2)),
+        ("aaa\nb\nc\n" + "x" * (MAX_LOG_TAIL - 5), "b\nc\n" + "x" * (MAX_LOG_TAIL - 5)),
+        ("first\n" + "x" * MAX_LOG_TAIL, "x" * MAX_LOG_TAIL),
+    ],
+)
+def test_the_tail_of_a_log_is_as_long_as_it_may_be(log: str, tail: str) -> None:
+    assert log_tail(log) == tail
+
+
+@pytest.mark.parametrize(
     "operations", ["[" * 10_000, '["\\ud800"]', '["a\nb"]'], ids=["deep", "surrogate", "line break"]
 )
 def test_of_a_report_that_is_no_json_what_stands_at_its_head_is_read(operations: str) -> None:

@@ -3,7 +3,13 @@
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
-from copyrator.bundles.policy.requests import Request, awaits_reset, pending_request, reset_patch
+from copyrator.bundles.policy.requests import (
+    Request,
+    acknowledged,
+    awaits_reset,
+    pending_request,
+    reset_patch,
+)
 
 REQUESTED = "operator.werf.dev/requestedAt"
 FORCED = "operator.werf.dev/forceAt"
@@ -19,6 +25,7 @@ FORCED = "operator.werf.dev/forceAt"
         ({REQUESTED: ""}, BundleStatus(), Request(requested_at="")),
         ({}, BundleStatus(last_handled_request="a"), None),
         ({FORCED: "a"}, BundleStatus(last_handled_request="a"), Request(force_at="a")),
+        ({FORCED: "a"}, BundleStatus(last_handled_force="a"), None),
         ({}, BundleStatus(force_update=1), Request(force_update=True)),
         ({}, BundleStatus(force_update=0), None),
         ({}, BundleStatus(force_update=2), None),
@@ -68,3 +75,34 @@ def test_the_attempt_remembers_that_its_force_was_set_back(
 
     assert changes.pop("/status/forceUpdate") == 0
     assert changes.get("/status/attempted/request") == request_then
+
+
+def test_the_patch_holds_only_as_long_as_the_status_is_the_one_that_was_read() -> None:
+    patch = reset_patch(attempt(Outcome.RUNNING, "forceAt=x forceUpdate"))
+
+    field, asked = "/status/forceUpdate", "/status/attempted/request"
+    assert patch == [
+        {"op": "test", "path": field, "value": 1},
+        {"op": "replace", "path": field, "value": 0},
+        {"op": "test", "path": asked, "value": "forceAt=x forceUpdate"},
+        {"op": "replace", "path": asked, "value": "forceAt=x forceUpdate=0"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "token", "echo"),
+    [
+        (Request(), "", (None, None)),
+        (Request("a"), "requestedAt=a", ("a", None)),
+        (Request("", "b"), "requestedAt= forceAt=b", ("", "b")),
+        (Request("a", "b", force_update=True), "requestedAt=a forceAt=b forceUpdate", ("a", "b")),
+    ],
+)
+def test_a_request_has_its_own_token_and_its_echo(
+    request_: Request, token: str, echo: tuple[str | None, str | None]
+) -> None:
+    status = acknowledged(BundleStatus(), request_)
+
+    assert request_.token == token
+    assert (status.last_handled_request, status.last_handled_force) == echo
+    assert acknowledged(status, Request()) == status

@@ -10,6 +10,7 @@ from copyrator.api.bundle_status import (
     Attempted,
     Available,
     BundleStatus,
+    Deployed,
     LastError,
     Outcome,
     Rejected,
@@ -17,6 +18,7 @@ from copyrator.api.bundle_status import (
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
     is_answered,
+    kept_ready,
     resolved,
     retry_at,
     unresolved,
@@ -56,6 +58,17 @@ def status(reason: str = "Deployed", **changes: Any) -> BundleStatus:
         (status("WouldDowngrade", available=Available()), WISH, True),
         (status("Deployed", available=Available()), WISH, False),  # again, for lack of another
         (BundleStatus(), WISH, False),
+        # taken over from the original: nothing was attempted
+        (
+            status(attempted=Attempted(), deployed=Deployed(spec_hash="s", values_hash="v")),
+            WISH,
+            True,
+        ),
+        (
+            status(attempted=Attempted(), deployed=Deployed(spec_hash="t", values_hash="v")),
+            WISH,
+            False,
+        ),
     ],
 )
 def test_after_a_restart_only_what_has_no_answer_is_asked_at_once(
@@ -89,6 +102,7 @@ def test_a_list_without_a_match_takes_the_offer_back_and_leaves_the_target() -> 
 
     gone = unresolved(first, (), LATER, LATER)
 
+    assert (gone.ready, gone.next_poll_at) == (1, "2026-01-01T12:05:00Z")
     assert gone.available == Available(time="2026-01-01T12:05:00Z")
     assert gone.target == first.target
     assert unresolved(gone, (), LATER, LATER + timedelta(hours=1)).available == gone.available
@@ -104,7 +118,8 @@ def test_the_same_offer_keeps_its_time() -> None:
     assert again == first
     assert other.available.time == "2026-01-01T12:05:00Z"
     assert first.target.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
-    assert first.ready == 1
+    assert (first.ready, first.next_poll_at) == (1, "2026-01-01T13:00:00Z")
+    assert unresolved(BundleStatus(), (), slot, NOW).ready == 1
 
 
 def test_the_same_error_keeps_its_time() -> None:
@@ -124,3 +139,8 @@ def test_only_a_failure_is_due_again(outcome: Outcome | None, expected: datetime
     found = BundleStatus(attempted=Attempted(outcome=outcome, next_retry_at="2026-01-01T12:00:00Z"))
 
     assert retry_at(found) == expected
+
+
+@pytest.mark.parametrize(("known", "kept"), [(None, 1), (0, 0), (1, 1)])
+def test_ready_stays_until_something_is_known(known: int | None, kept: int) -> None:
+    assert kept_ready(BundleStatus(ready=known)) == kept

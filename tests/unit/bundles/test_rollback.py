@@ -35,6 +35,7 @@ SECOND = Revision(2, "failed")
         ([Revision(1, "deployed"), SECOND], 2, RolledBack(Rollback.FAILED)),
         ([FIRST, SECOND, Revision(3, "failed")], 2, RolledBack(Rollback.FAILED)),
         ([FIRST, SECOND, Revision(3, "pending-rollback")], 2, RolledBack(Rollback.FAILED)),
+        ([Revision(2, "deployed")], 2, RolledBack(Rollback.FAILED)),
         ([], 2, RolledBack(Rollback.UNKNOWN)),
         ([FIRST], None, RolledBack(Rollback.UNKNOWN)),
     ],
@@ -53,6 +54,9 @@ def test_the_newest_revision_tells(
         ({"version": "9" * 5000, "status": "deployed"}, None),
         ({"version": "-1"}, None),
         ({"version": "0"}, None),
+        ({"version": "1", "status": "failed"}, Revision(1, "failed")),
+        ({"version": "999999999"}, Revision(999999999, "")),
+        ({"version": "1000000000"}, None),
         ({"version": "\u0663"}, None),
         ({}, None),
         (None, None),
@@ -76,6 +80,11 @@ def test_the_pod_says_whether_a_rollback_was_asked_for() -> None:
     assert not asks_for_rollback([])
     assert not asks_for_rollback([with_it, plain])
     assert asks_for_rollback([plain, with_it])
+    assert asks_for_rollback([with_it, plain, plain, with_it])
+    other = {"spec": {"containers": [{"name": "side", "command": ["--auto-rollback"]}]}}
+    assert not asks_for_rollback([other])
+    assert not asks_for_rollback([{}])
+    assert not asks_for_rollback([{"spec": {"containers": [{"name": "werf"}]}}])
 
 
 @pytest.mark.parametrize(

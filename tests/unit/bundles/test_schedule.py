@@ -6,7 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.policy.schedule import poll_retry, question_of, retry_delay, same_rhythm
+from copyrator.bundles.policy.schedule import (
+    interval_of,
+    poll_retry,
+    question_of,
+    retry_delay,
+    same_rhythm,
+)
 from copyrator.bundles.policy.slots import Slot
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, 500_000, tzinfo=UTC)
@@ -27,10 +33,35 @@ def test_bundles_that_share_a_tag_ask_one_question() -> None:
 
 @pytest.mark.parametrize(
     ("gap", "same"),
-    [(0, True), (600, True), (6000, True), (601, True), (300, False), (-600, False), (5, False)],
+    [
+        (0, True),
+        (600, True),
+        (6000, True),
+        (601, True),
+        (599, True),
+        (598, False),
+        (602, False),
+        (300, False),
+        (-600, False),
+        (5, False),
+    ],
 )
 def test_knows_whether_an_old_date_still_tells_the_truth(gap: float, same: bool) -> None:
     assert same_rhythm(SPEC, NOW, NOW + timedelta(seconds=gap)) is same
+
+
+@pytest.mark.parametrize(("interval", "seconds"), [(0.2, 1.0), (1.0, 1.0), (1.5, 1.5)])
+def test_polls_are_a_second_apart_at_least(interval: float, seconds: float) -> None:
+    assert interval_of(replace(SPEC, interval=interval)) == seconds
+
+
+def test_a_bundle_that_has_to_wait_resumes_by_its_place_in_the_interval() -> None:
+    waits = [
+        (poll_retry(Slot("app", 600.0, phase, 0), 1, NOW, asked) - NOW).total_seconds()
+        for phase, asked in [(0.0, 120.0), (300.0, 120.0), (300.0, 4000.0)]
+    ]
+
+    assert waits == [120, 150, 4300]
 
 
 def test_failed_polls_are_retried_soon_then_at_the_slots() -> None:

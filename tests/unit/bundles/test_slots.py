@@ -82,6 +82,21 @@ def test_what_nobody_asks_any_more_leaves_its_place_to_others() -> None:
     assert len(slots) == 0
 
 
+def test_a_slot_stays_while_anybody_holds_it_and_then_its_place_is_free() -> None:
+    slots = Slots(0.4)
+    others = [slots.take(None, f"other{i}", 5.0) for i in range(4)]
+    held = [slots.take(None, "app", 5.0) for _ in range(3)]
+    assert held[0].holders == 3
+    for slot in held[:2]:
+        slots.give_back(slot)
+    assert slots.take(None, "app", 5.0) is held[2]
+    for _ in range(2):
+        slots.give_back(held[2])
+    assert len(slots) == 4
+    assert slots.take(None, "new", 5.0).bin == held[2].bin
+    assert held[2].bin not in {slot.bin for slot in others}
+
+
 @pytest.mark.parametrize("interval", [7.5, 60.0, 600.0, 86400.0])
 def test_after_a_restart_each_is_asked_when_its_status_says(interval: float) -> None:
     before = spread(Slots(0.4), 1000, interval)

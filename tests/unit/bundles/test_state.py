@@ -12,12 +12,15 @@ from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
     Deployed,
+    HistoryEntry,
     LastError,
     Outcome,
+    Rollback,
 )
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.requests import Request
+from copyrator.bundles.policy.rollback import RolledBack
 from copyrator.bundles.policy.state import (
     Action,
     Decision,
@@ -112,12 +115,19 @@ def test_a_higher_limit_lets_a_quarantined_digest_go_on() -> None:
 
 
 def test_an_attempt_is_recorded_before_its_job_is_made() -> None:
-    begun = begin(GOOD, replace(WANTED, digest="sha256:b"), NOW).attempted
+    wanted = replace(WANTED, digest="sha256:b", reference="r/app")
 
-    assert begun.attempt == 5
-    assert begun.outcome == Outcome.RUNNING
-    assert begun.digest == "sha256:b"
-    assert begun.started_at == "2026-01-01T12:00:00Z"
+    assert begin(GOOD, wanted, NOW).attempted == Attempted(
+        **INPUTS | {"digest": "sha256:b"},
+        reference="r/app",
+        attempt=5,
+        failures=0,
+        interruptions=0,
+        outcome=Outcome.RUNNING,
+        request="",
+        started_at="2026-01-01T12:00:00Z",
+    )
+    assert begin(status(), WANTED, NOW).attempted.attempt == 1
 
 
 @pytest.mark.parametrize(
@@ -137,6 +147,24 @@ def test_failures_are_counted_for_one_target(
 
     assert begun.attempt == 5  # never counted anew: a Job's name is never used twice
     assert begun.failures == failures
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "counted"),
+    [
+        (INTERRUPTED, {}, (0, 9)),
+        (replace(INTERRUPTED, failures=None), {}, (0, 9)),
+        (replace(FAILED, interruptions=None), {}, (1, 0)),
+        (INTERRUPTED, {"digest": "sha256:b"}, (0, 0)),
+        (INTERRUPTED, {"request": REQUEST}, (0, 0)),
+    ],
+)
+def test_interruptions_are_counted_for_one_target(
+    before: Attempted, changes: dict[str, Any], counted: tuple[int, int]
+) -> None:
+    begun = begin(status(before), replace(WANTED, **changes), NOW).attempted
+
+    assert (begun.failures, begun.interruptions) == counted
 
 
 def test_requests_are_acknowledged_with_the_attempt() -> None:
@@ -165,8 +193,26 @@ def test_a_success_becomes_what_is_deployed() -> None:
     )
     assert after.deploy.to_dict() == {"digest": "sha256:a", "version": "1.0.0"}
     assert after.last_error == LastError()
-    assert after.attempted.failures == 0
+    assert after.attempted == replace(
+        RUNNING.attempted,
+        outcome=Outcome.SUCCEEDED,
+        reason=BundleReason.DEPLOYED,
+        message="done",
+        failures=0,
+        interruptions=0,
+        finished_at="2026-01-01T12:00:00Z",
+    )
     assert [entry.outcome for entry in after.history] == [Outcome.SUCCEEDED]
+
+
+def test_a_success_keeps_the_revision_and_the_repository_that_are_known() -> None:
+    attempted = replace(RUNNING.attempted, reference="r/app", next_retry_at="then")
+    before = replace(RUNNING, attempted=attempted, deployed=replace(DEPLOYED, revision=8))
+
+    after = finish(before, replace(OK, revision=None), Evidence(), RETRY, NOW)
+
+    assert (after.deployed.revision, after.deployed.reference) == (8, "r/app")
+    assert after.attempted.next_retry_at is None
 
 
 @pytest.mark.parametrize("printed", [(), ("sha256:b",)])
@@ -182,7 +228,48 @@ def test_a_failure_keeps_the_last_good_deploy_and_says_when_it_is_tried_again() 
     assert after.deployed == DEPLOYED
     assert after.attempted.failures == 2
     assert after.attempted.next_retry_at == "2026-01-01T12:01:00Z"  # 30 s, doubled
-    assert (after.last_error.reason, after.last_error.log_tail) == ("DeployFailed", "log")
+    assert after.last_error == LastError(
+        reason="DeployFailed", message="bad", log_tail="log", time="2026-01-01T12:00:00Z"
+    )
+
+
+def test_a_failure_is_in_the_history_with_all_that_is_known() -> None:
+    old = HistoryEntry(version="0.9.0")
+    before = replace(RUNNING, attempted=replace(RUNNING.attempted, job="deploy-x"), history=(old,))
+
+    after = finish(before, replace(BAD, revision=7), Evidence(), RETRY, NOW)
+
+    assert after.history == (
+        HistoryEntry(
+            version="1.0.0",
+            digest="sha256:a",
+            revision=7,
+            outcome=Outcome.FAILED,
+            reason="DeployFailed",
+            job="deploy-x",
+            time="2026-01-01T12:00:00Z",
+        ),
+        old,
+    )
+    assert (after.attempted.message, after.attempted.reason) == ("bad", "DeployFailed")
+    assert after.attempted.finished_at == "2026-01-01T12:00:00Z"
+    assert after.last_error.log_tail is None
+
+
+@pytest.mark.parametrize(
+    ("rolled_back", "revision"),
+    [(RolledBack(Rollback.SUCCEEDED, 9), 9), (RolledBack(Rollback.FAILED), 3), (None, 3)],
+)
+def test_a_rollback_is_recorded_and_its_revision_is_what_runs(
+    rolled_back: RolledBack | None, revision: int
+) -> None:
+    before = replace(RUNNING, deployed=replace(DEPLOYED, revision=3))
+
+    after = finish(before, BAD, Evidence(rolled_back=rolled_back), RETRY, NOW)
+
+    assert after.deployed == replace(DEPLOYED, revision=revision)
+    assert after.attempted.rollback == (rolled_back and rolled_back.rollback)
+    assert after.attempted.failures == 2
 
 
 def test_the_last_failure_has_no_next_try() -> None:
@@ -224,8 +311,10 @@ def test_from_failure_to_quarantine_and_back_by_a_new_digest() -> None:
     tried = 0
     while (decision := decide(found, WANTED, RETRY, now)).action is not Action.QUARANTINE:
         if decision.until is not None:
+            assert decision.until > now
             now = decision.until
             continue
+        assert tried < 3
         found = finish(begin(found, WANTED, now), BAD, Evidence(), RETRY, now)
         tried += 1
 

@@ -49,8 +49,18 @@ def test_what_was_deployed_is_the_baseline_and_nothing_is_deployed() -> None:
 
     assert not is_inherited(found)
     assert found.deploy == VersionRef(digest="sha256:manifest", version="1.0.0")
-    assert found.deployed.namespace == "production"
-    assert found.deployed.verified is False
+    assert found.target == found.deploy
+    assert found.deployed == Deployed(
+        version="1.0.0",
+        digest="sha256:manifest",
+        reference="r/app",
+        namespace="production",
+        values_hash="values",
+        spec_hash="spec",
+        generation=3,
+        verified=False,
+        time="2026-01-01T12:00:00Z",
+    )
     assert decide(found, WANTED, SPEC.retry, NOW) == Decision(Action.NOTHING)
 
 

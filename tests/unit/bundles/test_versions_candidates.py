@@ -57,7 +57,7 @@ def chosen(version: str, tags: Iterable[str], *, tag_filter: str = "", **more: A
     matches = compile_filter(tag_filter).matches if tag_filter else None
     selection = TagSelection(found, matches=matches, **more)
     for tag in tags:
-        selection.add(tag)
+        selection.offer(tag)
     return selection.result()
 
 
@@ -155,6 +155,44 @@ def test_a_higher_version_ends_the_wait_behind_a_quarantined_one() -> None:
     assert (choice.verdict, choice.tag) == (Selection.CHOSEN, "1.4.0")
 
 
+def test_the_best_that_is_rejected_is_listed_last_after_the_highest_ones() -> None:
+    others = [f"2.0.{n}" for n in range(7)]
+    choice = chosen("1.*", [*others, "1.3.0"], quarantined={"1.3.0"})
+
+    assert reasons(choice) == [
+        *((tag, "OutOfRange") for tag in ("2.0.6", "2.0.5", "2.0.4", "2.0.3")),
+        ("1.3.0", "Quarantined"),
+    ]
+    assert choice.counts == {Rejection.OUT_OF_RANGE: 7, Rejection.QUARANTINED: 1}
+
+
+def test_it_is_known_whether_the_deployed_tag_fits_the_spec() -> None:
+    assert chosen("1.*", ["1.3.0"], deployed="1.2.0").keeps
+    assert not chosen("1.*", ["1.3.0"], deployed="2.0.0").keeps
+    assert not chosen("1.*", ["1.3.0"]).keeps
+
+
+def test_what_is_no_version_is_counted() -> None:
+    counts = chosen("1.*", ["latest", "main", "1.0.0"]).counts
+    assert counts[Rejection.NOT_A_VERSION] == 2
+
+
+def test_of_equal_versions_none_is_lower() -> None:
+    tags = ["1.2.3", "v1.2.3", "V1.2.3", "1.2.3_b1"]
+    found = [one for one in map(read_tag, tags) if one is not None]
+    assert len(found) == 4
+    assert not any(is_lower(one, other) for one in found for other in found)
+    dotted, semver = read_tag("1.2"), read_tag("1.2.0")
+    assert dotted is not None
+    assert semver is not None
+    assert not dotted.is_semver
+    assert not is_lower(dotted, semver)
+    assert not is_lower(semver, dotted)
+    for order in (tags, tags[::-1]):
+        assert chosen("1.*", order).tag == "1.2.3"
+        assert chosen("1.*", [tag for tag in order if tag != "1.2.3"]).tag == "v1.2.3"
+
+
 def test_nothing_is_downgraded_when_a_tag_is_gone() -> None:
     choice = chosen("1.*", ["1.1.0", "1.2.0"], deployed="1.3.0")
 
@@ -241,19 +279,26 @@ def test_explains_what_is_missing() -> None:
     lower = chosen("1.*", ["1.0.0"], deployed="1.1.0")
 
     assert explain(none, "1.*") == (
-        "No tag matches 1.*; rejected: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
-        "spec.prerelease: true admits pre-releases"
+        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
+        "spec.prerelease: true takes pre-releases"
     )
     assert explain(chosen("1.*", []), "1.*") == "No tag matches 1.*"
-    assert "1.0.0, which is lower than the deployed 1.1.0" in explain(lower, "1.*", "1.1.0")
+    assert explain(chosen("1.*", ["2.0.0"]), "1.*") == (
+        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange)"
+    )
+    assert explain(lower, "1.*", "1.1.0") == (
+        "The best match of 1.* is 1.0.0, lower than 1.1.0, which is deployed: was its tag "
+        "deleted? To go back, set spec.version to what you want"
+    )
 
 
+@pytest.mark.measures
 def test_memory_does_not_grow_with_the_list() -> None:
     found = parse_version("1.*")
     assert isinstance(found, VersionRange)
     selection = TagSelection(found)
     for i in range(20_000):
-        selection.add(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
+        selection.offer(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
 
     kept = [selection._semver, selection._dotted]
     assert all(len(contest.passed_over) <= 5 for contest in kept)

@@ -78,6 +78,18 @@ def test_what_a_tool_should_never_have_copied_goes_and_what_others_put_there_sta
     assert kept_extras(metadata).annotations == {LAST_APPLIED: "{…}", "team": "a"}
 
 
+def test_of_labels_goes_what_the_tool_wrote_with_its_mark():
+    labels = {"app.kubernetes.io/instance": "shop", "team": "a"}
+    mark = ("annotations", ["kubed.appscode.com/origin"])
+    for part, kept in ((("labels", [*labels]), {"team": "a"}), (("labels", ["team"]), labels)):
+        metadata = {
+            "labels": labels,
+            "annotations": MADE["config-syncer"],
+            "managedFields": [managed(mark, part)],
+        }
+        assert kept_extras(metadata).labels == kept
+
+
 def test_owners_that_a_tool_copied_from_another_namespace_go():
     mark = "replicator.v1.mittwald.de/replicated-from-version"
     copied = managed(("annotations", [mark]), ("ownerReferences", ['k:{"uid":"1234"}']))

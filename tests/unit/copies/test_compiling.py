@@ -68,9 +68,51 @@ def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
     assert [path_of(place) for place, _ in found] == [path]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{{ 1 < 2 in [2] }}", "put each comparison with in into brackets"),
+        ("{{ 1 in [1] == true }}", "put each comparison with in into brackets"),
+        ("{{ 1 == 1 not in [1] }}", "put each comparison with in into brackets"),
+        ("{{ " + "9" * 4301 + " }}", "it holds a number with thousands of digits"),
+        ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "it is nested too deeply"),
+        (NESTED_LOOPS, "Python can't compile it: too many statically nested blocks"),
+        ("{% include 'a' %}", "include isn't available in rules"),
+        ("{{", "unexpected 'end of template'"),
+    ],
+)
+def test_what_is_no_text_says_why(text, message):
+    whole = f"is no valid Jinja2 text: {message}"
+    with pytest.raises(TemplateError) as error:
+        compile_text(text)
+    assert str(error.value) == whole
+    found = compile_texts([text, "{{ a }}"])
+    assert found[text] == whole
+    assert found["{{ a }}"] == compile_text("{{ a }}")
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        ("", 1),
+        ("text", 1),
+        ("{{ a }}", 2),
+        ("{{ a.b }}{{ a.b.c }}", 4),
+        ("x{{ 1 }}", 2),
+        ("{% for i in [1, 2] %}{{ i }}abc{% endfor %}", 5),
+        ("{% macro m() %}{{ 1 }}{% endmacro %}", 2),
+        ("{% set a = [1, 2] %}", 6),
+        ("{% if a %}b{% endif %}", 3),
+    ],
+)
+def test_a_text_has_its_steps_outside_of_loops_and_macros(text, steps):
+    assert compile_text(text).steps == steps
+
+
 DENSE = ["{{a}}", "{{[a,a]}}", "{{a|d}}", "{{a==a}}", "{{a~a}}", "{%set a=1%}", "{{a()}}", "{{-a}}"]
 
 
+@pytest.mark.measures
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.sampled_from(DENSE), min_size=1, max_size=4))
 def test_the_longest_text_that_is_compiled_at_once_takes_one_step(words):

@@ -11,7 +11,7 @@ from copyrator.copies.policy.content import (
     rendered_content,
 )
 from copyrator.copies.policy.ownership import Shapes
-from copyrator.copies.policy.records import Extras
+from copyrator.copies.policy.records import CopyRecord, Extras
 from copyrator.copies.policy.sealing import Sealer
 
 SEALER = Sealer(b"k" * 32)
@@ -122,6 +122,24 @@ def test_a_templates_secret_is_hashed_as_the_api_server_keeps_it():
     assert made.digest == rendered(data={"a": "eA==", "b": "eA=="}, type="Opaque").digest
 
 
+def test_a_rendered_copy_has_all_that_the_template_says_and_our_marks():
+    body = {
+        "apiVersion": "example.com/v1",
+        "kind": "Thing",
+        "metadata": {"name": "n", "labels": {"a": "b"}, "annotations": {"note": "n"}},
+        "spec": {"x": 1},
+        "status": {},
+    }
+    made = rendered_content(body, Transform(), rule="a/b", sealer=SEALER)
+    assert (made.api_version, made.kind, made.payload) == (
+        "example.com/v1",
+        "Thing",
+        {"spec": {"x": 1}},
+    )
+    assert made.labels == {"a": "b", names.LABEL_MANAGED_BY: names.MANAGED_BY}
+    assert made.annotations == {"note": "n", names.ANN_RULE: "a/b"}
+
+
 def test_a_replacing_body_carries_on_what_others_put_there():
     extras = Extras(
         labels={"theirs": "l", "app": "older"},
@@ -143,3 +161,121 @@ def test_a_replacing_body_carries_on_what_others_put_there():
 def shape(fields):
     entry = {"manager": "copyrator", "operation": "Update", "fieldsV1": fields}
     return Shapes().read([entry]).shape
+
+
+def written(data=("a", "b"), labels=("app", names.LABEL_MANAGED_BY), **annotations):
+    """The fields of a copy of SECRET as our write leaves them."""
+    ours = {"note": {}, names.ANN_RULE: {}, names.ANN_SOURCE: {}, names.ANN_HASH: {}} | annotations
+    return {
+        "f:type": {},
+        "f:data": {".": {}, **{f"f:{key}": {} for key in data}},
+        "f:metadata": {
+            "f:labels": {f"f:{key}": {} for key in labels},
+            "f:annotations": {f"f:{key}": {} for key, kept in ours.items() if kept is not None},
+        },
+    }
+
+
+def test_a_copy_is_undisturbed_while_all_that_we_wrote_is_ours():
+    wanted = content()
+    right = shape(written())
+    for _ in range(2):
+        assert wanted.is_undisturbed(right)
+    assert not wanted.is_undisturbed(shape(written(data=("a",))))
+    assert not wanted.is_undisturbed(shape(written(data=("a", "b", "c"))))
+    assert not wanted.is_undisturbed(shape(written(labels=(names.LABEL_MANAGED_BY,))))
+    for key in ("note", names.ANN_RULE, names.ANN_HASH):
+        assert not wanted.is_undisturbed(shape(written(**{key: None})))
+    assert wanted.is_undisturbed(right)
+
+
+def test_a_copy_of_another_kind_may_have_more_fields():
+    def fields(**more):
+        return written() | {"f:data": {}, "f:type": {}, "f:spec": {"f:x": {}, **more}}
+
+    wanted = content({**SECRET, "kind": "Thing", "spec": {"x": 1}})
+    assert wanted.is_undisturbed(shape(fields(**{"f:y": {}})))
+    assert not wanted.is_undisturbed(shape(written()))
+    assert not content({**SECRET, "spec": {"x": 1}}).is_undisturbed(shape(fields(**{"f:y": {}})))
+
+
+def record(digest, fields):
+    return CopyRecord(
+        uid="u",
+        resource_version="1",
+        owner="default/rule",
+        digest=digest,
+        shape=shape(fields),
+    )
+
+
+def test_a_copy_is_right_with_our_digest_and_undisturbed():
+    assert content().is_right(record(content().digest, written()))
+    assert not content().is_right(record(bytes(len(content().digest)), written()))
+    assert not content().is_right(record(content().digest, written(data=("a",))))
+
+
+BARE = {
+    "apiVersion": "v1",
+    "kind": "Secret",
+    "metadata": {
+        "labels": {"app": "x", names.LABEL_MANAGED_BY: names.MANAGED_BY, "more": "l"},
+        "annotations": {
+            "note": "n",
+            names.ANN_RULE: "default/rule",
+            names.ANN_SOURCE: "default/creds",
+            "more": "a",
+        },
+    },
+    "type": "Opaque",
+    "data": {"a": "YQ==", "b": "Yg=="},
+    "status": {"any": "thing"},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "held"),
+    [
+        ({}, True),
+        ({"metadata": BARE["metadata"] | {"labels": {"app": "y"}}}, False),
+        ({"metadata": BARE["metadata"] | {"labels": None}}, False),
+        ({"metadata": BARE["metadata"] | {"annotations": {}}}, False),
+        ({"metadata": None}, False),
+        ({"data": {"a": "YQ=="}}, False),
+        ({"data": {"a": "YQ==", "b": "Yg==", "c": ""}}, False),
+        ({"type": "other"}, False),
+        ({"immutable": True}, False),
+        ({"immutable": None, "binaryData": {}}, True),
+    ],
+)
+def test_a_secret_holds_a_content_when_it_has_all_of_it_and_no_more(change, held):
+    assert content().is_held_by(BARE | change) is held
+
+
+def test_an_empty_field_is_as_none():
+    assert content({**SECRET, "binaryData": {}}).is_held_by(BARE)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "held"),
+    [
+        ({"x": 1}, {"x": 1, "y": 2}, True),
+        ({"x": 1}, {"x": 2}, False),
+        ({"x": 1}, {}, False),
+        ({"x": 1}, None, False),
+        ({"x": 1}, [1], False),
+        ({"x": {"y": [1, 2]}}, {"x": {"y": [1, 2], "z": 3}}, True),
+        ({"x": {"y": [1, 2]}}, {"x": {"y": [1, 2, 3]}}, False),
+        ({"x": {"y": [1, 2]}}, {"x": {"y": [2, 1]}}, False),
+        ({"x": [1]}, {"x": {"0": 1}}, False),
+        ({"x": [{"a": 1}]}, {"x": [{"a": 1, "default": 2}]}, True),
+        ({"x": [{"a": 1}]}, {"x": [{"a": 2}]}, False),
+        ({"x": None, "y": "", "z": [], "w": {}}, {"other": 1}, True),
+        ({"x": 0}, {}, False),
+    ],
+)
+def test_an_object_of_another_kind_may_have_more_in_its_maps_and_not_in_its_lists(
+    wanted, found, held
+):
+    thing = content({**SECRET, "kind": "Thing", "data": None, "type": None, "spec": wanted})
+    assert thing.is_held_by({"metadata": BARE["metadata"], "spec": found}) is held

@@ -227,6 +227,121 @@ def test_what_is_being_deleted_or_cut_is_not_equal():
     assert "nested too deeply" in why
 
 
+@pytest.mark.parametrize(
+    ("content", "found", "differing"),
+    [
+        # Users belong to the group as well; what has its own keeps it.
+        (
+            binding(subjects=[{"kind": "User", "name": "u"}]),
+            live(roleRef=ROLE, subjects=[{"apiGroup": RBAC, "kind": "User", "name": "u"}]),
+            (),
+        ),
+        (
+            binding(subjects=[{"kind": "ServiceAccount", "name": "u"}]),
+            live(
+                roleRef=ROLE, subjects=[{"apiGroup": RBAC, "kind": "ServiceAccount", "name": "u"}]
+            ),
+            ("subjects",),
+        ),
+        # The order of keys in an item means nothing.
+        (
+            binding(subjects=[{"kind": "User", "name": "b"}, {"name": "a", "kind": "User"}]),
+            live(
+                roleRef=ROLE,
+                subjects=[
+                    {"name": "a", "apiGroup": RBAC, "kind": "User"},
+                    {"apiGroup": RBAC, "kind": "User", "name": "b"},
+                ],
+            ),
+            (),
+        ),
+        *(
+            (
+                wanted(
+                    "networking.k8s.io/v1", "NetworkPolicy", spec={way: [{"ports": [{"port": 1}]}]}
+                ),
+                live(
+                    spec={
+                        "podSelector": {},
+                        "policyTypes": types,
+                        way: [{"ports": [{"port": 1, "protocol": "TCP"}]}],
+                    }
+                ),
+                (),
+            )
+            for way, types in (("ingress", ["Ingress"]), ("egress", ["Egress", "Ingress"]))
+        ),
+        (
+            wanted("networking.k8s.io/v1", "NetworkPolicy", spec={"ingress": [{"from": []}]}),
+            live(spec={"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}),
+            (),
+        ),
+        (
+            wanted("networking.k8s.io/v1", "NetworkPolicy", spec={"ingress": [{"ports": []}]}),
+            live(spec={"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}),
+            (),
+        ),
+        (
+            wanted("v1", "LimitRange", spec={"limits": [{"type": "Pod", "max": {"cpu": "1000m"}}]}),
+            live(spec={"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}),
+            (),
+        ),
+        (
+            wanted("example.com/v1", "Thing", spec={"list": [{"a": "", "b": [None, {}]}, 1]}),
+            live(spec={"list": [{"b": [None, {}]}, 1]}),
+            (),
+        ),
+    ],
+)
+def test_what_the_api_server_adds_makes_no_difference(content, found, differing):
+    assert differences(content, found) == differing
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("1", 1, True),
+        ("1000m", "1", True),
+        ("1k", "1000", True),
+        ("1Ki", "1024", True),
+        ("1Mi", "1024Ki", True),
+        ("1e3", "1000", True),
+        ("1E-3", "1m", True),
+        ("1000u", "1m", True),
+        ("1000n", "1u", True),
+        ("1G", "1000M", True),
+        ("1T", "1000G", True),
+        ("1P", "1000T", True),
+        ("1E", "1000P", True),
+        ("1Ei", "1024Pi", True),
+        ("+1.50", "1500m", True),
+        ("1K", "1k", False),
+        ("1Ki", "1k", False),
+        ("1", "2", False),
+        ("1x", "1", False),
+        ("...", ".", False),
+        ("...", "...", True),
+    ],
+)
+def test_quantities_are_compared_as_the_amounts_that_they_are(one, other, same):
+    content = wanted("v1", "ResourceQuota", spec={"hard": {"x": one}})
+    assert (differences(content, live(spec={"hard": {"x": other}})) == ()) is same
+
+
+def test_values_are_counted_wherever_they_are():
+    def thing(count):
+        half = count // 2
+        return {"spec": {"list": [1] * half, "map": {str(n): 1 for n in range(count - half)}}}
+
+    # Beside them: the two objects, their two specs, and the two fields of each.
+    most = COMPARED_VALUES // 2 - 4
+    for count, told in ((most, ()), (most + 1, ("everything (it is too large to be compared)",))):
+        content = wanted("example.com/v1", "Thing", **thing(count))
+        assert differences(content, live(**thing(count))) == told
+    nested = [[[1] * (COMPARED_VALUES // 4)] * 3] * 3
+    assert "too large" in differences(wanted("example.com/v1", "Thing", x=nested), live())[0]
+
+
 @pytest.mark.parametrize("junk", [None, 1, "x", [1, None], [[]], {"a": {"b": [1]}}, [{"a": 1}]])
 @pytest.mark.parametrize(
     ("kind", "field"),
@@ -247,6 +362,7 @@ def test_junk_is_different_and_no_error(kind, field, junk):
     assert field in differences(content, live(**{field: dict.fromkeys(inside, junk)}))
 
 
+@pytest.mark.measures
 def test_a_comparison_stays_within_a_step():
     """Processor time, the least of three: what two objects of the greatest size may take."""
     rules = [{"verbs": ["get"], "resources": [f"r{n}"]} for n in range(COMPARED_VALUES // 12)]

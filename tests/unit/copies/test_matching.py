@@ -2,10 +2,11 @@ import pytest
 from tests.steps import least_cpu_seconds
 
 from copyrator.api import names
+from copyrator.api.fields import NOT_WHOLE
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.policy.matching import read_consent, refusal
 from copyrator.copies.policy.sources import SourceReader
-from copyrator.settings.limits import MAX_CONSENT_TEXT, MAX_GLOBS
+from copyrator.settings.limits import MAX_CONSENT_TEXT, MAX_GLOB_TEXT, MAX_GLOBS
 
 
 def body(name="x", **fields):
@@ -121,3 +122,24 @@ def test_whatever_an_annotation_says_it_is_read_in_one_step_and_only_once(text):
     consent = found.consent
     assert least_cpu_seconds(lambda: found.allows("a" * 63), 20) < 0.001
     assert found.consent is consent
+
+
+def test_an_object_that_was_not_read_whole_is_refused_with_its_reason():
+    assert refusal("Secret", body(metadata={NOT_WHOLE: "it is nested too deeply"})) == (
+        "it is nested too deeply"
+    )
+
+
+def test_a_consent_of_the_greatest_size_is_read():
+    def consent(text):
+        return read_consent({"a": text}, "a")
+
+    assert consent("x" * MAX_CONSENT_TEXT).problem is None
+    assert "is longer than" in consent("x" * (MAX_CONSENT_TEXT + 1)).problem
+    patterns = [f"{n:04}*" for n in range(MAX_GLOBS + 1)]
+    assert consent(",".join(patterns[1:])).problem is None
+    assert f"has {MAX_GLOBS + 1} patterns" in consent(",".join(patterns)).problem
+    half = "y" * (MAX_GLOB_TEXT // 2 - 1)
+    if 2 * MAX_GLOB_TEXT < MAX_CONSENT_TEXT:
+        assert consent(f"*{half},{half}*").problem is None
+        assert "more than" in consent(f"*{half},y{half}*").problem

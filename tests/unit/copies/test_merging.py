@@ -51,6 +51,59 @@ def shape(fields):
             {"f:imagePullSecrets": {}},
             {"metadata": {}, "imagePullSecrets": [{"name": "theirs"}]},
         ),
+        # Fields whose names begin alike are others.
+        (
+            {"spec": {"a": 1}, "spe": 1},
+            {"new": 2},
+            {"f:spec": {"f:a": {"f:b": {}}}},
+            {"new": 2, "spe": 1},
+        ),
+        # A list of something else isn't merged.
+        (
+            {"imagePullSecrets": [{"name": "theirs", "x": "y"}]},
+            {"imagePullSecrets": [{"name": "new"}]},
+            {},
+            {"imagePullSecrets": [{"name": "new"}]},
+        ),
+        (
+            {"imagePullSecrets": ["theirs"]},
+            {"imagePullSecrets": [{"name": "new"}]},
+            {},
+            {"imagePullSecrets": [{"name": "new"}]},
+        ),
+        (
+            {"imagePullSecrets": [{"name": "theirs"}]},
+            {"imagePullSecrets": "odd"},
+            {},
+            {"imagePullSecrets": "odd"},
+        ),
+        # Other lists of references have no annotation.
+        (
+            {
+                "metadata": {"annotations": {names.ANN_REFERENCES: "kept"}},
+                "secrets": [{"name": "kept"}, {"name": "ours"}],
+            },
+            {"metadata": {}, "secrets": [{"name": "new"}]},
+            {"f:secrets": {'k:{"name":"ours"}': {}}},
+            {"metadata": {}, "secrets": [{"name": "kept"}, {"name": "new"}]},
+        ),
+        # What is wanted and there already stays in its place, whoever wrote it.
+        (
+            {"secrets": [{"name": "b"}, {"name": "a"}, {"name": "ours"}]},
+            {"secrets": [{"name": "a"}, {"name": "ours"}]},
+            {"f:secrets": {'k:{"name":"ours"}': {}}},
+            {"secrets": [{"name": "b"}, {"name": "a"}, {"name": "ours"}]},
+        ),
+        # Where nothing is left of our list it goes; an empty one that is wanted stays.
+        ({"secrets": [{"name": "o"}]}, {}, {"f:secrets": {'k:{"name":"o"}': {}}}, {}),
+        (
+            {"secrets": [{"name": "o"}]},
+            {"secrets": []},
+            {"f:secrets": {'k:{"name":"o"}': {}}},
+            {"secrets": []},
+        ),
+        # A status stays, even if a body has one.
+        ({"status": 1}, {"status": 2}, {"f:status": {}}, {"status": 1}),
         # The status is its controller's.
         (
             {"status": {"used": 1}},
@@ -76,3 +129,6 @@ def test_a_body_that_would_change_nothing_is_known():
     assert not is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}}, "spec": 2})
     assert not is_as_it_stands(live, {"metadata": {"labels": {}}, "spec": 1})
     assert not is_as_it_stands(live, {"metadata": {"labels": {"a": "b"}}})
+    for part in ("annotations", "finalizers", "ownerReferences"):
+        other = {"metadata": {"labels": {"a": "b"}, part: ["x"]}, "spec": 1}
+        assert not is_as_it_stands(live, other)

@@ -4,6 +4,7 @@ from copyrator.api import names
 from copyrator.api.rule import MetadataTransform, Transform
 from copyrator.api.selectors import Globs
 from copyrator.copies.policy.metadata import copied_annotations, copied_labels, is_copy, is_stripped
+from copyrator.copies.policy.transform import TransformError
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,13 @@ def test_labels_are_removed_by_globs_and_added():
 )
 def test_a_copy_is_known_by_label_and_annotation_together(metadata, expected):
     assert is_copy(metadata) is expected
+
+
+def test_too_many_labels_for_so_many_patterns_are_refused():
+    labels = {f"{'key' * 60}-{number}": "x" for number in range(4_000)}
+    patterns = tuple(f"*{number:04}-of-many-patterns-with-some-length" for number in range(1_000))
+    remove = MetadataTransform(remove=Globs(patterns))
+    with pytest.raises(TransformError, match="too many for so many patterns"):
+        copied_labels(labels, Transform(labels=remove))
+    with pytest.raises(TransformError, match="too many for so many patterns"):
+        copied_annotations(labels, Transform(annotations=remove), rule="a/b", origin=None)

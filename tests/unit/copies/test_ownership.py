@@ -59,6 +59,29 @@ def test_labels_and_annotations_of_ours_are_known():
     assert shape.owns_annotation("copyrator.flant.com/rule")
 
 
+def test_the_leaves_of_all_entries_that_arent_of_a_subresource_are_read():
+    found = Shapes().read(
+        [
+            entry({"f:status": {"f:x": {}}}, "controller", subresource="status"),
+            ours("a", **{"f:list": {".": {}, 'k:{"name":"n"}': {".": {}, "f:name": {}}}}),
+            {"manager": "kubectl"},
+            entry({"f:data": {".": {}, "f:a": {}, "f:b": {}}, "f:metadata": {}}, "kubectl"),
+            entry({"f:metadata": {"f:finalizers": {".": {}, 'v:"x"': {}}}}, "kubectl"),
+        ]
+    )
+    assert found.shape.ours == {
+        "data\na",
+        "type",
+        "metadata\nlabels\napp",
+        "metadata\nlabels\napp.kubernetes.io/managed-by",
+        "metadata\nannotations\ncopyrator.flant.com/rule",
+        'list\nk:{"name":"n"}\nname',
+    }
+    assert found.shape.alien == {"data\nb"}
+    assert found.others == {'metadata\nfinalizers\nv:"x"'}
+    assert Shapes().read(None).shape.ours == frozenset()
+
+
 def test_equal_shapes_are_one_object():
     shapes = Shapes()
     first, second = shapes.read([ours("a")]).shape, shapes.read([ours("a")]).shape
@@ -103,6 +126,22 @@ BINDING_FIELDS = {"f:roleRef": {}, "f:subjects": {}}
         (ACCOUNT, ACCOUNT_FIELDS, {"f:imagePullSecrets": {'k:{"name":"x"}': {}}}, True),
         (BINDING, BINDING_FIELDS, {}, True),
         (BINDING, {"f:roleRef": {}}, {"f:subjects": {}}, False),
+        (QUOTA, {"f:spec": {}}, {}, True),  # a field that is owned whole
+        (QUOTA, {"f:spec": {"f:hard": {}}}, {}, True),
+        (QUOTA, {"f:specs": {"f:hard": {}}}, {}, False),
+        ({"spec": {"x": "1"}}, {"f:spec": {"f:x": {"f:y": {}}}}, {}, True),  # a field below it
+        ({"spec": {"x": "1"}}, {"f:spec": {"f:y": {"f:x": {}}}}, {}, False),
+        ({"spec": {"x": "", "y": [], "z": {}, "n": None}}, {}, {}, True),
+        ({"spec": {"list": [1]}}, {"f:spec": {"f:list": {"v:1": {}}}}, {}, True),
+        (
+            {"spec": {"list": ["a"]}},
+            {"f:spec": {"f:list": {".": {}, 'v:"a"': {}}}},
+            {"f:spec": {"f:list": {'v:"b"': {}}}},
+            True,
+        ),
+        ({"f:x": "1"}, {"f:f:x": {}}, {}, True),  # a name that looks like a step
+        ({}, {}, {"f:metadata": {}, "f:more": {}}, True),
+        ({"metadata": 1}, {"f:metadata": {}}, {"f:metadata": {".": {}}}, True),
     ],
 )
 def test_other_kinds_let_controllers_add_what_is_theirs(wanted, fields, foreign, right):

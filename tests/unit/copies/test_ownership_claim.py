@@ -48,4 +48,35 @@ def test_who_keeps_nothing_is_left_out_and_subresources_stay():
 
 def test_an_object_without_managed_fields_is_claimed_too():
     (claimed,) = claimed_fields(None, BODY)
-    assert claimed["fieldsV1"]["f:type"] == {}
+    assert claimed == {
+        "manager": "copyrator",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {
+            "f:metadata": {
+                "f:labels": {".": {}, "f:app": {}},
+                "f:annotations": {".": {}, "f:copyrator.flant.com/rule": {}},
+            },
+            "f:data": {".": {}, "f:key": {}},
+            "f:type": {},
+        },
+    }
+
+
+def test_others_keep_what_we_dont_write_at_any_depth():
+    def theirs(**metadata):
+        return {"manager": "kubectl", "operation": "Update", "fieldsV1": {"f:metadata": metadata}}
+
+    left = {"f:finalizers": {".": {}, 'v:"x"': {}}}
+    found = claimed_fields(
+        [
+            {"manager": "empty"},
+            theirs(**{"f:labels": {".": {}, "f:app": {}}}),
+            theirs(**{"f:labels": {"f:app": {}, "f:team": {}}, "f:annotations": {".": {}}, **left}),
+            theirs(**{".": {}}),
+            theirs(**{"f:labels": {}}),
+        ],
+        BODY,
+    )
+    assert found[:-1] == [theirs(**{"f:labels": {"f:team": {}}, **left})]

@@ -58,7 +58,7 @@ class Claim:
         return record.content == "drifted"
 
     def adopts(self, foreign):
-        return self.adopting
+        return self.adopting and foreign is FOREIGN
 
 
 A, B = Claim("a"), Claim("b")
@@ -91,6 +91,19 @@ def plan(requests=(), existing=None, **more):
             replace(A, content=None),
         ),
         ({"requests": [A], "is_source": True}, Action.NOTHING, Cause.IS_SOURCE, None),
+        # A rule that can't be rendered writes nothing, whosever the copy is.
+        (
+            {"requests": [replace(A, content=None)], "existing": Copy("b"), "hold": Hold.GONE},
+            Action.NOTHING,
+            Cause.BROKEN,
+            replace(A, content=None),
+        ),
+        (
+            {"requests": [replace(A, content=None)], "existing": Copy("", marks="a")},
+            Action.NOTHING,
+            Cause.BROKEN,
+            replace(A, content=None),
+        ),
         # Something foreign does.
         ({"requests": [A], "foreign": FOREIGN}, Action.NOTHING, Cause.FOREIGN, A),
         # ... that was found to hold what is wanted, by this look or an earlier one.
@@ -305,7 +318,7 @@ def consistent(now: TargetState) -> bool:
     return True
 
 
-@settings(max_examples=1000)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(situations.filter(consistent))
 def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
     first = plan_copy(now)
@@ -335,7 +348,7 @@ def holder(now: TargetState) -> Claim | None:
     return heir if now.satisfied != heir.terms else None
 
 
-@settings(max_examples=1000)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(
     st.builds(replace, situations, open=st.just(True), is_source=st.just(False)).filter(consistent)
 )
@@ -365,7 +378,7 @@ def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
     assert (after.foreign is None) == (deletion is DeletionPolicy.DELETE)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(situations.filter(consistent))
 def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
     done = plan_copy(now)
@@ -379,7 +392,7 @@ def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
         assert now.existing.marks == done.winner.owner
 
 
-@settings(max_examples=1000)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(situations.filter(consistent))
 def test_what_a_rule_holds_no_other_rule_takes(now):
     done = plan_copy(now)
@@ -390,7 +403,7 @@ def test_what_a_rule_holds_no_other_rule_takes(now):
         assert done.act is Action.NOTHING
 
 
-@settings(max_examples=1000)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(situations.filter(consistent))
 def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
     done = plan_copy(now)
@@ -401,7 +414,7 @@ def test_nothing_is_written_by_a_paused_rule_or_in_a_closed_namespace(now):
         assert done.act is Action.NOTHING
 
 
-@settings(max_examples=1000)
+@settings(max_examples=5 * settings.default.max_examples)
 @given(situations.filter(consistent))
 def test_nothing_is_deleted_that_is_wanted_or_that_its_rule_didnt_condemn(now):
     done = plan_copy(now)

@@ -4,7 +4,13 @@ import pytest
 
 from copyrator.api import names
 from copyrator.copies.policy.ownership import Shapes
-from copyrator.copies.policy.records import NO_EXTRAS, UNKNOWN, CopyRecord, RecordReader
+from copyrator.copies.policy.records import (
+    NO_EXTRAS,
+    UNKNOWN,
+    CopyRecord,
+    Extras,
+    RecordReader,
+)
 from copyrator.copies.policy.sealing import Sealer
 
 SEALER = Sealer(b"k" * 32)
@@ -113,6 +119,50 @@ def test_versions_are_compared_as_numbers_where_they_are_numbers():
     assert not at("9").is_newer_than(at("10"))
     assert not at("9").is_newer_than(at("9"))
     assert at("b").is_newer_than(at("a"))
+    assert at("b").is_newer_than(at("1"))
+    assert at("1").is_newer_than(at("b"))
+
+
+def test_a_watch_has_delivered_what_is_not_newer_than_it():
+    record = read(metadata())
+    assert [record.is_delivered(version) for version in (41, 42, 43)] == [False, True, True]
+    assert not read(metadata(resourceVersion="x")).is_delivered(43)
+    body = metadata()
+    body["metadata"]["labels"] = {}
+    assert not read(body).is_delivered(43), "the watch of copies never delivers it"
+
+
+def test_the_fields_of_our_write_are_its_shape():
+    assert "data\na" in read(metadata()).shape.ours
+    assert read(metadata(managed=False)).shape.ours == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "value"),
+    [
+        ({"labels": {"theirs": "l"}}, "labels", {"theirs": "l"}),
+        ({"annotations": {"theirs": "a"}}, "annotations", {"theirs": "a"}),
+        ({"finalizers": ["f"]}, "finalizers", ("f",)),
+        ({"ownerReferences": [{"uid": "u"}]}, "owners", ({"uid": "u"},)),
+        ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "deleting", True),
+        ({"labels": {names.LABEL_MANAGED_BY: "helm"}}, "unlabelled", True),
+    ],
+)
+def test_each_addition_of_others_alone_is_kept(change, field, value):
+    assert read(metadata(**change)).extras == Extras(**{field: value})
+
+
+def test_a_label_that_others_set_as_well_is_kept():
+    body = metadata(labels={"both": "l", "ours": "l"})
+    ours, theirs = ({"f:metadata": {"f:labels": {f"f:{k}": {} for k in keys}}} for keys in KEYS)
+    body["metadata"]["managedFields"] = [
+        {"manager": "copyrator", "operation": "Update", "fieldsV1": ours},
+        {"manager": "kubectl", "operation": "Update", "fieldsV1": theirs},
+    ]
+    assert read(body).extras == Extras(labels={"both": "l"})
+
+
+KEYS = (("both", "ours", names.LABEL_MANAGED_BY), ("both", names.LABEL_MANAGED_BY))
 
 
 def test_a_copy_costs_less_than_its_share_of_the_memory():

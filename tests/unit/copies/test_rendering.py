@@ -84,6 +84,35 @@ def test_two_keys_that_are_rendered_alike_are_an_error():
         tree.render(CONTEXT)
 
 
+def test_the_variables_of_a_namespace_and_of_a_source_without_metadata():
+    assert namespace_context("n", {"a": "b"}, {"c": "d"}) == {
+        "name": "n",
+        "labels": {"a": "b"},
+        "annotations": {"c": "d"},
+    }
+    assert source_context({}, "Secret") == {
+        "kind": "Secret",
+        "name": "",
+        "namespace": "",
+        "labels": {},
+        "annotations": {},
+    }
+    assert source_context({"annotations": {"c": "d"}}, "X")["annotations"] == {"c": "d"}
+
+
+def test_all_texts_of_an_object_are_counted_together():
+    for tree in ({"a": "{{ 'x' * 250000 }}"}, {"{{ 'x' * 250000 }}": 1}, ["{{ 'x' * 250000 }}"]):
+        Tree({"one": tree}).render(CONTEXT)
+    four = "{{ 'x' * 250000 }}"
+    for tree in (
+        {f"a{n}": four for n in range(9)},
+        {f"{four}{n}": 1 for n in range(9)},
+        {"a": [four] * 9},
+    ):
+        with pytest.raises(TemplateError, match=r"more than|longer than"):
+            Tree(tree).render(CONTEXT)
+
+
 def test_a_source_shows_its_metadata_and_no_data():
     context = source_context({"name": "n", "namespace": "s", "labels": {"a": "b"}}, "Secret")
     assert context == {
@@ -106,11 +135,25 @@ def test_a_source_shows_its_metadata_and_no_data():
         ("system:view", "ConfigMap", False),
         ("a/b", "Role", False),
         ("..", "RoleBinding", False),
+        (".", "Role", False),
+        ("a%b", "Role", False),
+        ("", "Role", False),
+        ("x" * 253, "Role", True),
+        ("x" * 254, "Role", False),
     ],
 )
 def test_rendered_names_are_checked(name, kind, good):
     if good:
         assert checked_name(name, kind) == name
     else:
-        with pytest.raises(TemplateError):
+        with pytest.raises(TemplateError, match="name"):
             checked_name(name, kind)
+
+
+def test_a_long_text_is_shortened_in_its_error():
+    for length in (80, 81):
+        text = "{{ nothing }}" + "y" * (length - 13)
+        with pytest.raises(TemplateError) as error:
+            Text(text).render(CONTEXT)
+        told = text if length == 80 else text[:79] + "…"
+        assert str(error.value) == f"{told!r}: 'nothing' is undefined"

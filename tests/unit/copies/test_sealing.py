@@ -51,3 +51,25 @@ def test_a_seal_fits_a_line_and_shows_nothing_of_the_content():
 def test_a_key_of_another_length_is_refused(key):
     with pytest.raises(ValueError, match="bytes"):
         Sealer(key)
+
+
+def test_seals_are_those_of_the_versions_before_so_that_an_upgrade_writes_nothing():
+    sealer = Sealer(bytes(range(32)))
+    digest = sealer.digest({"data": {"a": "YQ=="}})
+    assert digest.hex() == "bf6f80fdfe067fb889215ad03298ae8c"
+    assert sealer.seal(digest, *PLACE) == "v2-A_f4Gf7iJIVrQMpiujLnEAwmJ-QaK"
+
+
+@pytest.mark.parametrize("change", ["\n", " ", "!", "\0"])
+def test_a_seal_with_anything_between_opens_nowhere(change):
+    seal = SEALER.seal(SEALER.digest({}), *PLACE)
+    assert SEALER.open(seal[:9] + change + seal[9:], *PLACE) is None
+    assert SEALER.open(seal + change, *PLACE) is None
+
+
+def test_sealers_with_one_key_are_equal():
+    assert Sealer(b"k" * 32) == SEALER
+    assert hash(Sealer(b"k" * 32)) == hash(SEALER)
+    assert Sealer(b"o" * 32) != SEALER
+    assert len({hash(Sealer(bytes([n]) * 32)) for n in range(9)}) == 9
+    assert SEALER != b"k" * 32

@@ -113,6 +113,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.measures
 @pytest.mark.parametrize("text", ENDLESS)
 def test_what_would_take_long_is_an_error_in_one_step(text):
     compiled = Text(text)
@@ -124,6 +125,7 @@ def test_what_would_take_long_is_an_error_in_one_step(text):
     assert least_cpu_seconds(render) < 5 * STEP_SECONDS
 
 
+@pytest.mark.measures
 def test_an_object_is_as_limited_as_one_text():
     part = often("{{ i }}", 2_000)
     assert len(Text(part).render(CONTEXT)) > 2_000
@@ -135,6 +137,7 @@ def test_an_object_is_as_limited_as_one_text():
         long.render(CONTEXT)
 
 
+@pytest.mark.measures
 def test_the_limits_count_and_dont_measure_time():
     """The very same number of passes is refused every time."""
 
@@ -151,6 +154,7 @@ def test_the_limits_count_and_dont_measure_time():
     assert [passes(last + 1000) for _ in range(3)] == [False] * 3
 
 
+@pytest.mark.measures
 def test_256_kib_of_nothing_but_names_are_rendered():
     texts = {str(i): "{{ namespace.name }}" * 3_276 for i in range(4)}
     tree = Tree({"data": texts})

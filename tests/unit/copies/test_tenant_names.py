@@ -3,7 +3,7 @@
 import pytest
 from tests.steps import least_cpu_seconds
 
-from copyrator.copies.policy.tenant_names import name_refusal
+from copyrator.copies.policy.tenant_names import TENANT_FILTERS, TENANT_VARIABLES, name_refusal
 from copyrator.settings.limits import STEP_SECONDS, TENANT_NAME_TEXT
 
 GOOD = [
@@ -40,6 +40,14 @@ BAD = [
     ("{{ source.name|default(source.namespace) }}", "a filter whose arguments aren't constants"),
     ("{% filter upper %}a{% endfilter %}", "FilterBlock"),
     ("{{ range }}", "the name 'range'"),
+    ("{{ 1.5 }}", "a number with a fraction"),
+    ("{{ " + "n" * 50 + " }}", f"the name '{'n' * 40}'"),
+    ("{{ 1|" + "f" * 50 + " }}", f"the filter '{'f' * 40}'"),
+    ("{{ not source }}", "an operator"),
+    ("{{ (source, 1) }}", "a list"),
+    ("{% set a %}b{% endset %}", "set"),
+    ("{{ source.name|default(*[]) }}", "a filter whose arguments aren't constants"),
+    ("{{ source.name|default(x=source.name) }}", "a filter whose arguments aren't constants"),
     ("{{ [source.name] }}", "a list"),
     ("{{ {'a': 1} }}", "a map"),
     ("{% include 'a' %}", "Include"),
@@ -52,9 +60,23 @@ def test_all_else_is_refused_and_named(text, named):
     why = name_refusal(text)
     assert why is not None
     assert named in why
-    assert why.startswith("spec.transform.name")
+    if not named.startswith("longer"):
+        assert why == (
+            f"spec.transform.name uses {named}: outside the operator's namespace it may hold "
+            f"{', '.join(TENANT_VARIABLES)} with their fields and the filters "
+            f"{', '.join(TENANT_FILTERS)}"
+        )
 
 
+def test_a_name_of_the_greatest_length_is_read():
+    assert name_refusal("x" * TENANT_NAME_TEXT) is None
+    assert name_refusal("x" * (TENANT_NAME_TEXT + 1)) == (
+        "spec.transform.name is longer than 1024 characters; shorten it: outside the operator's "
+        "namespace no more are read"
+    )
+
+
+@pytest.mark.measures
 @pytest.mark.parametrize("word", ["{{a}}", "{{source.a}}", "{{source|d}}", "{{[1,1]}}", "("])
 def test_the_longest_name_is_judged_in_one_step(word):
     text = "{{" * (word == "(") + word * (TENANT_NAME_TEXT // len(word) - 1)

@@ -33,8 +33,24 @@ def test_keys_are_chosen_and_renamed(keys, data, binary):
 
 @pytest.mark.parametrize("rename", [{"b": "a.crt"}, {"b": "c"}])
 def test_a_collision_is_an_error_that_names_the_keys(rename):
-    with pytest.raises(TransformError, match="would both be named"):
+    with pytest.raises(TransformError) as error:
         transform_data(CONTENT, KeyTransform(rename=rename))
+    name = rename["b"]
+    first, second = ("a.crt", "b") if name == "a.crt" else ("b", "c")
+    assert str(error.value) == (
+        f"the keys {first!r} and {second!r} would both be named {name!r}; leave one out in "
+        "spec.transform.keys or rename it"
+    )
+
+
+def test_a_source_with_binary_data_alone_is_transformed():
+    content = {"binaryData": {"c": "4", "d": "5"}, "data": None}
+    found = transform_data(content, KeyTransform(include=Globs(("c",))))
+    assert found == {"binaryData": {"c": "4"}, "data": {}}
+    content.pop("data")
+    assert transform_data(content, KeyTransform(rename={"c": "z"})) == {
+        "binaryData": {"z": "4", "d": "5"}
+    }
 
 
 def test_the_source_is_left_as_it_is():
@@ -48,7 +64,8 @@ def test_too_many_keys_for_so_many_patterns_are_refused_and_many_of_either_are_n
     patterns = tuple(
         f"*{number:04}-of-many-patterns-with-some-length-to-it" for number in range(1_000)
     )
-    with pytest.raises(TransformError, match="4000 keys, too many"):
-        transform_data(many, KeyTransform(exclude=Globs(patterns)))
+    for keys in (KeyTransform(exclude=Globs(patterns)), KeyTransform(include=Globs(patterns))):
+        with pytest.raises(TransformError, match=r"4000 keys, too many.*use fewer or shorter"):
+            transform_data(many, keys)
     transform_data(many, KeyTransform(exclude=Globs(patterns[:2])))
     transform_data(CONTENT, KeyTransform(exclude=Globs(patterns)))

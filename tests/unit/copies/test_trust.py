@@ -38,15 +38,32 @@ TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (rule({"source": {**OWN, "namespace": "other"}}), "other"),
-        (rule({"source": {**OWN, "namespaces": ["tenant", "other"]}}), "other"),
-        (rule(ruleType="secret", selector={"a": "b"}, namespace="other"), "namespace names other"),
+        (
+            rule({"source": {**OWN, "namespace": "other"}}),
+            (
+                "spec.source.namespace names other: outside the operator's namespace a rule's "
+                "sources stand in its own namespace, tenant"
+            ),
+        ),
+        (rule({"source": {**OWN, "namespaces": ["x", "tenant", "y"]}}), "namespace names x, y: "),
+        (rule(ruleType="secret", selector={"a": "b"}, namespace="z"), "namespace names z: outside"),
         (rule(ruleType="secret", selector="a=b", namespaces=["tenant", "kube-system"]), "kube-sys"),
-        (rule({"template": TEMPLATE}), "spec.template"),
+        (
+            rule({"template": TEMPLATE}),
+            "spec.template is for trusted rules only: it can make any object; use spec.source",
+        ),
         (rule({"source": {"kind": "RoleBinding", "name": "x"}}), "RoleBinding"),
         (rule({"source": {**OWN, "apiVersion": "example.com/v1"}}), "copy ConfigMap and Secret"),
-        (rule({"source": OWN, "onConflict": "Overwrite"}), "Overwrite"),
+        (
+            rule({"source": OWN, "onConflict": "Overwrite"}),
+            (
+                "spec.onConflict: Overwrite is for trusted rules only: a namespace that accepts "
+                "copies doesn't offer its own objects; use Skip or Adopt"
+            ),
+        ),
     ],
 )
 def test_a_tenant_may_ask_for_nothing_else(spec, told):
-    assert told in tenant_refusal(spec, "tenant")
+    why = tenant_refusal(spec, "tenant")
+    assert told in why
+    assert why.startswith("namespace" if spec.legacy else "spec.")

@@ -82,13 +82,13 @@ class ValuesHash:
             salted = keyed()
             salted.update(uid.encode() + b"\0")
             self._hashes.append(salted)
-        self._sources = 0
+        self._begun = False
         self._has_secret = False
 
     def add(self, kind: ValuesKind, name: str, content: Mapping[str, bytes]) -> Iterator[None]:
         """Add the next source; between two steps of the iteration other tasks may run."""
-        self._feed(b"," if self._sources else b"[")
-        self._sources += 1
+        self._feed(b"," if self._begun else b"[")
+        self._begun = True
         self._has_secret |= kind is ValuesKind.SECRET
         self._feed(_canonical([kind.value, name])[:-1] + b",{")
         for number, key in enumerate(sorted(content)):
@@ -103,7 +103,7 @@ class ValuesHash:
 
     def result(self) -> str | None:
         """The hash; None where there was no source."""
-        if not self._sources:
+        if not self._begun:
             return None
         self._feed(b"]")
         if not self._has_secret:

@@ -28,6 +28,9 @@ SHORTEST_LINE: Final = 8
 SHORTEST_PART: Final = 12
 """The same for the part of a value at which a text was cut off."""
 
+_REPEATS: Final = 64
+"""How often such a part is looked for in one value: time is bounded for any value."""
+
 _TEXT: Final = "tag:yaml.org,2002:str"
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _LONGEST_WORD: Final = 64
@@ -96,10 +99,24 @@ class _Quotes:
             return
         if text in form:
             self.found.add(text)
-        if (at := form.find(head)) > 0 and text.startswith(form[at:]):
-            self.found.add(form[at:])
-        if (at := form.rfind(tail)) >= 0 and text.endswith(form[: at + SHORTEST_PART]):
-            self.found.add(form[: at + SHORTEST_PART])
+        for at in _places(form, head, max(1, len(form) - len(text))):
+            if text.startswith(form[at:]):
+                self.found.add(form[at:])
+                break
+        for at in _places(form, tail, 0):
+            end = at + SHORTEST_PART
+            if text.endswith(form[:end]):
+                self.found.add(form[:end])
+
+
+def _places(form: str, part: str, start: int) -> Iterator[int]:
+    """Where a part is in a value, the first ones: a value may repeat itself."""
+    at = form.find(part, start)
+    for _ in range(_REPEATS):
+        if at < 0:
+            return
+        yield at
+        at = form.find(part, at + 1)
 
 
 def _values(content: bytes) -> Iterator[str]:

@@ -1,0 +1,122 @@
+"""Mutation tests of the pure packages with mutmut: `make mutate`, `make mutate PACKAGE=api`.
+
+mutmut changes one place of the code at a time and runs the unit tests that reach it: a mutant that
+no test notices has survived. It knows modules by their paths, so it works in a directory where
+`copyrator` lies at the top. Survivors that stay have their reason in tests/mutation/survivors.yaml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import yaml
+from mutmut.mutation.diff_apply import get_diff_for_mutant
+
+ROOT = Path(__file__).resolve().parent.parent
+WORK = ROOT / "build" / "mutation"
+SURVIVORS = ROOT / "tests" / "mutation" / "survivors.yaml"
+PACKAGES = ("api", "bundles/policy", "copies/policy")
+LINKS = {"copyrator": "operator/copyrator"} | {
+    name: name for name in ("pyproject.toml", "tests", "hack", "crds")
+}
+KILLED = ("killed", "timeout")
+WANTED = 90
+"""Percent of a package's mutants that tests have to kill."""
+
+
+def main() -> int:
+    """Mutate, say what survived; 1 where a package has too few killed or unexplained survivors."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
+    parser.add_argument("--again", action="store_true", help="only those that survived last time")
+    parser.add_argument("--report", action="store_true", help="only what the last run found")
+    chosen = parser.parse_args()
+    packages = chosen.packages or list(PACKAGES)
+    if unknown := set(packages) - set(PACKAGES):
+        parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(PACKAGES)}")
+    prepare()
+    for package in packages:
+        if not chosen.report:
+            names = [f"{module(package)}.*"]
+            if chosen.again:
+                names = [name for name, how in results(package).items() if how not in KILLED]
+            run(package, names)
+    return max([report(package) for package in packages])
+
+
+def prepare() -> None:
+    """Go to the directory where mutmut works, which has links to all that it needs."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    for name, target in LINKS.items():
+        if not (WORK / name).is_symlink():
+            (WORK / name).symlink_to(ROOT / target)
+    os.chdir(WORK)
+    os.environ.pop("PYTHONPATH", None)  # it leads to the code as it is
+
+
+def run(package: str, names: list[str]) -> None:
+    """Try these mutants: names, or patterns of names."""
+    log = WORK / f"{package.replace('/', '-')}.log"
+    print(f"Mutating {package}; what mutmut says goes to {log.relative_to(ROOT)}", flush=True)
+    with log.open("w") as file:
+        command = ["mutmut", "run", "--max-children", "2", *names]
+        done = subprocess.run(command, check=False, stdout=file, stderr=subprocess.STDOUT)
+    if done.returncode:
+        sys.exit(f"mutmut couldn't do it: {log.relative_to(ROOT)} says why.")
+
+
+def module(package: str) -> str:
+    """The name by which Python knows a package."""
+    return f"copyrator.{package.replace('/', '.')}"
+
+
+def results(package: str) -> dict[str, str]:
+    """What became of each mutant, by its name."""
+    said = subprocess.run(["mutmut", "results", "--all", "1"], check=True, stdout=subprocess.PIPE)
+    rows = (line.strip().rpartition(": ") for line in said.stdout.decode().splitlines())
+    return {name: how for name, _, how in rows if name.startswith(module(package) + ".")}
+
+
+def report(package: str) -> int:
+    """Print a package's figures and survivors; 1 where there are too many, or without a reason."""
+    found = results(package)
+    counts = Counter(found.values())
+    entries = yaml.safe_load(SURVIVORS.read_text()) or []
+    unexplained = 0
+    for name, how in found.items():
+        if how in KILLED:
+            continue
+        place, changes = described(name)
+        reason = next((one["reason"] for one in entries if matches(one, place, changes)), None)
+        unexplained += reason is None
+        print(f"{place} ({name.rpartition('_')[2]}, {how}): {reason or 'NO REASON'}\n{changes}\n")
+    share = 100 * sum(counts[how] for how in KILLED) / max(1, len(found))
+    sorts = ", ".join(f"{number} {how}" for how, number in sorted(counts.items()))
+    print(f"{package}: {len(found)} mutants, {share:.1f} % killed; {sorts};")
+    print(f"  {unexplained} survivors without a reason in {SURVIVORS.relative_to(ROOT)}\n")
+    return int(share < WANTED or unexplained > 0)
+
+
+def described(name: str) -> tuple[str, str]:
+    """Return a mutant's function (``module.Class.method``), and its lines before and after."""
+    path, _, function = name.partition("__mutmut_")[0].rpartition(".")
+    place = f"{path}.{re.sub('^x_|^xǁ', '', function).replace('ǁ', '.')}"
+    diff = get_diff_for_mutant(name, path=path.replace(".", "/") + ".py").splitlines()
+    lines = (line for line in diff if re.match(r"[-+](?!--|\+\+)", line))
+    return place.removeprefix("copyrator."), "\n".join(lines)
+
+
+def matches(entry: dict[str, str], place: str, changes: str) -> bool:
+    """Tell whether an entry is of this function, and its expression found in this change."""
+    return fnmatchcase(place, entry["function"]) and bool(re.search(entry["change"], changes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""Messages of the parsers' checks, word for word: each names the value, the fault, the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from copyrator.api import syntax
+from copyrator.api.fields import TOO_MANY, Fields, SpecError, is_scalar, json_type, unreadable
+from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
+
+ENDS = "beginning and ending with a letter or digit"
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "message"),
+    [
+        (
+            syntax.namespace,
+            "A",
+            "'A' is no namespace's name; use at most 63 lower-case letters, digits and '-'",
+        ),
+        (syntax.namespace, "a-*", "'a-*' is a pattern; list the namespaces by name"),
+        (syntax.namespace, "a?", "'a?' is a pattern; list the namespaces by name"),
+        (
+            syntax.object_name,
+            "A",
+            "'A' is no object's name; use at most 253 lower-case letters, digits, '-' and '.'",
+        ),
+        (
+            syntax.label_key,
+            "E/x",
+            "'E/x' has a prefix that is no DNS name; write it as example.com/name",
+        ),
+        (
+            syntax.label_key,
+            "e.x/-",
+            "'e.x/-' is no label's key; use at most 63 letters, digits, '-', '_' and '.', " + ENDS,
+        ),
+        (
+            syntax.label_value,
+            "-",
+            "'-' is no label's value; use at most 63 letters, digits, '-', '_' and '.', " + ENDS,
+        ),
+        (
+            syntax.data_key,
+            "/",
+            (
+                "'/' is no key of a ConfigMap or Secret; use at most 253 letters, digits, '-', "
+                "'_' and '.'"
+            ),
+        ),
+        (
+            syntax.kind,
+            "secret",
+            "'secret' is no kind; write it as in a manifest, for example Secret",
+        ),
+        (syntax.api_version, "1", "'1' is no apiVersion; write it as v1 or group/v1"),
+        (
+            syntax.env_name,
+            "1",
+            (
+                "'1' can't name an environment variable; use letters, digits, '_', '-' and '.', "
+                "not beginning with a digit or '..'"
+            ),
+        ),
+    ],
+)
+def test_a_check_names_the_value_and_the_remedy(
+    check: Callable[[str], str | None], value: str, message: str
+) -> None:
+    assert check(value) == message
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (syntax.namespace, ["a" * 63, "a-1"], ["a" * 64, "", "-a", "a\n"]),
+        (syntax.object_name, ["a" * 253, "a.b-1"], ["a" * 254, "", "a..b", "a\n"]),
+        (
+            syntax.label_key,
+            ["a" * 63, "a.b/" + "C" * 63, "a" * 253 + "/x", "A_.-z"],
+            ["a" * 64, "/x", "x/", "a" * 254 + "/x", "a/b/c", "x\n"],
+        ),
+        (syntax.label_value, ["", "a" * 63, "A_.-z"], ["a" * 64, "a b", "x\n"]),
+        (syntax.data_key, ["a" * 253, "...", "-._A1"], ["a" * 254, "", ".", "..", "a\n"]),
+        (syntax.kind, ["A", "A" + "b" * 62], ["A" + "b" * 63, "", "1A", "A-b"]),
+        (
+            syntax.api_version,
+            ["v1", "a.b/v1", "a" * 250 + "/v1"],
+            ["a" * 251 + "/v1", "", "v", "/v1"],
+        ),
+        (syntax.env_name, ["A" * 255, "-.a_1", ".a"], ["A" * 256, "", ".", "..", "..a", "1a"]),
+    ],
+)
+def test_a_check_knows_its_limits(
+    check: Callable[[str], str | None], good: list[str], bad: list[str]
+) -> None:
+    assert [check(value) for value in good] == [None] * len(good)
+    assert all(check(value) for value in bad)
+
+
+def test_a_value_that_is_shown_is_shortened() -> None:
+    assert syntax.shown("a" * 80) == repr("a" * 80)
+    assert syntax.shown("a" * 81) == repr("a" * 79 + "…")
+    assert syntax.shown("abcd", 3) == "'ab…'"
+
+
+class Word(StrEnum):
+    ONE = "One"
+    TWO = "Two"
+
+
+SPEC: dict[str, Any] = {
+    "map": {"a": "b", "c": ""},
+    "empty": "",
+    "text": "x",
+    "true": True,
+    "false": False,
+    "number": 7,
+    "list": ["a", "b", "a"],
+    "null": None,
+    "one": "One",
+}
+
+
+def spec() -> Fields:
+    return Fields(SPEC, "spec")
+
+
+@pytest.mark.parametrize(
+    ("read", "message"),
+    [
+        (lambda: Fields([], "spec"), "spec: must be a map, not a list"),
+        (lambda: Fields("x", ""), "the object: must be a map, not a string"),
+        (
+            lambda: Fields(TOO_MANY, "spec"),
+            f"spec: it has more than {OBJECT_CONTAINERS:,} maps and lists; make it smaller",
+        ),
+        (
+            lambda: Fields(TOO_MANY, ""),
+            f"the object: it has more than {OBJECT_CONTAINERS:,} maps and lists; make it smaller",
+        ),
+        (lambda: spec().sub("text"), "spec.text: must be a map, not a string"),
+        (lambda: Fields({"a": 1}, "").sub("a"), "a: must be a map, not a number"),
+        (lambda: spec().fail("x", "is bad"), "spec.x: is bad"),
+        (lambda: spec().required_text("none"), "spec.none: is required"),
+        (lambda: spec().required_text("null"), "spec.null: is required"),
+        (
+            lambda: spec().required_text("empty"),
+            "spec.empty: must not be empty; fill it in or remove the field",
+        ),
+        (
+            lambda: spec().text("true"),
+            'spec.true: must be a string, not a boolean; write it in quotes: "true"',
+        ),
+        (
+            lambda: spec().text("number"),
+            'spec.number: must be a string, not a number; write it in quotes: "7"',
+        ),
+        (lambda: spec().text("map"), "spec.map: must be a string, not a map"),
+        (lambda: spec().text("text", lambda value: f"{value} is bad"), "spec.text: x is bad"),
+        (lambda: spec().required_text("text", lambda _: "is bad"), "spec.text: is bad"),
+        (
+            lambda: spec().flag("text"),
+            "spec.text: must be true or false without quotes, not a string",
+        ),
+        (
+            lambda: spec().number("text", 1, least=0, most=9),
+            "spec.text: must be a whole number, not a string",
+        ),
+        (
+            lambda: spec().number("true", 1, least=0, most=9),
+            "spec.true: must be a whole number, not a boolean",
+        ),
+        (
+            lambda: spec().number("number", 1, least=8, most=9),
+            "spec.number: must be between 8 and 9",
+        ),
+        (
+            lambda: spec().number("number", 1, least=1, most=6),
+            "spec.number: must be between 1 and 6",
+        ),
+        (lambda: spec().choice("text", Word, Word.ONE), "spec.text: must be one of One, Two"),
+        (lambda: spec().choice("number", Word, Word.ONE), "spec.number: must be one of One, Two"),
+        (lambda: spec().items("map"), "spec.map: must be a list, not a map"),
+        (
+            lambda: Fields({"l": ["a", ""]}, "s").texts("l"),
+            "s.l[1]: must not be empty; fill it in or remove the field",
+        ),
+        (lambda: Fields({"l": [None]}, "s").texts("l"), "s.l[0]: must be a string, not null"),
+        (lambda: spec().texts("list", lambda _: "is bad"), "spec.list[0]: is bad"),
+        (lambda: spec().text_map("map", key=lambda _: "is bad"), "spec.map: is bad"),
+        (lambda: spec().text_map("map", value=lambda _: "is bad"), "spec.map[a]: is bad"),
+        (
+            lambda: Fields({"m": {"a": 1.5}}, "s").text_map("m"),
+            's.m[a]: must be a string, not a number; write it in quotes: "1.5"',
+        ),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_with_the_remedy(
+    read: Callable[[], Any], message: str
+) -> None:
+    with pytest.raises(SpecError) as error:
+        read()
+
+    assert str(error.value) == message
+    assert str(error.value.invalid) == message
+
+
+def test_fields_that_are_right_are_read() -> None:
+    found = spec()
+
+    assert (found.get("text"), found.get("none"), found.path) == ("x", None, "spec")
+    assert [found.has(name) for name in ("text", "false", "null", "none")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert (found.at("x"), Fields({}, "").at("x")) == ("spec.x", "x")
+    assert (found.text("text"), found.text("none"), found.required_text("text")) == ("x", None, "x")
+    assert (found.flag("true"), found.flag("false", True), found.flag("none")) == (
+        True,
+        False,
+        False,
+    )
+    assert found.flag("none", True) is True
+    assert found.number("number", 1, least=7, most=7) == 7
+    assert found.number("none", 1, least=7, most=7) == 1
+    assert found.choice("one", Word, Word.TWO) is Word.ONE
+    assert found.choice("null", Word, Word.TWO) is Word.TWO
+    assert (found.texts("list"), found.texts("none")) == (("a", "b"), ())
+    assert found.text_map("map") == {"a": "b", "c": ""}
+    assert (found.text_map("none"), found.items("none")) == ({}, ())
+    assert found.items("list") == ["a", "b", "a"]
+    assert (found.sub("map").raw, found.sub("map").path, found.sub("none").raw) == (
+        SPEC["map"],
+        "spec.map",
+        {},
+    )
+    assert Fields(None, "x").raw == {}
+
+
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ({}, "a map"),
+        ([], "a list"),
+        ("", "a string"),
+        (True, "a boolean"),
+        (1, "a number"),
+        (1.5, "a number"),
+        (None, "null"),
+        (b"", "bytes"),
+    ],
+)
+def test_types_have_the_names_of_manifests(value: Any, name: str) -> None:
+    assert json_type(value) == name
+
+
+def test_numbers_of_the_api_server_are_scalars_and_greater_ones_are_not() -> None:
+    scalars = [True, 1.5, 0, 2**63 - 1, -(2**63)]
+    assert all(is_scalar(value) for value in scalars)
+    assert not any(is_scalar(value) for value in [2**63, -(2**63) - 1, "1", None, []])
+
+
+def test_a_long_path_is_shortened_and_an_unexpected_error_is_named() -> None:
+    assert SpecError("a" * PROBLEM_PATH, "x").path == "a" * PROBLEM_PATH
+    assert SpecError("a" * (PROBLEM_PATH + 1), "x").path == "a" * (PROBLEM_PATH - 1) + "…"
+    assert str(unreadable(KeyError("secret"))) == "spec: can't be read (KeyError); simplify it"

@@ -1,0 +1,246 @@
+"""What the parser of rules says, word for word, and where its limits are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.rule import RuleSpec, copies_kind, parse_rule
+from copyrator.api.rule_spec import Source
+from copyrator.api.rule_transform import template_texts
+from copyrator.api.selectors import LabelSelector
+from copyrator.settings.limits import RULE_DEPTH
+
+META = {"namespace": "ops", "name": "r"}
+SOURCE = {"kind": "Secret", "name": "app"}
+TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+
+
+def new(**spec: Any) -> dict[str, Any]:
+    return {"metadata": META, "spec": {"source": SOURCE, **spec}}
+
+
+def old(**fields: Any) -> dict[str, Any]:
+    return {"metadata": META, "ruleType": "secret", "selector": {"a": "b"}} | fields
+
+
+def selector(**expression: Any) -> dict[str, Any]:
+    return new(targets={"selector": {"matchExpressions": [expression]}})
+
+
+def template(**fields: Any) -> dict[str, Any]:
+    return {"metadata": META, "spec": {"template": TEMPLATE | fields}}
+
+
+NO_LABEL = (
+    "must name at least one label; without one, everything in the namespace would be copied to "
+    "every other"
+)
+OTHERWISE = "for other conditions use spec.source.selector"
+EXPRESSION = "spec.targets.selector.matchExpressions[0]"
+LABEL_VALUE = (
+    "'-' is no label's value; use at most 63 letters, digits, '-', '_' and '.', beginning and "
+    "ending with a letter or digit"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (
+            old(ruleType="role"),
+            (
+                "ruleType: must be configmap or secret, not 'role'; other kinds are copied by "
+                "spec.source"
+            ),
+        ),
+        (old(selector={}), f"selector: {NO_LABEL}"),
+        (old(selector=None), f"selector: {NO_LABEL}"),
+        (old(selector=""), f"selector: {NO_LABEL}"),
+        (
+            old(selector=[]),
+            "selector: must be a map of labels or a string key=value, not a list",
+        ),
+        (old(selector="a"), f"selector: 'a' is not key=value; {OTHERWISE}"),
+        (old(selector="-"), f"selector: '-' is not key=value; {OTHERWISE}"),
+        (old(selector="a=-"), f"selector: 'a=-' is not key=value: {LABEL_VALUE}; {OTHERWISE}"),
+        (old(selector="a=b,a=c"), "selector: asks for two values of the label 'a'"),
+        (
+            old(selector="a=b=c"),
+            "selector: 'a=b=c' is not key=value: 'b=c' is no label's value; use at most 63 "
+            "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; "
+            + OTHERWISE,
+        ),
+        (
+            old(namespace=["A"]),
+            (
+                "namespace[0]: 'A' is no namespace's name; use at most 63 lower-case letters, "
+                "digits and '-'"
+            ),
+        ),
+        (old(namespace=5), "namespace: must be a string or a list of strings, not a number"),
+        (
+            {"metadata": META},
+            "spec: is required: say what to copy in spec.source or spec.template",
+        ),
+        (
+            old(spec={}),
+            "spec: can't stand beside the old form; remove ruleType, selector or spec",
+        ),
+        (new(template=TEMPLATE), "spec.source: give exactly one of spec.source and spec.template"),
+        (
+            new(targets={"namespaces": ["A"]}),
+            (
+                "spec.targets.namespaces[0]: 'A' matches no namespace; use lower-case letters, "
+                "digits, '-', and the wildcards '*' and '?'"
+            ),
+        ),
+        (
+            new(targets={"namespaces": []}),
+            "spec.targets.namespaces: must not be empty; remove it for every namespace",
+        ),
+        (
+            new(transform={"keys": {"include": ["a/*"]}}),
+            (
+                "spec.transform.keys.include[0]: 'a/*' matches no key; use letters, digits, "
+                "'-', '_', '.', and the wildcards '*' and '?'"
+            ),
+        ),
+        (
+            new(transform={"labels": {"remove": ["-?"]}}),
+            (
+                "spec.transform.labels.remove[0]: '-?' matches no label's key; write the whole "
+                "key, with '*' and '?' as wildcards"
+            ),
+        ),
+        (
+            selector(operator="In", values=["a"]),
+            f"{EXPRESSION}.key: is required",
+        ),
+        (
+            selector(key="-", operator="Exists"),
+            (
+                f"{EXPRESSION}.key: '-' is no label's key; use at most 63 letters, digits, '-', "
+                "'_' and '.', beginning and ending with a letter or digit"
+            ),
+        ),
+        (
+            selector(key="a"),
+            f"{EXPRESSION}.operator: is required: one of In, NotIn, Exists, DoesNotExist",
+        ),
+        (
+            selector(key="a", operator="in"),
+            f"{EXPRESSION}.operator: must be one of In, NotIn, Exists, DoesNotExist",
+        ),
+        (
+            selector(key="a", operator="In", values=["b", "-"]),
+            f"{EXPRESSION}.values[1]: {LABEL_VALUE}",
+        ),
+        (
+            selector(key="a", operator="NotIn"),
+            f"{EXPRESSION}.values: must name at least one value for NotIn",
+        ),
+        (
+            selector(key="a", operator="Exists", values=["b"]),
+            f"{EXPRESSION}.values: must be removed: Exists takes no values",
+        ),
+        (
+            template(status={"a": 1}),
+            "spec.template.status: must be removed: an object's own controller writes it",
+        ),
+    ],
+)
+def test_a_rule_that_is_wrong_says_where_and_what_to_do(body: dict[str, Any], message: str) -> None:
+    found = parse_rule(body)
+
+    assert isinstance(found, InvalidSpec)
+    assert str(found) == message
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        old(selector="a=b , c = d,"),
+        old(selector="a="),
+        old(namespace="one", namespaces=["one", "two"]),
+        old(ruleType="SECRET"),
+        new(targets={"namespaces": ["a" * 62 + "*", "?-x"]}),
+        new(transform={"keys": {"include": ["*.A_-?", "*"]}}),
+        new(transform={"labels": {"remove": ["*.x/?", "a*"]}}),
+        selector(key="a", operator="In", values=["", "b"]),
+        selector(key="a.b/c", operator="DoesNotExist"),
+    ],
+)
+def test_what_is_allowed_is_allowed(body: dict[str, Any]) -> None:
+    assert isinstance(parse_rule(body), RuleSpec)
+
+
+def test_a_pattern_is_as_long_as_a_name() -> None:
+    assert isinstance(parse_rule(new(targets={"exclude": ["a" * 63]})), RuleSpec)
+    assert isinstance(parse_rule(new(targets={"exclude": ["a" * 64]})), InvalidSpec)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (new(), ("Secret", "v1")),
+        (new(source={"kind": "Thing"}), ("Thing", None)),
+        (new(source={"kind": "Thing", "apiVersion": "a.b/v1"}), ("Thing", "a.b/v1")),
+        (new(source={"kind": "Thing", "apiVersion": "-"}), None),
+        (new(source={"kind": "-"}), None),
+        (template(), ("ConfigMap", "v1")),
+        (old(), ("Secret", "v1")),
+        (old(ruleType="ConfigMap"), ("ConfigMap", "v1")),
+        (old(ruleType="x"), None),
+        (old(ruleType=5), None),
+        ([], None),
+        ({}, None),
+    ],
+)
+def test_the_kind_of_the_copies_is_known_without_the_rest(
+    body: Any, kind: tuple[str, str | None] | None
+) -> None:
+    assert copies_kind({**body, "spec": body["spec"]} if "spec" in body else body) == kind
+
+
+@pytest.mark.parametrize(
+    ("source", "namespace", "name", "labels", "means"),
+    [
+        (Source("Secret", "v1", ("a", "b"), name="x"), "b", "x", None, True),
+        (Source("Secret", "v1", ("a", "b"), name="x"), "c", "x", None, False),
+        (Source("Secret", "v1", ("a",), name="x"), "a", "y", None, False),
+        (
+            Source("Secret", "v1", ("a",), selector=LabelSelector.from_labels({"k": "v"})),
+            *("a", "y", {"k": "v"}, True),
+        ),
+        (
+            Source("Secret", "v1", ("a",), selector=LabelSelector.from_labels({"k": "v"})),
+            *("a", "y", {"k": "w"}, False),
+        ),
+        (Source("Secret", "v1", ("a",)), "a", "y", None, True),
+    ],
+)
+def test_a_source_means_what_it_names_or_selects(
+    source: Source, namespace: str, name: str, labels: dict[str, str] | None, means: bool
+) -> None:
+    assert source.means(namespace, name, labels) is means
+
+
+def nested(depth: int, *, lists: bool) -> Any:
+    value: Any = "deep"
+    for _ in range(depth):
+        value = [value] if lists else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_all_texts_of_a_template_are_found_down_to_the_greatest_depth(lists: bool) -> None:
+    root = {"first": ["x", {"k": "y"}, "z"], "deep": nested(RULE_DEPTH - 1, lists=lists)}
+    found = [text for _, text in template_texts(root, "spec")]
+    assert sorted(set(found) - {"a"}) == ["deep", "first", "k", "x", "y", "z"]
+
+    root = {"deep": nested(RULE_DEPTH, lists=lists)}
+    with pytest.raises(Exception, match=f"^spec: is nested more than {RULE_DEPTH} levels deep$"):
+        list(template_texts(root, "spec"))

@@ -1,0 +1,275 @@
+"""The conditions of a Bundle, word for word: what a person reads who asks why it isn't ready."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from copyrator.api.bundle_status import (
+    Attempted,
+    Available,
+    BundleReason,
+    BundleStatus,
+    Deployed,
+    Outcome,
+    Rollback,
+)
+from copyrator.api.conditions import Health, ReadyCondition
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.blocked import Blocked
+from copyrator.bundles.policy.state import Need
+
+GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
+TRY = Attempted(version="2.0.0", digest="sha256:fedcba9876543210", job="deploy-x-7")
+NEW = BundleStatus(attempted=TRY)
+FAILED = BundleStatus(
+    deployed=GOOD,
+    attempted=replace(
+        TRY,
+        outcome=Outcome.FAILED,
+        reason=BundleReason.DEPLOY_FAILED,
+        message="Pod/x failed. ",
+        failures=1,
+        next_retry_at="2026-01-01T12:00:00Z",
+    ),
+)
+INTERRUPTED = replace(
+    FAILED,
+    attempted=replace(
+        FAILED.attempted, outcome=Outcome.INTERRUPTED, reason=None, message="evicted", failures=None
+    ),
+)
+SETTLED = BundleStatus(deployed=GOOD, attempted=replace(TRY, outcome=Outcome.SUCCEEDED))
+WHAT = "1.0.0 (sha256:0123456789ab)"
+NEXT = "2.0.0 (sha256:fedcba987654)"
+
+
+def ended(rollback: Rollback) -> BundleStatus:
+    return replace(FAILED, attempted=replace(FAILED.attempted, rollback=rollback))
+
+
+READY, PROGRESSING, RETRYING = Health.READY, Health.PROGRESSING, Health.RETRYING
+STALLED, PAUSED = Health.STALLED, Health.PAUSED
+PAUSE = "Nothing is deployed while spec.suspend is true"
+OFF = (
+    "Nothing is asked or updated until the annotation operator.werf.dev/disable-autoupdate is "
+    "removed"
+)
+FAILS = (
+    "the operator fails on this Bundle (KeyError) and tries again, ever more slowly; please report "
+    "it with the operator's log"
+)
+WITHOUT_UNINSTALL = (
+    ". To delete the Bundle without uninstalling, set the annotation "
+    'operator.werf.dev/force-delete: "true"'
+)
+NOT_AGAIN = (
+    "Pod/x failed. It isn't tried again until the tag, the spec or the values change, or somebody "
+    "sets the annotation operator.werf.dev/requestedAt"
+)
+LAST_GOOD = f". The last good deploy is {WHAT}"
+
+
+@pytest.mark.parametrize(
+    ("condition", "health", "reason", "message"),
+    [
+        (
+            lambda: verdicts.deployed(SETTLED),
+            READY,
+            "Deployed",
+            f"{WHAT} is deployed as revision 3",
+        ),
+        (
+            lambda: verdicts.deployed(
+                BundleStatus(deployed=replace(GOOD, revision=None)), ("A", "B")
+            ),
+            READY,
+            "Deployed",
+            f"{WHAT} is deployed; spec.env can't set A, B: the operator does",
+        ),
+        (
+            lambda: verdicts.polling("r.example/app", "~1.2"),
+            PROGRESSING,
+            "Polling",
+            "Asking the registry for r.example/app:~1.2",
+        ),
+        (
+            lambda: verdicts.taken_over(SETTLED),
+            PROGRESSING,
+            "Polling",
+            (
+                "The original operator deployed 1.0.0; taken over as it stands, as "
+                "sha256:0123456789ab, unverified"
+            ),
+        ),
+        (
+            lambda: verdicts.taken_over(BundleStatus(deployed=Deployed(version="1.0.0"))),
+            PROGRESSING,
+            "Polling",
+            (
+                "The original operator deployed 1.0.0, which the registry no longer has in that "
+                "form; nothing is known of its content"
+            ),
+        ),
+        (
+            lambda: verdicts.deploying(NEW, Need.FIRST),
+            PROGRESSING,
+            "Deploying",
+            f"Deploying {NEXT} by Job deploy-x-7: nothing is deployed yet",
+        ),
+        (
+            lambda: verdicts.running(NEW),
+            PROGRESSING,
+            "Deploying",
+            f"Deploying {NEXT} by Job deploy-x-7",
+        ),
+        (
+            lambda: verdicts.blocked(NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")),
+            RETRYING,
+            "ImagePullFailed",
+            "Job deploy-x-7 of 2.0.0 waits: no such image",
+        ),
+        (
+            lambda: verdicts.will_retry(FAILED),
+            RETRYING,
+            "DeployFailed",
+            f"{NEXT}: Pod/x failed. Next try at 2026-01-01T12:00:00Z{LAST_GOOD}",
+        ),
+        (
+            lambda: verdicts.will_retry(
+                replace(FAILED, attempted=replace(FAILED.attempted, reason="TimedOut"))
+            ),
+            RETRYING,
+            "TimedOut",
+            f"{NEXT}: Pod/x failed. Next try at 2026-01-01T12:00:00Z{LAST_GOOD}",
+        ),
+        (
+            lambda: verdicts.will_retry(INTERRUPTED),
+            RETRYING,
+            "DeployFailed",
+            (
+                f"{NEXT}: evicted. Next try at 2026-01-01T12:00:00Z; "
+                "this doesn't count against the version"
+                f"{LAST_GOOD}"
+            ),
+        ),
+        (
+            lambda: verdicts.quarantined(FAILED),
+            STALLED,
+            "Quarantined",
+            f"{NEXT} failed once: {NOT_AGAIN}{LAST_GOOD}",
+        ),
+        (
+            lambda: verdicts.quarantined(
+                replace(FAILED, attempted=replace(FAILED.attempted, failures=6))
+            ),
+            STALLED,
+            "Quarantined",
+            f"{NEXT} failed 6 times: {NOT_AGAIN}{LAST_GOOD}",
+        ),
+        (
+            lambda: verdicts.quarantined(INTERRUPTED),
+            STALLED,
+            "Quarantined",
+            f"{NEXT} failed 0 times: {NOT_AGAIN.replace('Pod/x failed', 'evicted')}{LAST_GOOD}",
+        ),
+        (
+            lambda: verdicts.autoupdate_disabled(SETTLED),
+            READY,
+            "AutoupdateDisabled",
+            f"{OFF}. {WHAT} stays deployed",
+        ),
+        (lambda: verdicts.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
+        (
+            lambda: verdicts.suspended(SETTLED),
+            READY,
+            "Suspended",
+            f"{PAUSE}. {WHAT} stays deployed",
+        ),
+        (
+            lambda: verdicts.suspended(
+                replace(SETTLED, available=Available(version="1.0.0", digest=GOOD.digest))
+            ),
+            READY,
+            "Suspended",
+            f"{PAUSE}. {WHAT} stays deployed",
+        ),
+        (
+            lambda: verdicts.suspended(
+                replace(SETTLED, available=Available(version="2.0.0", digest=TRY.digest))
+            ),
+            READY,
+            "Suspended",
+            f"{PAUSE}; {NEXT} is available. {WHAT} stays deployed",
+        ),
+        (lambda: verdicts.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
+        (
+            lambda: verdicts.suspended(BundleStatus(deployed=GOOD)),
+            READY,
+            "Suspended",
+            f"{PAUSE}. {WHAT} stays deployed",
+        ),
+        (
+            lambda: verdicts.unusable(BundleReason.VALUES_MISSING, "Secret v is missing", SETTLED),
+            RETRYING,
+            "ValuesMissing",
+            f"Secret v is missing. {WHAT} stays deployed",
+        ),
+        (lambda: verdicts.forbidden("no right", NEW), RETRYING, "Forbidden", "no right"),
+        (
+            lambda: verdicts.forbidden("no right", ended(Rollback.SUCCEEDED)),
+            RETRYING,
+            "Forbidden",
+            f"no right. Rolled back: {WHAT} runs, as revision 3",
+        ),
+        (
+            lambda: verdicts.forbidden("no right", ended(Rollback.FAILED)),
+            RETRYING,
+            "Forbidden",
+            (
+                "no right. The rollback failed too: parts of 2.0.0 may be in place. "
+                f"The last good deploy is {WHAT}"
+            ),
+        ),
+        (
+            lambda: verdicts.forbidden("no right", ended(Rollback.UNKNOWN)),
+            RETRYING,
+            "Forbidden",
+            (
+                f"no right. Whether it was rolled back to {WHAT} isn't known: the Secrets of the "
+                "release can't be listed in app"
+            ),
+        ),
+        (
+            lambda: verdicts.failing("KeyError", SETTLED, deleting=False),
+            RETRYING,
+            "DeployFailed",
+            f"{FAILS}. {WHAT} stays deployed",
+        ),
+        (
+            lambda: verdicts.failing("KeyError", SETTLED, deleting=True),
+            RETRYING,
+            "UninstallFailed",
+            FAILS + WITHOUT_UNINSTALL,
+        ),
+        (
+            lambda: verdicts.refused(BundleReason.INVALID_SPEC, "spec.repo is missing"),
+            STALLED,
+            "InvalidSpec",
+            "spec.repo is missing",
+        ),
+        (lambda: verdicts.uninstalling("Job u runs"), PROGRESSING, "Uninstalling", "Job u runs"),
+        (
+            lambda: verdicts.uninstall_failed("Job u failed."),
+            RETRYING,
+            "UninstallFailed",
+            f"Job u failed{WITHOUT_UNINSTALL}",
+        ),
+    ],
+)
+def test_a_condition_names_what_is_how_it_is_and_the_remedy(
+    condition: Callable[[], ReadyCondition], health: Health, reason: str, message: str
+) -> None:
+    assert condition() == ReadyCondition(health, reason, message)
