@@ -155,7 +155,7 @@ async def _rights(client: KubeClient, installation: Installation) -> AsyncIterat
     for right in missing:
         yield Check("Rights", False, f"{who} may not {right}: install the chart's ClusterRole")
     if not missing:
-        yield Check("Rights", True, f"{who} has all rights that the operator needs")
+        yield Check("Rights", True, f"all that the operator needs are granted to {who}")
 
 
 async def _hash_key(client: KubeClient, installation: Installation) -> Check:

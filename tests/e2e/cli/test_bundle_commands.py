@@ -184,7 +184,7 @@ def test_doctor_finds_all_well(stage, shop):
     assert "ok  CRDs: both are established" in said
     assert "ok  Lease: held by copyrator-0" in said
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    assert f"ok  Rights: {user} has all rights that the operator needs" in said
+    assert f"ok  Rights: all that the operator needs are granted to {user}" in said
     assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
 
 
