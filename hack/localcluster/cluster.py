@@ -19,6 +19,7 @@ from localcluster.credentials import Credentials
 from localcluster.errors import CommandFailedError, LocalClusterError
 from localcluster.locks import file_lock
 from localcluster.pins import CLUSTER_PROGRAMS
+from localcluster.standin import tools
 from localcluster.state import ClusterState, Layout
 from localcluster.supervisor import Supervisor, alive, stop_all
 
@@ -248,7 +249,7 @@ class Cluster:
     def _run(self, tool: str, arguments: Sequence[str], content: str | None) -> str:
         done = subprocess.run(
             [self.bin_dir / tool, *arguments],
-            env={**os.environ, **self.environment()},
+            env={**os.environ, **tools.SHORT_LIVED, **self.environment()},
             input=content,
             stdin=subprocess.DEVNULL if content is None else None,
             capture_output=True,
