@@ -50,7 +50,6 @@ class Cluster:
         process_node: bool = True,
         registry: bool = True,
         apiserver_flags: Sequence[str] = (),
-        programs: Programs | None = None,
     ) -> Self:
         """Start a cluster, or what is down of one that was started before with its options.
 
@@ -59,13 +58,12 @@ class Cluster:
             process_node: run pods as local processes.
             registry: run an OCI registry.
             apiserver_flags: further flags for kube-apiserver.
-            programs: where programs come from; default: the user's cache.
 
         Raises:
             LocalClusterError: it could not be started; what had been started is stopped again.
         """
         layout = Layout(state_dir.resolve())
-        found = (programs or Programs.default()).find(CLUSTER_PROGRAMS)
+        found = Programs.default().find(CLUSTER_PROGRAMS)
         with file_lock(layout.lock_file):
             layout.prepare()
             state = ClusterState.load(layout.state_file)
