@@ -32,19 +32,28 @@ SLOWEST = (
     "e2e/bundles/test_deletion.py",
 )
 """A minute and more each."""
-PARTS = ("e2e", "component", "unit")
+MIXED, LAST = ("e2e", "component"), "unit"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that no worker is alone with it at the end."""
+    """Begin with what takes longest, so that no worker is alone with it at the end.
 
-    def rank(item: pytest.Item) -> tuple[int, int]:
-        file = item.path.relative_to(HERE).as_posix()
+    Then e2e and component tests in turn: the latter mostly wait, while e2e tests alone would keep
+    all cores busy. Unit tests are last: they are short.
+    """
+    files = {item.path: item.path.relative_to(HERE).as_posix() for item in items}
+    parts: dict[str, list[str]] = {}
+    for file in files.values():
+        parts.setdefault(file.partition("/")[0], []).append(file)
+
+    def rank(item: pytest.Item) -> tuple[int, float, str]:
+        file = files[item.path]
         part = file.partition("/")[0]
-        return (
-            SLOWEST.index(file) if file in SLOWEST else len(SLOWEST),
-            PARTS.index(part) if part in PARTS else len(PARTS),
-        )
+        if file in SLOWEST:
+            return (0, SLOWEST.index(file), file)
+        if part in MIXED:
+            return (1, parts[part].index(file) / len(parts[part]), file)
+        return (3 if part == LAST else 2, 0.0, file)
 
     items.sort(key=rank)
 

@@ -67,7 +67,9 @@ def render(
     printed = helm(
         "template", "copyrator", str(CHART), "--namespace", namespace, *settings, *served
     )
-    documents = [one for one in yaml.safe_load_all(printed) if one and not _is_hook(one)]
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found = yaml.load_all(printed, loader)
+    documents = [one for one in found if one and not _is_hook(one)]
     apart = ("CustomResourceDefinition", "Deployment")
     return Rendered(
         crds=[one for one in documents if one["kind"] == "CustomResourceDefinition"],

@@ -19,6 +19,7 @@ from localcluster.credentials import Credentials
 from localcluster.errors import CommandFailedError, LocalClusterError
 from localcluster.locks import file_lock
 from localcluster.pins import CLUSTER_PROGRAMS
+from localcluster.standin import tools
 from localcluster.state import ClusterState, Layout
 from localcluster.supervisor import Supervisor, alive, stop_all
 
@@ -49,7 +50,6 @@ class Cluster:
         process_node: bool = True,
         registry: bool = True,
         apiserver_flags: Sequence[str] = (),
-        programs: Programs | None = None,
     ) -> Self:
         """Start a cluster, or what is down of one that was started before with its options.
 
@@ -58,13 +58,12 @@ class Cluster:
             process_node: run pods as local processes.
             registry: run an OCI registry.
             apiserver_flags: further flags for kube-apiserver.
-            programs: where programs come from; default: the user's cache.
 
         Raises:
             LocalClusterError: it could not be started; what had been started is stopped again.
         """
         layout = Layout(state_dir.resolve())
-        found = (programs or Programs.default()).find(CLUSTER_PROGRAMS)
+        found = Programs.default().find(CLUSTER_PROGRAMS)
         with file_lock(layout.lock_file):
             layout.prepare()
             state = ClusterState.load(layout.state_file)
@@ -248,7 +247,7 @@ class Cluster:
     def _run(self, tool: str, arguments: Sequence[str], content: str | None) -> str:
         done = subprocess.run(
             [self.bin_dir / tool, *arguments],
-            env={**os.environ, **self.environment()},
+            env={**os.environ, **tools.SHORT_LIVED, **self.environment()},
             input=content,
             stdin=subprocess.DEVNULL if content is None else None,
             capture_output=True,

@@ -11,8 +11,6 @@ from localcluster.state import ClusterState, Layout
 
 SERVICE_CIDR = "10.0.0.0/24"
 _PACKAGE = Path(__file__).parent
-# Nobody but us asks these servers, and only for their health, which is open to everyone.
-_HEALTH_ONLY: Mapping[str, str] = {"authentication-skip-lookup": "true"}
 _LOOPBACK = "127.0.0.1"
 
 # The kubeconfig of each component that is a client of the API server: its user and groups. The
@@ -138,45 +136,38 @@ def _apiserver(plan: Plan) -> Component:
 
 
 def _controller_manager(plan: Plan) -> Component:
-    name, pki = "kube-controller-manager", plan.layout.pki
-    kubeconfig = str(plan.layout.kubeconfigs / f"{name}.yaml")
-    flags = {
-        "kubeconfig": kubeconfig,
-        **_HEALTH_ONLY,
-        "bind-address": _LOOPBACK,
-        "secure-port": str(plan.state.ports[name]),
-        "leader-elect": "false",
+    pki = plan.layout.pki
+    more = {
         "use-service-account-credentials": "true",
         "service-account-private-key-file": str(pki / "service-account.key"),
         "root-ca-file": str(pki / "ca.crt"),
         "cluster-signing-cert-file": str(pki / "ca.crt"),
         "cluster-signing-key-file": str(pki / "ca.key"),
         "service-cluster-ip-range": SERVICE_CIDR,
-        # The default of 20 requests a second makes a thousand namespaces take minutes.
-        "kube-api-qps": "500",
-        "kube-api-burst": "1000",
         "concurrent-namespace-syncs": "20",
         # The default is a directory under /usr, which it creates.
         "flex-volume-plugin-dir": str(plan.layout.home / "flexvolume"),
     }
-    command = (
-        str(plan.programs[name]),
-        *(f"--{flag}={value}" for flag, value in flags.items()),
-    )
-    return Component(name, command, {}, f"{plan.url(name)}/healthz")
+    return _controller(plan, "kube-controller-manager", more)
 
 
 def _scheduler(plan: Plan) -> Component:
-    name = "kube-scheduler"
-    kubeconfig = str(plan.layout.kubeconfigs / f"{name}.yaml")
+    return _controller(plan, "kube-scheduler", {})
+
+
+def _controller(plan: Plan, name: str, more: Mapping[str, str]) -> Component:
+    """A client of kube-apiserver that watches and acts."""
     flags = {
-        "kubeconfig": kubeconfig,
-        **_HEALTH_ONLY,
+        "kubeconfig": str(plan.layout.kubeconfigs / f"{name}.yaml"),
+        # Nobody but us asks these servers, and only for their health, which is open to everyone.
+        "authentication-skip-lookup": "true",
         "bind-address": _LOOPBACK,
         "secure-port": str(plan.state.ports[name]),
         "leader-elect": "false",
+        # The default of 20 requests a second makes a thousand namespaces take minutes.
         "kube-api-qps": "500",
         "kube-api-burst": "1000",
+        **more,
     }
     command = (
         str(plan.programs[name]),

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 from tests.e2e import stalls
+from tests.e2e.owned_cluster import owned_cluster, reap
 
 from localcluster import Api, Cluster, Requests
 from localcluster.api import ApiStatusError
 from localcluster.build import Programs
 from localcluster.paths import state_root
 from localcluster.pins import CLUSTER_PROGRAMS
-from localcluster.sharing import reap, shared_cluster
 
 _PREFIX = "e2e-"
 _OPERATORS = "system:serviceaccount:*:copyrator"
@@ -58,8 +58,8 @@ def cluster() -> Iterator[Cluster]:
         yield Cluster.start(directory)
         return
     reap(state_root(), _PREFIX)
-    with shared_cluster(directory) as shared:
-        yield shared
+    with owned_cluster(directory) as owned:
+        yield owned
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -16,12 +16,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from tests.e2e import stalls
 
-from demo.chart import ROOT, render
-from localcluster import Cluster
-from localcluster.api import ApiStatusError
+from demo.chart import ROOT
 from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 RUN = ("-m", "copyrator", "run")
@@ -36,12 +33,17 @@ _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 
 
 def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
-    """Look again and again until the answer is true, and return it."""
-    deadline = time.monotonic() + seconds
+    """Look again and again until the answer is true, and return it.
+
+    A look is mostly a request. After a second the pauses grow with the time waited, to a quarter
+    of a second.
+    """
+    began = time.monotonic()
     while not (found := look()):
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(0.05)
+        time.sleep(min(max(0.05, waited / 20), 0.25))
     return found
 
 
@@ -74,7 +76,8 @@ class OperatorProcess:
             "POD_NAME": "copyrator-0",
             **(settings or {}),
         }
-        with log.open("wb") as output:
+        with log.open("ab") as output:
+            self._begin = output.tell()
             self._process = subprocess.Popen(
                 [sys.executable, *command],
                 env=environment,
@@ -104,8 +107,8 @@ class OperatorProcess:
 
     @property
     def log(self) -> str:
-        """All it has written so far, stdout and stderr."""
-        return self._log.read_text(errors="replace")
+        """All it has written so far, stdout and stderr; not what wrote an earlier one there."""
+        return self._log.read_bytes()[self._begin :].decode(errors="replace")
 
     @property
     def resident(self) -> int:
@@ -127,6 +130,15 @@ class OperatorProcess:
         except OSError as error:
             self._port = None  # after a start in the same process it is another one
             return 0, str(error)
+
+    def wait_started(self, seconds: float = 60.0) -> None:
+        """Wait until it says that it works; fail at once when the process ends."""
+
+        def started() -> bool:
+            assert self.code is None, f"it ended with code {self.code}:\n{self.log}"
+            return "Started:" in self.log
+
+        until(started, lambda: f"started\n{self.log}", seconds)
 
     def wait_ready(self, seconds: float = 60.0) -> None:
         """Wait until /readyz answers 200; fail at once when the process ends."""
@@ -166,37 +178,3 @@ class OperatorProcess:
         """End it without a chance to do anything (SIGKILL)."""
         self._process.kill()
         self._process.wait()
-
-
-def install(cluster: Cluster, namespace: str = HOME) -> Path:
-    """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
-    chart = render(cluster.helm, namespace=namespace)
-    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    for documents in ([home], chart.crds, chart.rights):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-            input=yaml.safe_dump_all(documents),
-        )
-    until(lambda: _serves(cluster), "the API server serves rules and Bundles")
-    return cluster.kubeconfig_for_service_account(namespace, chart.service_account)
-
-
-def _serves(cluster: Cluster) -> bool:
-    """Right after its CRD is made, a resource may be answered with 404 or 429."""
-    try:
-        for path in ("flant.com/v1/copyrators", "operator.werf.dev/v1/bundles"):
-            # None of them: some may be nested deeper than Python's parser goes.
-            cluster.api().get(f"/apis/{path}", fieldSelector="metadata.name=no-such")
-    except ApiStatusError:
-        return False
-    return True
-
-
-def uninstall(cluster: Cluster, namespace: str) -> None:
-    """Take away what `install` made, but for the CRDs, and let go of what the operator held."""
-    api, rules = cluster.api(), f"/apis/flant.com/v1/namespaces/{namespace}/copyrators"
-    for rule in api.get(rules)["items"]:
-        api.patch(f"{rules}/{rule['metadata']['name']}", {"metadata": {"finalizers": None}})
-    rights = "clusterrole,clusterrolebinding"
-    cluster.kubectl("delete", rights, f"{namespace}:copyrator", "--ignore-not-found")
-    cluster.kubectl("delete", "namespace", namespace, "--wait=false")

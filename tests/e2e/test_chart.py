@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.prometheus_operator import prometheus_operator_crds
 
 import copyrator
 from copyrator.cli.run import run
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme
-from localcluster.sources import prometheus_operator_crds
 
 MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.owned_cluster import reap
 
 from localcluster import Api, ApiStatusError, Cluster, LocalClusterError, Requests
 from localcluster.errors import ComponentFailedError
 from localcluster.pins import module_of
 from localcluster.processes import ProcessId, marked
-from localcluster.sharing import reap, shared_cluster
 from localcluster.waiting import eventually
 
 # On one worker: they share a cluster that they break.
@@ -359,40 +359,16 @@ def test_status_says_what_is_down(own_cluster: Cluster, request: pytest.FixtureR
     assert re.search(r"etcd +running +pid \d+", shown.stdout)
 
 
-def test_the_last_user_of_a_shared_cluster_stops_it(tmp_path: Path) -> None:
-    state = tmp_path / "shared"
-    script = (
-        "import sys, pathlib; from localcluster.sharing import shared_cluster\n"
-        "with shared_cluster(pathlib.Path(sys.argv[1])) as c:\n"
-        "    print(c.server, flush=True); sys.stdin.readline()\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(state)],
-        env=hack_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as other:
-        assert other.stdout
-        server = other.stdout.readline().strip()
-        with shared_cluster(state) as cluster:
-            assert cluster.server == server
-            other.communicate("\n", timeout=30)
-            assert cluster.api().get("/readyz") == "ok"
-
-    assert marked(state) == []
-    assert not state.exists()
-
-
-def test_a_shared_cluster_whose_users_were_killed_is_reaped(tmp_path: Path) -> None:
+def test_a_cluster_whose_owner_was_killed_is_reaped(tmp_path: Path) -> None:
     state = tmp_path / "e2e-dead"
     script = (
-        "import sys, pathlib, os; from localcluster.sharing import shared_cluster\n"
-        "with shared_cluster(pathlib.Path(sys.argv[1])) as c:\n"
+        "import sys, pathlib, os; from tests.e2e.owned_cluster import owned_cluster\n"
+        "with owned_cluster(pathlib.Path(sys.argv[1])) as c:\n"
         "    os.kill(os.getpid(), 9)\n"
     )
+    environment = hack_environment(PYTHONPATH=f"{HACK}{os.pathsep}{HACK.parent}")
     subprocess.run(
-        [sys.executable, "-c", script, str(state)], env=hack_environment(), check=False, timeout=60
+        [sys.executable, "-c", script, str(state)], env=environment, check=False, timeout=60
     )
     left: list[ProcessId] = marked(state)
 

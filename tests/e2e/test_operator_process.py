@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.e2e.faults.proxy import FaultProxy, holds, only
-from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, install, until
+from tests.e2e.installation import install
+from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
 
 from demo.chart import ROOT
 from localcluster import Cluster

@@ -21,7 +21,6 @@ log = logging.getLogger(__name__)
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _WATCH_SECONDS = 290
 Object = dict[str, Any]

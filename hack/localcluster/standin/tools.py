@@ -13,6 +13,9 @@ from typing import Any
 from .errors import WerfError
 from .settings import kubeconfig
 
+SHORT_LIVED = {"GOGC": "400"}
+"""Of kubectl's processor time a quarter is garbage collection otherwise, of helm's a tenth."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -49,7 +52,7 @@ def run(program: str, *arguments: str, stdin: str | None = None, **more: str) ->
     path = shutil.which(program)
     if path is None:
         raise WerfError(f"the stand-in for werf needs {program} on PATH")
-    env = {**os.environ, **more}
+    env = {**os.environ, **SHORT_LIVED, **more}
     config = kubeconfig(os.environ)
     if config:
         env["KUBECONFIG"] = config

@@ -2,11 +2,7 @@
 
 import contextlib
 import json
-import os
 import secrets
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.e2e import stalls
+from tests.e2e.installation import Operator, installed
 from tests.e2e.operator_process import until
 
-from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
-from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
 ROOT = Path(__file__).resolve().parents[3]
 INTERVAL = 4
@@ -61,63 +54,6 @@ def stays(seconds: float, look: Callable[[], bool], what: str = "") -> None:
     while time.monotonic() < deadline:
         assert look(), what
         time.sleep(0.1)
-
-
-@dataclass
-class Operator:
-    """An operator process under the rights that the chart gives."""
-
-    cluster: Cluster
-    namespace: str
-    kubeconfig: Path
-    user: str
-    log: Path
-    settings: dict[str, str] = field(default_factory=dict)
-    """Variables that a test adds."""
-    pod: str = "copyrator-0"
-    """Its name in the Lease: the same one gets it back at once, also after a SIGKILL."""
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        stalls.follow(self.log)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
-        environment.pop("KUBECONFIG", None)
-        environment |= {
-            ALLOW_REGISTRY: REGISTRY_ADDRESSES,
-            "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
-            "WERF_OPERATOR_TIMER_IDLE": "0",
-            "WERF_OPERATOR_JOBS_TTL": "600",
-            "NAMESPACE": self.namespace,
-            "POD_NAME": self.pod,
-            **self.settings,
-        }
-        with self.log.open("ab") as output:
-            start = output.tell()
-            command = [sys.executable, "-m", "copyrator", "run", "--health-port", "0"]
-            self.process = subprocess.Popen(
-                [*command, "--kubeconfig", str(self.kubeconfig)],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            within(60, lambda: self._has_started(start), f"the operator starts: {self.log}")
-        except BaseException:
-            self.process.kill()  # else it serves the next tests' Bundles
-            raise
-
-    def _has_started(self, start: int) -> bool:
-        assert self.process is not None
-        said = self.log.read_bytes()[start:].decode()
-        assert self.process.poll() is None, f"the operator ended:\n{said}"
-        return "Started:" in said
-
-    def stop(self, signum: int = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(signum)
-        code = self.process.wait(30)
-        self.process = None
-        return code
 
 
 @dataclass
@@ -255,52 +191,26 @@ class Team:
         within(seconds, lambda: self.get(plural, name) is None, f"{plural} {name} is gone")
 
 
-def deploy_operator(cluster: Cluster, api: Api, log: Path) -> Operator:
-    """The chart's rights for an operator that isn't started yet."""
-    namespace = f"op-{secrets.token_hex(3)}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    rendered = render(cluster.helm, namespace=namespace)
-    for documents in (rendered.crds, rendered.rights):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-            input=yaml.safe_dump_all(documents),
-        )
-    account = rendered.service_account
-    return Operator(
-        cluster=cluster,
-        namespace=namespace,
-        kubeconfig=cluster.kubeconfig_for_service_account(namespace, account),
-        user=f"system:serviceaccount:{namespace}:{account}",
-        log=log,
-    )
-
-
 @contextlib.contextmanager
 def operating(
-    cluster: Cluster, api: Api, log: Path, settings: dict[str, str] | None = None
+    cluster: Cluster, log: Path, settings: dict[str, str] | None = None
 ) -> Iterator[Operator]:
     """An operator for the tests of a module, with variables of its own."""
-    operator = deploy_operator(cluster, api, log)
-    operator.settings = settings or {}
-    operator.start()
-    yield operator
-    if operator.process is not None:
-        assert operator.stop() == 0
-    name = f"{operator.namespace}:copyrator"
-    cluster.kubectl("delete", "clusterrolebinding", name, "--ignore-not-found")
-    cluster.kubectl("delete", "clusterrole", name, "--ignore-not-found")
-    api.delete(f"/api/v1/namespaces/{operator.namespace}")
-    said = log.read_text()
-    assert "Traceback" not in said, said
+    often = {
+        "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
+        "WERF_OPERATOR_TIMER_IDLE": "0",
+        "WERF_OPERATOR_JOBS_TTL": "600",
+    }
+    with installed(cluster, log, often | (settings or {})) as operator:
+        operator.start()
+        yield operator
 
 
 @pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One operator for all tests of a module; each test has a namespace of its own."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    with operating(cluster, api, log) as operator:
+    with operating(cluster, log) as operator:
         yield operator
 
 

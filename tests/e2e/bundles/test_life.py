@@ -58,7 +58,7 @@ def operator(
     """One that allows an image that nobody can pull."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     allowed = f"registry.werf.io/werf/werf,{UNPULLABLE}"
-    with operating(cluster, api, log, {"COPYRATOR_ALLOWED_IMAGES": allowed}) as operator:
+    with operating(cluster, log, {"COPYRATOR_ALLOWED_IMAGES": allowed}) as operator:
         yield operator
 
 

@@ -45,7 +45,7 @@ def operator(
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     names = {"HTTPS_PROXY": secured.proxy, "NO_PROXY": "127.0.0.1"}
     lower = {name.lower(): value for name, value in names.items()}  # the machine may have its own
-    with operating(cluster, api, log, {**names, **lower}) as operator:
+    with operating(cluster, log, {**names, **lower}) as operator:
         yield operator
 
 

@@ -118,7 +118,6 @@ class Crowd:
 
     @property
     def pid(self) -> int:
-        assert self.operator.process is not None
         return self.operator.process.pid
 
     def resident(self) -> int:
@@ -208,7 +207,7 @@ def crowd(
 ) -> Iterator[Crowd]:
     directory = tmp_path_factory.mktemp("crowd")
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": DAY}
-    with operating(cluster, api, directory / "operator.log", settings) as operator:
+    with operating(cluster, directory / "operator.log", settings) as operator:
         crowd = Crowd(api, cluster, operator, registry, f"crowd-{os.getpid()}")
         yield crowd
     crowd.let_go()

@@ -73,7 +73,7 @@ def scene(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
     fronts = {name: Front(behind=cluster.registry) for name in (*FAULTS, "expiring")}
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL)}
     log = directory / "operator.log"
-    with serving(*fronts.values()), operating(cluster, api, log, settings):
+    with serving(*fronts.values()), operating(cluster, log, settings):
         scene = Scene(team, fronts, team.publish("1.0.0", "first"), {})
         for name, front in fronts.items():
             team.bundle(name, registry=front.host, version="*")

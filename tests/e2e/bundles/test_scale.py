@@ -101,7 +101,6 @@ class Fleet:
 
     @property
     def pid(self) -> int:
-        assert self.operator.process is not None
         return self.operator.process.pid
 
     def resident(self) -> int:
@@ -137,7 +136,7 @@ def fleet(
     namespace = f"fleet-{os.getpid()}"
     api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
     team = make_team(cluster, api, namespace, directory)
-    with operating(cluster, api, directory / "operator.log", settings) as operator:
+    with operating(cluster, directory / "operator.log", settings) as operator:
         fleet = Fleet(team, operator, registry)
         fleet.grow(COUNT, lambda number: f"team-{number}/app")
         fleet.grow(COUNT // 2, lambda _: SHARED)

@@ -34,7 +34,7 @@ def operator(
         "COPYRATOR_WEBHOOK_PORT": "0",
         "COPYRATOR_WEBHOOK_SECRET_FILE": str(directory / "secret"),
     }
-    with operating(cluster, api, log, settings) as operator:
+    with operating(cluster, log, settings) as operator:
         yield operator
     assert SECRET not in log.read_text()
 

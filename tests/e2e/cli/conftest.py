@@ -12,15 +12,14 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.e2e.operator_process import OperatorProcess, uninstall, until
+from tests.e2e.installation import BUNDLES, apply, install, uninstall
+from tests.e2e.operator_process import OperatorProcess, until
 
 from copyrator.cli import cli
 from demo.chart import ROOT, render
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 
-RULES = "/apis/flant.com/v1/namespaces/{}/copyrators"
-BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
 SENTINEL = "the-secret-value"
 """In every Secret of these tests; never to be printed."""
 DEPLOY = 90.0
@@ -112,16 +111,11 @@ def staged(
     word = secrets.token_hex(3)
     home, apps = f"home-{word}", f"apps-{word}"
     api = cluster.api()
-    for name in (home, apps):
-        api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    api.create("/api/v1/namespaces", {"metadata": {"name": apps}})
     chart = render(cluster.helm, namespace=home, values={"werf.namespaces": [apps], **values})
     chart.deployment["spec"]["replicas"] = 0
-    for documents in (chart.crds, chart.rights, [chart.deployment]):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-            input=yaml.safe_dump_all(documents),
-        )
-    kubeconfig = cluster.kubeconfig_for_service_account(home, chart.service_account)
+    kubeconfig = install(cluster, home, chart)
+    apply(api, [chart.deployment])
     settings = {"NAMESPACE": home, "WERF_OPERATOR_TIMER_INTERVAL": "5", **settings}
     with OperatorProcess(kubeconfig, log, settings=settings) as operator:
         operator.wait_ready()

@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 from rich.text import Text
-from tests.e2e.cli.conftest import BUNDLES, ROOT, RULES, plainly, rule, secret
+from tests.e2e.cli.conftest import ROOT, plainly, rule, secret
+from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 
 from localcluster.bundle import push

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import RULES, staged
+from tests.e2e.cli.conftest import staged
+from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
 from demo.chart import ROOT

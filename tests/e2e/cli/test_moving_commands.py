@@ -3,7 +3,8 @@
 import json
 
 import yaml
-from tests.e2e.cli.conftest import RULES, SENTINEL, rule, secret
+from tests.e2e.cli.conftest import SENTINEL, rule, secret
+from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
 from copyrator import __version__

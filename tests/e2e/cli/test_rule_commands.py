@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from tests.e2e.cli.conftest import RULES, in_environment, plainly, rule, secret
+from tests.e2e.cli.conftest import in_environment, plainly, rule, secret
+from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
 

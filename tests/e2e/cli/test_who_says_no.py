@@ -1,8 +1,9 @@
 """`plan`, `why` and `describe copy` name whoever keeps a copy from being right."""
 
 import pytest
-from tests.e2e.cli.conftest import RULES, plainly, rule, secret
+from tests.e2e.cli.conftest import plainly, rule, secret
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
+from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
 from localcluster import ApiStatusError

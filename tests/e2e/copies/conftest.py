@@ -2,30 +2,23 @@
 
 import base64
 import contextlib
-import os
 import secrets
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from tests.e2e import stalls
+from tests.e2e.installation import RULES, Operator, install, installed
 from tests.e2e.operator_process import until
 
-from demo.chart import Rendered, render
+from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
-from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
 
-ROOT = Path(__file__).resolve().parents[3]
 SECONDS = 15.0
-RULES = "/apis/flant.com/v1/namespaces/{}/copyrators"
 DATA = ("ConfigMap", "Secret")
 DEFAULT_KINDS = (
     *DATA,
@@ -174,109 +167,23 @@ class User:
         )
 
 
-@dataclass
-class Operator:
-    """An operator that trusts the rules of `namespace`."""
-
-    cluster: Cluster
-    namespace: str
-    kubeconfig: Path
-    user: str
-    kinds: str
-    log: Path
-    extra: tuple[str, ...] = ()
-    pod: str = "copyrator-0"
-    """Its name in the Lease: the same one gets it back at once, also after a SIGKILL."""
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        stalls.follow(self.log)
-        environment = {**os.environ, "PYTHONPATH": str(ROOT / "operator")}
-        environment.pop("KUBECONFIG", None)
-        environment["POD_NAME"] = self.pod
-        environment[ALLOW_REGISTRY] = REGISTRY_ADDRESSES
-        with self.log.open("ab") as output:
-            start = output.tell()
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "copyrator", "run"),
-                    *("--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace),
-                    *("--kinds", self.kinds, "--health-port", "0"),
-                    *self.extra,
-                ],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            within(60, lambda: self._has_started(start), f"the operator starts: {self.log}")
-        except BaseException:
-            self.process.kill()  # else it serves the next tests' Bundles
-            raise
-
-    def _has_started(self, start: int) -> bool:
-        assert self.process is not None
-        said = self.log.read_bytes()[start:].decode()
-        assert self.process.poll() is None, f"the operator ended:\n{said}"
-        return "Started:" in said
-
-    def stop(self, signum: int = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(signum)
-        code = self.process.wait(20)
-        self.process = None
-        return code
-
-    def writes(self, since: int, *, but: tuple[str, ...] = ()) -> list[Any]:
-        """The operator's writes since a place in the audit log, but for its Lease."""
-        return [
-            event
-            for event in self.cluster.audit_events(since)
-            if event.user == self.user
-            and event.verb in ("create", "update", "patch", "delete")
-            and event.resource not in ("leases", *but)
-        ]
-
-
 def deploy(
-    cluster: Cluster, api: Api, log: Path, kinds: tuple[str, ...], *extra: str, **values: Any
-) -> Operator:
-    """An operator, not started yet, with the service account and the rights of the chart.
-
-    ``values`` are chart values below ``rules``.
-    """
-    namespace = f"op-{secrets.token_hex(3)}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-    rendered = _apply_chart(cluster, namespace, kinds, values)
-    account = rendered.service_account
-    return Operator(
-        cluster=cluster,
-        namespace=namespace,
-        kubeconfig=cluster.kubeconfig_for_service_account(namespace, account),
-        user=f"system:serviceaccount:{namespace}:{account}",
-        kinds=",".join(kinds),
-        log=log,
-        extra=extra,
-    )
+    cluster: Cluster, log: Path, kinds: tuple[str, ...], *flags: str, **values: Any
+) -> AbstractContextManager[Operator]:
+    """An operator, not started yet, that copies these kinds; `values` are below `rules`."""
+    chosen = _values(kinds, values)
+    return installed(cluster, log, None, "--kinds", ",".join(kinds), *flags, values=chosen)
 
 
-def _apply_chart(
-    cluster: Cluster, namespace: str, kinds: tuple[str, ...], values: dict[str, Any]
-) -> Rendered:
-    chosen = {f"rules.{name}": value for name, value in values.items()}
-    chosen["rules.kinds"] = list(kinds)
-    rendered = render(cluster.helm, namespace=namespace, values=chosen)
-    for documents in (rendered.crds, rendered.rights):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-            input=yaml.safe_dump_all(documents),
-        )
-    return rendered
+def _values(kinds: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {f"rules.{name}": value for name, value in {**values, "kinds": list(kinds)}.items()}
 
 
 def grant(operator: Operator, kinds: tuple[str, ...], **values: Any) -> None:
     """Upgrade the chart's rights under a running operator."""
-    _apply_chart(operator.cluster, operator.namespace, kinds, values)
+    chosen = _values(kinds, values)
+    chart = render(operator.cluster.helm, namespace=operator.namespace, values=chosen)
+    install(operator.cluster, operator.namespace, chart)
 
 
 def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 3.0) -> int:
@@ -293,53 +200,28 @@ def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 3.0) -> in
     return offset
 
 
-def undeploy(operator: Operator, api: Api) -> None:
-    if operator.process is not None:
-        operator.stop()
-    rules = RULES.format(operator.namespace)
-    for rule in api.get(rules)["items"]:
-        path = f"{rules}/{rule['metadata']['name']}"
-        with contextlib.suppress(ApiStatusError):
-            api.patch(path, {"metadata": {"finalizers": None}})
-            api.delete(path)
-    name = f"{operator.namespace}:copyrator"
-    operator.cluster.kubectl("delete", "clusterrolebinding", name, "--ignore-not-found")
-    operator.cluster.kubectl("delete", "clusterrole", name, "--ignore-not-found")
-    api.delete(f"/api/v1/namespaces/{operator.namespace}")
-
-
 @pytest.fixture(scope="session")
 def user(api: Api) -> User:
     return User(api)
 
 
 @pytest.fixture(scope="module")
-def operator(
-    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One operator for all tests of a module; each test has rules and namespaces of its own."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    operator = deploy(cluster, api, log, ("ConfigMap", "Secret"))
-    operator.start()
-    yield operator
-    undeploy(operator, api)
-    said = log.read_text()
-    assert "Traceback" not in said, said
+    with deploy(cluster, log, DATA) as operator:
+        operator.start()
+        yield operator
 
 
 @pytest.fixture(scope="module")
-def wide(
-    cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Operator]:
+def wide(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     """One operator of the chart's default kinds, a custom one, and the right to bind "edit"."""
     log = tmp_path_factory.mktemp("wide") / "operator.log"
     kinds = (*DEFAULT_KINDS, f"Gizmo.{GIZMO_GROUP}")
-    operator = deploy(cluster, api, log, kinds, bindClusterRoles=["edit"])
-    operator.start()
-    yield operator
-    undeploy(operator, api)
-    said = log.read_text()
-    assert "Traceback" not in said, said
+    with deploy(cluster, log, kinds, bindClusterRoles=["edit"]) as operator:
+        operator.start()
+        yield operator
 
 
 @pytest.fixture
@@ -349,11 +231,10 @@ def word() -> str:
 
 
 @pytest.fixture
-def stopped(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Operator]:
+def stopped(cluster: Cluster, tmp_path: Path) -> Iterator[Operator]:
     """An operator of the test's own, not started yet."""
-    operator = deploy(cluster, api, tmp_path / "operator.log", ("ConfigMap", "Secret"))
-    yield operator
-    undeploy(operator, api)
+    with deploy(cluster, tmp_path / "operator.log", DATA) as operator:
+        yield operator
 
 
 def restart(operator, user, word):

@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from tests.e2e.copies.conftest import deploy, encoded, restart, undeploy, within
+from tests.e2e.copies.conftest import deploy, encoded, restart, within
 
 from copyrator.api import names
 
@@ -122,8 +122,7 @@ def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
     cluster, api, user, namespace, word, tmp_path
 ):
     kinds = ("ConfigMap", "Role.rbac.authorization.k8s.io")
-    operator = deploy(cluster, api, tmp_path / "operator.log", kinds)
-    try:
+    with deploy(cluster, tmp_path / "operator.log", kinds) as operator:
         source, target = namespace("source"), namespace(f"{word}-t")
         rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}]
         user.create("roles", source, word, rules=rules)
@@ -147,5 +146,3 @@ def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
         within(30, lambda: user.get("roles", late, word), "the late namespace is served")
         operator.stop()
         assert [e for e in operator.writes(since) if e.namespace == target] == []
-    finally:
-        undeploy(operator, api)

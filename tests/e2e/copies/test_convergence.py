@@ -1,7 +1,7 @@
 """Whatever changes, the copies follow, and nothing is deleted that isn't known to be unwanted."""
 
 import pytest
-from tests.e2e.copies.conftest import deploy, encoded, grant, restart, undeploy, within
+from tests.e2e.copies.conftest import deploy, encoded, grant, restart, within
 
 COPIES = 24
 """More than the deletions that are never suspicious."""
@@ -92,13 +92,12 @@ def test_a_deleted_source_takes_a_great_many_copies_along(operator, user, namesp
 
 @pytest.mark.refused("list limitranges")
 def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
-    cluster, api, user, namespace, word, tmp_path
+    cluster, user, namespace, word, tmp_path
 ):
     source, target = namespace("source"), namespace(f"{word}-t")
     limits = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
     user.create("limitranges", source, word, **limits)
-    blind = deploy(cluster, api, tmp_path / "operator.log", ("ConfigMap", "LimitRange"))
-    try:
+    with deploy(cluster, tmp_path / "operator.log", ("ConfigMap", "LimitRange")) as blind:
         blind.start()
         spec = copying(source, word)
         spec["source"]["kind"] = "LimitRange"
@@ -116,8 +115,6 @@ def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
         assert user.get("limitranges", target, word) is not None
         grant(blind, ("ConfigMap", "LimitRange"))
         user.wait_gone("limitranges", target, word, seconds=60)
-    finally:
-        undeploy(blind, api)
 
 
 def test_a_start_that_finds_everything_right_says_so_without_a_write(

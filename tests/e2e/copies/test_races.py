@@ -16,11 +16,11 @@ COPIES = 8
 @contextmanager
 def frozen(operator):
     """The operator hears and does nothing, and then everything at once."""
-    operator.process.send_signal(signal.SIGSTOP)
+    operator.process.send(signal.SIGSTOP)
     try:
         yield
     finally:
-        operator.process.send_signal(signal.SIGCONT)
+        operator.process.send(signal.SIGCONT)
 
 
 def fleet(operator, user, namespace, word, **more):
@@ -102,8 +102,8 @@ def test_two_operators_on_the_same_rules_agree_and_fall_silent(
 ):
     source, targets = fleet(operator, user, namespace, word)
     # Leader election is switched off for one: now both think that they lead.
-    log, extra = tmp_path / "second.log", ("--no-leader-election",)
-    second = dataclasses.replace(operator, log=log, extra=extra, process=None)
+    log, flags = tmp_path / "second.log", (*operator.flags, "--no-leader-election")
+    second = dataclasses.replace(operator, log=log, flags=flags, process=None)
     second.start()
     try:
         since = operator.cluster.audit_offset()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.copies.conftest import deploy, grant, undeploy, within
+from tests.e2e.copies.conftest import deploy, grant, within
 
 from copyrator.api import names
 
@@ -90,11 +90,10 @@ def test_the_name_of_a_copy_may_be_made_of_source_and_namespace(wide, user, name
 
 
 def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
-    cluster, api, user, namespace, word, tmp_path
+    cluster, user, namespace, word, tmp_path
 ):
     target = namespace(f"{word}-t")
-    binder = deploy(cluster, api, tmp_path / "operator.log", (BINDING,))
-    try:
+    with deploy(cluster, tmp_path / "operator.log", (BINDING,)) as binder:
         binder.start()
         user.rule(binder.namespace, word, provisioning(word, "kubernetes"))
         user.wait_reason(binder.namespace, word, "PartialFailure")
@@ -109,8 +108,6 @@ def test_without_the_right_to_bind_the_refusal_names_it_and_the_grant_heals(
             60, lambda: user.get("rolebindings", target, f"kubernetes-{target}"), "granted, bound"
         )
         user.wait_ready(binder.namespace, word)
-    finally:
-        undeploy(binder, api)
 
 
 def test_a_role_that_grants_more_than_the_operator_has_is_refused_with_what_is_missing(

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import KOPF_RUN, RUN, OperatorProcess, until
 
 from demo.chart import render
@@ -41,27 +41,18 @@ class Installation:
     def apply(self) -> None:
         """Make the namespace, the rights, and a second service account with all of them."""
         chart = render(self.cluster.helm, namespace=self.namespace)
-        home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
-        rights = [*chart.rights]
-        for right in chart.rights:
+        for right in [*chart.rights]:
             if "subjects" in right:
                 right["subjects"].append(right["subjects"][0] | {"name": "second"})
             elif right["kind"] == "ServiceAccount":
-                rights.append(right | {"metadata": right["metadata"] | {"name": "second"}})
-        for documents in ([home], chart.crds, rights):
-            self.cluster.kubectl(
-                *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-                input=yaml.safe_dump_all(documents),
-            )
+                chart.rights.append(right | {"metadata": right["metadata"] | {"name": "second"}})
+        install(self.cluster, self.namespace, chart)
 
     def remove(self) -> None:
         for replica in self._started:
             if replica.code is None:
                 replica.kill()
-        name = f"{self.namespace}:copyrator"
-        self.cluster.kubectl("delete", "clusterrolebinding", name, "--ignore-not-found")
-        self.cluster.kubectl("delete", "clusterrole", name, "--ignore-not-found")
-        self.api.delete(f"/api/v1/namespaces/{self.namespace}")
+        uninstall(self.cluster, self.namespace)
 
     def lease(self) -> dict[str, Any]:
         path = f"/apis/coordination.k8s.io/v1/namespaces/{self.namespace}/leases/copyrator"

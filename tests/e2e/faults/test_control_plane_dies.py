@@ -13,7 +13,8 @@ import pytest
 from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy, answers
-from tests.e2e.operator_process import OperatorProcess, install, until
+from tests.e2e.installation import install
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.long import LONG
 
 from localcluster import Cluster

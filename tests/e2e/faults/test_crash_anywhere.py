@@ -23,7 +23,8 @@ from tests.e2e.faults.attempts import Records
 from tests.e2e.faults.churn import Churn, sweep
 from tests.e2e.faults.fleet import Fleet
 from tests.e2e.faults.recorder import Recorder
-from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.long import LONG
 
 from localcluster import Api, Cluster

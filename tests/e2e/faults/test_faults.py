@@ -33,7 +33,8 @@ from tests.e2e.faults.proxy import (
     silent,
     truncates,
 )
-from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess, until
 from tests.long import LONG
 
 from localcluster import Api, Cluster

@@ -19,7 +19,8 @@ import pytest
 from tests.e2e.faults.churn import sweep
 from tests.e2e.faults.load import Load, Pace, load
 from tests.e2e.faults.proxy import FaultProxy, fails_somehow
-from tests.e2e.operator_process import OperatorProcess, install, uninstall
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess
 from tests.long import LONG
 
 from localcluster import Cluster

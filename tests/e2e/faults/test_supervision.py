@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.faults.proxy import FaultProxy, answers, everything, only, silent
-from tests.e2e.operator_process import OperatorProcess, install, uninstall
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess
 
 from localcluster import Cluster
 

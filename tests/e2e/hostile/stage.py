@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.faults.churn import sweep
-from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess, until
 
 from hostile.bad import SHARED, Places
 from hostile.neighbours import Plan

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 from tests.e2e.conftest import POLICIES_ARE_BETA, skip_before_1_30
-from tests.e2e.operator_process import uninstall, until
-from tests.e2e.rights.conftest import install
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import until
 
 from copyrator.api import names
 from demo.chart import Rendered, render
@@ -105,8 +105,7 @@ def installed(cluster: Cluster, api: Api, *, alone: bool = True) -> Iterator[Gua
     skip_before_1_30(api, POLICIES_ARE_BETA)
     home = f"marks-{secrets.token_hex(3)}"
     rendered = render(cluster.helm, namespace=home, policy=True)
-    api.create("/api/v1/namespaces", {"metadata": {"name": home}})
-    install(cluster, rendered)
+    install(cluster, home, rendered)
     if alone:
         wait_in_force(cluster, home, policies_of(rendered)[0]["metadata"]["name"])
     account = f"system:serviceaccount:{home}:{rendered.service_account}"

@@ -12,8 +12,9 @@ import pytest
 from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.installation import install, uninstall
 from tests.e2e.monitoring.world import INTERVAL, World
-from tests.e2e.operator_process import OperatorProcess, install, uninstall
+from tests.e2e.operator_process import OperatorProcess
 from tests.long import LONG
 from tests.monitoring.pages import BAD, GOOD, RECORDED, recorded, shape
 

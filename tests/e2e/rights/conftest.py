@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.installation import BUNDLES, install, uninstall
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.bundle_cases import FAILS
 from tests.e2e.rights.roles import Roles
-from tests.e2e.rights.stage import BUNDLES, Stage
+from tests.e2e.rights.stage import Stage
 
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
@@ -26,38 +26,13 @@ def settings(rendered: Rendered) -> dict[str, str]:
     return {one["name"]: one["value"] for one in rendered.container["env"] if "value" in one}
 
 
-def install(cluster: Cluster, rendered: Rendered) -> None:
-    """Apply the chart but for its Deployment."""
-    for documents in (rendered.crds, rendered.rights):
-        cluster.kubectl(
-            *("apply", "--server-side", "--force-conflicts", "-f", "-"),
-            input=yaml.safe_dump_all(documents),
-        )
-
-
 @pytest.fixture(scope="module")
-def home(cluster: Cluster, api: Api) -> Iterator[str]:
-    """The release's namespace."""
-    name = f"op-{secrets.token_hex(3)}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
-    yield name
-    for kind in ("clusterrolebinding", "clusterrole"):
-        cluster.kubectl("delete", kind, f"{name}:copyrator", "--ignore-not-found")
-    for rule in api.get(f"/apis/flant.com/v1/namespaces/{name}/copyrators")["items"]:
-        path = f"/apis/flant.com/v1/namespaces/{name}/copyrators/{rule['metadata']['name']}"
-        api.patch(path, {"metadata": {"finalizers": None}})
-    api.delete(f"/api/v1/namespaces/{name}")
-
-
-@pytest.fixture(scope="module")
-def stage(
-    cluster: Cluster, api: Api, home: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
+def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One operator for all cases; it runs on while its rights come and go."""
     folder = tmp_path_factory.mktemp("rights")
+    home = f"op-{secrets.token_hex(3)}"
     rendered = render(cluster.helm, namespace=home, values=VALUES)
-    install(cluster, rendered)
-    kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+    kubeconfig = install(cluster, home, rendered)
     word = secrets.token_hex(3)
     places = {role: f"{role}-{word}" for role in ("source", "first", "second", "team", "bare")}
     for name in places.values():
@@ -77,6 +52,7 @@ def stage(
     for namespace, name in stage.made:
         with contextlib.suppress(ApiStatusError):
             api.patch(f"{BUNDLES.format(namespace)}/{name}", {"metadata": {"finalizers": None}})
+    uninstall(cluster, home)
     for name in places.values():
         api.delete(f"/api/v1/namespaces/{name}")
 

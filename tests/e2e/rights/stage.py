@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.installation import BUNDLES
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights.roles import Roles
 
@@ -15,7 +16,6 @@ from localcluster import Cluster
 from localcluster.bundle import push
 
 SECONDS = 60.0
-BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
 ALLOW = "copyrator.flant.com/allow-to"
 
 Says = Callable[[], str]

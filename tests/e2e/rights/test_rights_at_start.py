@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from tests.e2e.copies.conftest import User, encoded
+from tests.e2e.installation import BUNDLES, install, uninstall
 from tests.e2e.marks_policy.test_copies import MARK
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.e2e.rights import bundle_cases, rule_cases, watch_cases
-from tests.e2e.rights.conftest import VALUES, install, settings
+from tests.e2e.rights.conftest import VALUES, settings
 from tests.e2e.rights.roles import Roles, rights_of_chart
-from tests.e2e.rights.stage import BUNDLES, SECONDS
+from tests.e2e.rights.stage import SECONDS
 from tests.long import LONG
 
 from demo.chart import Rendered, render
@@ -74,10 +75,8 @@ class Place:
 @contextmanager
 def place(cluster: Cluster, api: Api, folder: Path, values: dict[str, Any]) -> Iterator[Place]:
     name = f"op-{secrets.token_hex(3)}"
-    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     rendered = render(cluster.helm, namespace=name, values=values)
-    install(cluster, rendered)
-    kubeconfig = cluster.kubeconfig_for_service_account(name, rendered.service_account)
+    kubeconfig = install(cluster, name, rendered)
 
     @contextmanager
     def start() -> Iterator[OperatorProcess]:
@@ -88,12 +87,7 @@ def place(cluster: Cluster, api: Api, folder: Path, values: dict[str, Any]) -> I
         assert "Traceback" not in log.read_text()
 
     yield Place(User(api), name, Roles(api, rendered, name), start)
-    for kind in ("clusterrolebinding", "clusterrole"):
-        cluster.kubectl("delete", kind, f"{name}:copyrator", "--ignore-not-found")
-    for path in (BUNDLES.format(name), f"/apis/flant.com/v1/namespaces/{name}/copyrators"):
-        for item in api.get(path)["items"]:
-            api.patch(f"{path}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
-    api.delete(f"/api/v1/namespaces/{name}")
+    uninstall(cluster, name)
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import pytest
 from tests.e2e.copies.conftest import User, encoded
+from tests.e2e.installation import BUNDLES, install
 from tests.e2e.operator_process import OperatorProcess, until
-from tests.e2e.rights.conftest import install, settings
-from tests.e2e.rights.stage import BUNDLES, SECONDS
+from tests.e2e.rights.conftest import settings
+from tests.e2e.rights.stage import SECONDS
 
 from demo.chart import render
 from localcluster import Api, Cluster, Requests
@@ -57,14 +58,13 @@ def scoped(
     values = {"watchNamespaces": [home, one, two]}
     rendered = render(cluster.helm, namespace=home, values=values)
     assert "ClusterRole" not in {role["kind"] for role in rendered.rights}
-    install(cluster, rendered)
     user = User(api)
     user.create("serviceaccounts", one, "werf")
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"}
     subject = {"kind": "ServiceAccount", "name": "werf", "namespace": one}
     user.create("rolebindings", one, "werf", roleRef=ref, subjects=[subject])
     account = f"system:serviceaccount:{home}:{rendered.service_account}"
-    kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+    kubeconfig = install(cluster, home, rendered)
     requests = cluster.requests()
     with OperatorProcess(kubeconfig, log, settings=settings(rendered)) as operator:
         operator.wait_ready()

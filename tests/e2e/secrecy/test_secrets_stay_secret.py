@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 from tests.e2e.copies.conftest import User, encoded
 from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.installation import install
 from tests.e2e.operator_process import OperatorProcess, until
-from tests.e2e.rights.conftest import install, settings
+from tests.e2e.rights.conftest import settings
 from tests.e2e.rights.stage import BUNDLES, SECONDS
 from tests.e2e.secrecy import traces
 from tests.e2e.secrecy.hostile_registry import hostile_registry
@@ -150,8 +151,7 @@ def run(
         api.create("/api/v1/namespaces", {"metadata": metadata})
     sentinels, writes = Sentinels(), traces.Writes()
     rendered = render(cluster.helm, namespace=home)
-    install(cluster, rendered)
-    kubeconfig = cluster.kubeconfig_for_service_account(home, rendered.service_account)
+    kubeconfig = install(cluster, home, rendered)
     hook = folder / "hook"
     hook.write_text(sentinels.new("webhook"))
     variables = settings(rendered) | {

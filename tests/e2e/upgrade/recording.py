@@ -16,7 +16,8 @@ from typing import Any
 
 import yaml
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
-from tests.e2e.operator_process import OperatorProcess, install, until
+from tests.e2e.installation import install
+from tests.e2e.operator_process import OperatorProcess, until
 
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.operator_process import OperatorProcess, install, uninstall, until
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess, until
 
 from copyrator.api import names
 from localcluster import Cluster

@@ -1,0 +1,148 @@
+"""The chart on a cluster without its Deployment, and its operator as a process of the test's."""
+
+import contextlib
+import secrets
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.operator_process import HOME, RUN, OperatorProcess, until
+
+from demo.chart import Rendered, render
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+from localcluster.audit import WRITE_VERBS, AuditEvent
+
+RULES = "/apis/flant.com/v1/namespaces/{}/copyrators"
+BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
+
+
+def apply(api: Api, manifests: Iterable[dict[str, Any]]) -> None:
+    """What `kubectl apply --server-side --force-conflicts` does, without a process."""
+    for manifest in manifests:
+        version, metadata = manifest["apiVersion"], manifest["metadata"]
+        kind = manifest["kind"].lower()
+        plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+        place = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
+        api.request(
+            "PATCH",
+            f"/{'apis' if '/' in version else 'api'}/{version}{place}/{plural}/{metadata['name']}",
+            manifest,
+            content_type="application/apply-patch+yaml",
+            parameters={"fieldManager": "kubectl", "force": "true"},
+        )
+
+
+def install(cluster: Cluster, namespace: str = HOME, chart: Rendered | None = None) -> Path:
+    """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
+    chart = chart or render(cluster.helm, namespace=namespace)
+    home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+    apply(cluster.api(), [home, *chart.crds, *chart.rights])
+    until(lambda: _serves(cluster), "the API server serves rules and Bundles")
+    return cluster.kubeconfig_for_service_account(namespace, chart.service_account)
+
+
+def _serves(cluster: Cluster) -> bool:
+    """Right after its CRD is made, a resource may be answered with 404 or 429."""
+    try:
+        for path in ("flant.com/v1/copyrators", "operator.werf.dev/v1/bundles"):
+            # None of them: some may be nested deeper than Python's parser goes.
+            cluster.api().get(f"/apis/{path}", fieldSelector="metadata.name=no-such")
+    except ApiStatusError:
+        return False
+    return True
+
+
+def uninstall(cluster: Cluster, namespace: str) -> None:
+    """Take away what `install` made, but for the CRDs, and let go of what the operator held."""
+    api = cluster.api()
+    for held in (RULES.format(namespace), BUNDLES.format(namespace)):
+        for item in api.get(held)["items"]:
+            api.patch(f"{held}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+    rights = "/apis/rbac.authorization.k8s.io/v1"
+    for path in (
+        f"{rights}/clusterrolebindings/{namespace}:copyrator",
+        f"{rights}/clusterroles/{namespace}:copyrator",
+        f"/api/v1/namespaces/{namespace}",
+    ):
+        try:
+            api.delete(path)
+        except ApiStatusError as error:
+            if error.code != 404:
+                raise
+
+
+@dataclass
+class Operator:
+    """An installation of the chart whose operator a test starts, stops and starts again."""
+
+    cluster: Cluster
+    namespace: str
+    kubeconfig: Path
+    user: str
+    """The operator, as the audit log names it."""
+    log: Path
+    settings: dict[str, str] = field(default_factory=dict)
+    """Variables that a test adds."""
+    flags: tuple[str, ...] = ()
+    process: OperatorProcess | None = None
+
+    def start(self) -> None:
+        settings = {"NAMESPACE": self.namespace, **self.settings}
+        command = (*RUN, *self.flags)
+        self.process = OperatorProcess(
+            self.kubeconfig, self.log, command=command, settings=settings
+        )
+        try:
+            self.process.wait_started()
+        except BaseException:
+            self.process.kill()  # else it serves the next tests' Bundles
+            raise
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal and return the exit code."""
+        assert self.process is not None
+        code = self.process.stop(number, 30)
+        self.process = None
+        return code
+
+    def writes(self, since: int, *, but: tuple[str, ...] = ()) -> list[AuditEvent]:
+        """The operator's writes since a place in the audit log, but for its Lease."""
+        return [
+            event
+            for event in self.cluster.audit_events(since)
+            if event.user == self.user
+            and event.verb in WRITE_VERBS
+            and event.resource not in ("leases", *but)
+        ]
+
+
+@contextlib.contextmanager
+def installed(
+    cluster: Cluster,
+    log: Path,
+    settings: dict[str, str] | None = None,
+    *flags: str,
+    values: dict[str, Any] | None = None,
+) -> Iterator[Operator]:
+    """An installation in a namespace of its own, not started yet; `values` are the chart's.
+
+    At the end the operator is stopped, and nothing went wrong in it unseen.
+    """
+    namespace = f"op-{secrets.token_hex(3)}"
+    chart = render(cluster.helm, namespace=namespace, values=values)
+    kubeconfig = install(cluster, namespace, chart)
+    user = f"system:serviceaccount:{namespace}:{chart.service_account}"
+    operator = Operator(cluster, namespace, kubeconfig, user, log, settings or {}, flags)
+    try:
+        yield operator
+        if operator.process is not None:
+            assert operator.stop() == 0
+    finally:
+        if operator.process is not None:
+            operator.process.kill()
+        uninstall(cluster, namespace)
+    said = log.read_text() if log.exists() else ""
+    assert "Traceback" not in said, said
