@@ -21,49 +21,51 @@ ENDS = "beginning and ending with a letter or digit"
         (
             syntax.namespace,
             "A",
-            "'A' is no namespace's name; use at most 63 lower-case letters, digits and '-'",
+            "'A' isn't a valid namespace name; use at most 63 lower-case letters, digits and '-'",
         ),
         (syntax.namespace, "a-*", "'a-*' is a pattern; list the namespaces by name"),
         (syntax.namespace, "a?", "'a?' is a pattern; list the namespaces by name"),
         (
             syntax.object_name,
             "A",
-            "'A' is no object's name; use at most 253 lower-case letters, digits, '-' and '.'",
+            "'A' isn't a valid object name; use at most 253 lower-case letters, digits, '-' and '.'",
         ),
         (
             syntax.label_key,
             "E/x",
-            "'E/x' has a prefix that is no DNS name; write it as example.com/name",
+            "'E/x' has a prefix that isn't a DNS name; write it as example.com/name",
         ),
         (
             syntax.label_key,
             "e.x/-",
-            "'e.x/-' is no label's key; use at most 63 letters, digits, '-', '_' and '.', " + ENDS,
+            "'e.x/-' isn't a valid label key; use at most 63 letters, digits, '-', '_' and '.', "
+            + ENDS,
         ),
         (
             syntax.label_value,
             "-",
-            "'-' is no label's value; use at most 63 letters, digits, '-', '_' and '.', " + ENDS,
+            "'-' isn't a valid label value; use at most 63 letters, digits, '-', '_' and '.', "
+            + ENDS,
         ),
         (
             syntax.data_key,
             "/",
             (
-                "'/' is no key of a ConfigMap or Secret; use at most 253 letters, digits, '-', "
+                "'/' isn't a valid key of a ConfigMap or Secret; use at most 253 letters, digits, '-', "
                 "'_' and '.'"
             ),
         ),
         (
             syntax.kind,
             "secret",
-            "'secret' is no kind; write it as in a manifest, for example Secret",
+            "'secret' isn't a valid kind; write it as in a manifest, for example Secret",
         ),
-        (syntax.api_version, "1", "'1' is no apiVersion; write it as v1 or group/v1"),
+        (syntax.api_version, "1", "'1' isn't a valid apiVersion; write it as v1 or group/v1"),
         (
             syntax.env_name,
             "1",
             (
-                "'1' can't name an environment variable; use letters, digits, '_', '-' and '.', "
+                "'1' isn't a valid name for an environment variable; use letters, digits, '_', '-' and '.', "
                 "not beginning with a digit or '..'"
             ),
         ),
@@ -138,11 +140,11 @@ def spec() -> Fields:
         (lambda: Fields("x", ""), "the object: must be a map, not a string"),
         (
             lambda: Fields(TOO_MANY, "spec"),
-            f"spec: it has more than {OBJECT_CONTAINERS:,} maps and lists; make it smaller",
+            f"spec: it has more than {OBJECT_CONTAINERS:,} maps and lists; reduce it",
         ),
         (
             lambda: Fields(TOO_MANY, ""),
-            f"the object: it has more than {OBJECT_CONTAINERS:,} maps and lists; make it smaller",
+            f"the object: it has more than {OBJECT_CONTAINERS:,} maps and lists; reduce it",
         ),
         (lambda: spec().sub("text"), "spec.text: must be a map, not a string"),
         (lambda: Fields({"a": 1}, "").sub("a"), "a: must be a map, not a number"),
@@ -151,7 +153,7 @@ def spec() -> Fields:
         (lambda: spec().required_text("null"), "spec.null: is required"),
         (
             lambda: spec().required_text("empty"),
-            "spec.empty: must not be empty; fill it in or remove the field",
+            "spec.empty: must not be empty; set it or remove the field",
         ),
         (
             lambda: spec().text("true"),
@@ -189,7 +191,7 @@ def spec() -> Fields:
         (lambda: spec().items("map"), "spec.map: must be a list, not a map"),
         (
             lambda: Fields({"l": ["a", ""]}, "s").texts("l"),
-            "s.l[1]: must not be empty; fill it in or remove the field",
+            "s.l[1]: must not be empty; set it or remove the field",
         ),
         (lambda: Fields({"l": [None]}, "s").texts("l"), "s.l[0]: must be a string, not null"),
         (lambda: spec().texts("list", lambda _: "is bad"), "spec.list[0]: is bad"),

@@ -41,7 +41,7 @@ NO_LABEL = (
 OTHERWISE = "for other conditions use spec.source.selector"
 EXPRESSION = "spec.targets.selector.matchExpressions[0]"
 LABEL_VALUE = (
-    "'-' is no label's value; use at most 63 letters, digits, '-', '_' and '.', beginning and "
+    "'-' isn't a valid label value; use at most 63 letters, digits, '-', '_' and '.', beginning and "
     "ending with a letter or digit"
 )
 
@@ -66,52 +66,52 @@ LABEL_VALUE = (
         (old(selector="a"), f"selector: 'a' is not key=value; {OTHERWISE}"),
         (old(selector="-"), f"selector: '-' is not key=value; {OTHERWISE}"),
         (old(selector="a=-"), f"selector: 'a=-' is not key=value: {LABEL_VALUE}; {OTHERWISE}"),
-        (old(selector="a=b,a=c"), "selector: asks for two values of the label 'a'"),
+        (old(selector="a=b,a=c"), "selector: requires two values of the label 'a'"),
         (
             old(selector="a=b=c"),
-            "selector: 'a=b=c' is not key=value: 'b=c' is no label's value; use at most 63 "
+            "selector: 'a=b=c' is not key=value: 'b=c' isn't a valid label value; use at most 63 "
             "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit; "
             + OTHERWISE,
         ),
         (
             old(namespace=["A"]),
             (
-                "namespace[0]: 'A' is no namespace's name; use at most 63 lower-case letters, "
+                "namespace[0]: 'A' isn't a valid namespace name; use at most 63 lower-case letters, "
                 "digits and '-'"
             ),
         ),
         (old(namespace=5), "namespace: must be a string or a list of strings, not a number"),
         (
             {"metadata": META},
-            "spec: is required: say what to copy in spec.source or spec.template",
+            "spec: is required: set spec.source or spec.template",
         ),
         (
             old(spec={}),
-            "spec: can't stand beside the old form; remove ruleType, selector or spec",
+            "spec: can't be combined with the old form; remove ruleType, selector or spec",
         ),
-        (new(template=TEMPLATE), "spec.source: give exactly one of spec.source and spec.template"),
+        (new(template=TEMPLATE), "spec.source: set exactly one of spec.source and spec.template"),
         (
             new(targets={"namespaces": ["A"]}),
             (
-                "spec.targets.namespaces[0]: 'A' matches no namespace; use lower-case letters, "
+                "spec.targets.namespaces[0]: 'A' isn't a valid pattern for namespaces; use lower-case letters, "
                 "digits, '-', and the wildcards '*' and '?'"
             ),
         ),
         (
             new(targets={"namespaces": []}),
-            "spec.targets.namespaces: must not be empty; remove it for every namespace",
+            "spec.targets.namespaces: must not be empty; remove it to select every namespace",
         ),
         (
             new(transform={"keys": {"include": ["a/*"]}}),
             (
-                "spec.transform.keys.include[0]: 'a/*' matches no key; use letters, digits, "
+                "spec.transform.keys.include[0]: 'a/*' isn't a valid pattern for keys; use letters, digits, "
                 "'-', '_', '.', and the wildcards '*' and '?'"
             ),
         ),
         (
             new(transform={"labels": {"remove": ["-?"]}}),
             (
-                "spec.transform.labels.remove[0]: '-?' matches no label's key; write the whole "
+                "spec.transform.labels.remove[0]: '-?' isn't a valid pattern for label or annotation keys; write the whole "
                 "key, with '*' and '?' as wildcards"
             ),
         ),
@@ -122,7 +122,7 @@ LABEL_VALUE = (
         (
             selector(key="-", operator="Exists"),
             (
-                f"{EXPRESSION}.key: '-' is no label's key; use at most 63 letters, digits, '-', "
+                f"{EXPRESSION}.key: '-' isn't a valid label key; use at most 63 letters, digits, '-', "
                 "'_' and '.', beginning and ending with a letter or digit"
             ),
         ),
@@ -148,7 +148,7 @@ LABEL_VALUE = (
         ),
         (
             template(status={"a": 1}),
-            "spec.template.status: must be removed: an object's own controller writes it",
+            "spec.template.status: must be removed: the object's controller sets it",
         ),
     ],
 )

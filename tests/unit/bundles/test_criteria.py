@@ -66,14 +66,14 @@ def test_criteria_are_what_the_spec_asks_and_what_became_of_it() -> None:
 def test_without_criteria_the_newest_is_chosen_and_nothing_is_a_downgrade() -> None:
     selection = Criteria(RANGE).selection()
     for tag in ("1.2.0", "1.3.0"):
-        selection.offer(tag)
+        selection.add(tag)
 
     assert (selection.result().verdict, selection.result().tag) == (Selection.CHOSEN, "1.3.0")
 
 
 def test_what_is_deployed_is_a_floor() -> None:
     selection = Criteria(RANGE, deployed="1.4.0").selection()
-    selection.offer("1.3.0")
+    selection.add("1.3.0")
 
     assert selection.result().verdict == Selection.WOULD_DOWNGRADE
 

@@ -130,14 +130,14 @@ def test_a_job_that_failed_without_a_pod_is_lost() -> None:
 
 
 DONE = BundleReason.DEPLOYED
-NO_VERDICT = "the Job ended without werf's verdict: "
+NO_VERDICT = "the Job ended without a result of werf: "
 CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated": 5}}]}}
 
 
 @pytest.mark.parametrize(
     ("of", "pods", "expected"),
     [
-        (job(complete=True), [], (DONE, "done; its pod is gone already", None, None)),
+        (job(complete=True), [], (DONE, "succeeded; its pod no longer exists", None, None)),
         (job(), [pod(0)], (DONE, "done", None, 0)),
         (job(complete=True), [pod(2)], (DONE, "done", None, 2)),
         (job(), [pod(0, report("deployed"))], (DONE, "revision 4, nothing to change", 4, 0)),
@@ -182,7 +182,7 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
             [pod(143)],
             (
                 BundleReason.TIMED_OUT,
-                "the Job ran beyond the Bundle's timeout and was ended",
+                "the Job exceeded the Bundle's timeout and was terminated",
                 None,
                 None,
             ),
@@ -192,7 +192,7 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
             [],
             (
                 BundleReason.TIMED_OUT,
-                "the Job ran beyond the Bundle's timeout and was ended",
+                "the Job exceeded the Bundle's timeout and was terminated",
                 None,
                 None,
             ),
@@ -200,27 +200,32 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
         (
             job(failed="DeadlineExceeded"),
             [pod(1, report("failed"))],
-            (BROKEN, "werf says that the release failed", 4, 1),
+            (BROKEN, "werf reports that the release failed", 4, 1),
         ),
         (
             replace(job(), given_up=True),
             [pod(1, report("failed"))],
-            (BROKEN, "werf says that the release failed", 4, 1),
+            (BROKEN, "werf reports that the release failed", 4, 1),
         ),
         (
             replace(job(), given_up=True),
             [],
-            (LOST, "the Job couldn't start and was given up for the edited spec", None, None),
+            (
+                LOST,
+                "the Job couldn't start and was deleted because the spec was edited",
+                None,
+                None,
+            ),
         ),
         (
             job(),
             [pod(1, report("failed"), **DISRUPTED)],
-            (LOST, "the pod was ended: Eviction", None, None),
+            (LOST, "the pod was terminated: Eviction", None, None),
         ),
         (
             job(),
             [pod(1, reason="NodeLost")],
-            (LOST, "the pod was ended: NodeLost", None, None),
+            (LOST, "the pod was terminated: NodeLost", None, None),
         ),
         (
             job(),
@@ -255,7 +260,7 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
         (
             replace(job(), message="", failed=None),
             [],
-            (LOST, f"{NO_VERDICT}its pod is gone", None, None),
+            (LOST, f"{NO_VERDICT}its pod no longer exists", None, None),
         ),
         (
             job(),
@@ -277,7 +282,7 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
             [waiting("ImagePullBackOff")],
             (
                 BundleReason.IMAGE_PULL_FAILED,
-                "the image werf:2 can't be pulled: ImagePullBackOff; given up",
+                "the image werf:2 can't be pulled: ImagePullBackOff; the Job was deleted",
                 None,
                 None,
             ),

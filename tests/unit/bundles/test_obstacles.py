@@ -63,7 +63,7 @@ UNSCHEDULABLE, UNPULLED = BundleReason.JOB_UNSCHEDULABLE, BundleReason.IMAGE_PUL
             unscheduled(reason="SchedulingGated"),
             Blocked(UNSCHEDULABLE, "the pod can't be scheduled: SchedulingGated"),
         ),
-        (unscheduled(), Blocked(UNSCHEDULABLE, "the pod can't be scheduled: no node takes it")),
+        (unscheduled(), Blocked(UNSCHEDULABLE, "the pod can't be scheduled: no node is suitable")),
         ({"conditions": [{"type": "PodScheduled", "status": "True"}]}, None),
         ({"conditions": [{"type": "Ready", "status": "False"}]}, None),
         *(

@@ -76,7 +76,7 @@ def test_a_star_allows_every_secret() -> None:
     assert refusal(spec, ("werf",), IMAGES, ("*",)) is None
 
 
-TO_ASK = "or let an administrator add it to bundles"
+TO_ASK = "or ask an administrator to add it to bundles"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ TO_ASK = "or let an administrator add it to bundles"
             (
                 "spec.auth",
                 (
-                    "the Secret creds isn't one that Bundles may name; use one of (none), "
+                    "the Secret creds isn't allowed; use one of (none), "
                     f"{TO_ASK}.allowedSecrets of the chart"
                 ),
             ),
@@ -118,7 +118,7 @@ TO_ASK = "or let an administrator add it to bundles"
             (
                 "spec.caSecret",
                 (
-                    "the Secret creds isn't one that Bundles may name; use one of x, y, "
+                    "the Secret creds isn't allowed; use one of x, y, "
                     f"{TO_ASK}.allowedSecrets of the chart"
                 ),
             ),

@@ -54,22 +54,22 @@ READY, PROGRESSING, RETRYING = Health.READY, Health.PROGRESSING, Health.RETRYING
 STALLED, PAUSED = Health.STALLED, Health.PAUSED
 PAUSE = "Nothing is deployed while spec.suspend is true"
 OFF = (
-    "Nothing is asked or updated until the annotation operator.werf.dev/disable-autoupdate is "
+    "Polls and updates are disabled until the annotation operator.werf.dev/disable-autoupdate is "
     "removed"
 )
 FAILS = (
-    "the operator fails on this Bundle (KeyError) and tries again, ever more slowly; please report "
-    "it with the operator's log"
+    "the operator failed to reconcile this Bundle (KeyError) and retries with growing delays; report "
+    "a bug with the operator's log"
 )
 WITHOUT_UNINSTALL = (
     ". To delete the Bundle without uninstalling, set the annotation "
     'operator.werf.dev/force-delete: "true"'
 )
 NOT_AGAIN = (
-    "Pod/x failed. It isn't tried again until the tag, the spec or the values change, or somebody "
-    "sets the annotation operator.werf.dev/requestedAt"
+    "Pod/x failed. It isn't retried until the tag, the spec or the values change, or the "
+    "annotation operator.werf.dev/requestedAt"
 )
-LAST_GOOD = f". The last good deploy is {WHAT}"
+LAST_GOOD = f". The last successful deploy is {WHAT}"
 
 
 @pytest.mark.parametrize(
@@ -87,20 +87,20 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
             READY,
             "Deployed",
-            f"{WHAT} is deployed; spec.env can't set A, B: the operator does",
+            f"{WHAT} is deployed; spec.env can't set A, B: the operator sets them",
         ),
         (
             lambda: verdicts.polling("r.example/app", "~1.2"),
             PROGRESSING,
             "Polling",
-            "Asking the registry for r.example/app:~1.2",
+            "Polling the registry for r.example/app:~1.2",
         ),
         (
             lambda: verdicts.taken_over(SETTLED),
             PROGRESSING,
             "Polling",
             (
-                "The original operator deployed 1.0.0; taken over as it stands, as "
+                "The original operator deployed 1.0.0; taken over unchanged, as "
                 "sha256:0123456789ab, unverified"
             ),
         ),
@@ -110,7 +110,7 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             "Polling",
             (
                 "The original operator deployed 1.0.0, which the registry no longer has in that "
-                "form; nothing is known of its content"
+                "form; its content is unknown"
             ),
         ),
         (
@@ -129,13 +129,13 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             lambda: verdicts.blocked(NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")),
             RETRYING,
             "ImagePullFailed",
-            "Job deploy-x-7 of 2.0.0 waits: no such image",
+            "Job deploy-x-7 of 2.0.0 is blocked: no such image",
         ),
         (
             lambda: verdicts.will_retry(FAILED),
             RETRYING,
             "DeployFailed",
-            f"{NEXT}: Pod/x failed. Next try at 2026-01-01T12:00:00Z{LAST_GOOD}",
+            f"{NEXT}: Pod/x failed. Next attempt at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
             lambda: verdicts.will_retry(
@@ -143,15 +143,15 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             ),
             RETRYING,
             "TimedOut",
-            f"{NEXT}: Pod/x failed. Next try at 2026-01-01T12:00:00Z{LAST_GOOD}",
+            f"{NEXT}: Pod/x failed. Next attempt at 2026-01-01T12:00:00Z{LAST_GOOD}",
         ),
         (
             lambda: verdicts.will_retry(INTERRUPTED),
             RETRYING,
             "DeployFailed",
             (
-                f"{NEXT}: evicted. Next try at 2026-01-01T12:00:00Z; "
-                "this doesn't count against the version"
+                f"{NEXT}: evicted. Next attempt at 2026-01-01T12:00:00Z; "
+                "this isn't counted as a failure of the version"
                 f"{LAST_GOOD}"
             ),
         ),
@@ -230,7 +230,7 @@ LAST_GOOD = f". The last good deploy is {WHAT}"
             "Forbidden",
             (
                 "no right. The rollback failed too: parts of 2.0.0 may be in place. "
-                f"The last good deploy is {WHAT}"
+                f"The last successful deploy is {WHAT}"
             ),
         ),
         (

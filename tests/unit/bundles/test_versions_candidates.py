@@ -57,7 +57,7 @@ def chosen(version: str, tags: Iterable[str], *, tag_filter: str = "", **more: A
     matches = compile_filter(tag_filter).matches if tag_filter else None
     selection = TagSelection(found, matches=matches, **more)
     for tag in tags:
-        selection.offer(tag)
+        selection.add(tag)
     return selection.result()
 
 
@@ -279,16 +279,16 @@ def test_explains_what_is_missing() -> None:
     lower = chosen("1.*", ["1.0.0"], deployed="1.1.0")
 
     assert explain(none, "1.*") == (
-        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
-        "spec.prerelease: true takes pre-releases"
+        "No tag matches 1.*; rejected: 2.0.0 (OutOfRange), 1.0.0-rc.1 (PreRelease); "
+        "spec.prerelease: true admits pre-releases"
     )
     assert explain(chosen("1.*", []), "1.*") == "No tag matches 1.*"
     assert explain(chosen("1.*", ["2.0.0"]), "1.*") == (
-        "No tag matches 1.*; passed over: 2.0.0 (OutOfRange)"
+        "No tag matches 1.*; rejected: 2.0.0 (OutOfRange)"
     )
     assert explain(lower, "1.*", "1.1.0") == (
-        "The best match of 1.* is 1.0.0, lower than 1.1.0, which is deployed: was its tag "
-        "deleted? To go back, set spec.version to what you want"
+        "The best match of 1.* is 1.0.0, which is lower than the deployed 1.1.0; its tag may have "
+        "been deleted. To downgrade, set spec.version to the desired version"
     )
 
 
@@ -298,7 +298,7 @@ def test_memory_does_not_grow_with_the_list() -> None:
     assert isinstance(found, VersionRange)
     selection = TagSelection(found)
     for i in range(20_000):
-        selection.offer(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
+        selection.add(f"{i % 7}.{i}.{i % 11}{'-rc' if i % 3 else ''}")
 
     kept = [selection._semver, selection._dotted]
     assert all(len(contest.passed_over) <= 5 for contest in kept)

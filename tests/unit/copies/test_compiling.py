@@ -71,10 +71,10 @@ def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{{ 1 < 2 in [2] }}", "put each comparison with in into brackets"),
-        ("{{ 1 in [1] == true }}", "put each comparison with in into brackets"),
-        ("{{ 1 == 1 not in [1] }}", "put each comparison with in into brackets"),
-        ("{{ " + "9" * 4301 + " }}", "it holds a number with thousands of digits"),
+        ("{{ 1 < 2 in [2] }}", "put each comparison with in into parentheses"),
+        ("{{ 1 in [1] == true }}", "put each comparison with in into parentheses"),
+        ("{{ 1 == 1 not in [1] }}", "put each comparison with in into parentheses"),
+        ("{{ " + "9" * 4301 + " }}", "it has a number with thousands of digits"),
         ("{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "it is nested too deeply"),
         (NESTED_LOOPS, "Python can't compile it: too many statically nested blocks"),
         ("{% include 'a' %}", "include isn't available in rules"),
@@ -82,7 +82,7 @@ def test_each_text_of_a_rule_is_known_with_its_path(spec, path):
     ],
 )
 def test_what_is_no_text_says_why(text, message):
-    whole = f"is no valid Jinja2 text: {message}"
+    whole = f"isn't valid Jinja2: {message}"
     with pytest.raises(TemplateError) as error:
         compile_text(text)
     assert str(error.value) == whole

@@ -56,7 +56,7 @@ def test_of_a_source_that_is_never_copied_only_the_name_is_held():
     [
         ("Secret", {"type": "kubernetes.io/service-account-token"}, "it is a service account's"),
         ("Secret", {"metadata": {"labels": {"copyrator.flant.com/hash-key": ""}}}, "it is the ope"),
-        ("ConfigMap", {"metadata": {"name": "kube-root-ca.crt"}}, "every namespace has its own"),
+        ("ConfigMap", {"metadata": {"name": "kube-root-ca.crt"}}, "it exists in every namespace"),
         (
             "ConfigMap",
             {
@@ -65,7 +65,7 @@ def test_of_a_source_that_is_never_copied_only_the_name_is_held():
                     "annotations": {names.ANN_RULE: "a/b"},
                 }
             },
-            "it is a copy itself",
+            "it is a copy",
         ),
     ],
 )

@@ -224,14 +224,14 @@ def test_a_text_costs_what_it_does(text, steps):
         ),
         ("{{ (5).bit_length() }}", "the method int.bit_length isn't available in templates; use"),
         ("{{ 9 ** 9 }}", "powers aren't allowed in templates"),
-        ("{{ d() }}", "a template can't call this"),
+        ("{{ d() }}", "this can't be called in a template"),
         ("{{ namespace }}", "'namespace' is undefined"),
         ("{{ cycler }}", "'cycler' is undefined"),
         ("{{ ('9' * 1200)|int * ('9' * 1200)|int }}", "a number has too many digits"),
         ("{{ d.pop('k') }}", "access to attribute 'pop' of 'dict' object is unsafe."),
         ("{{ 1 / 0 }}", "ZeroDivisionError"),
-        ("{{ 'x' * 2000000 }}", f"a text would be longer than {RENDERED_TEXT} characters"),
-        ("{{ [1] * 2000000 }}", f"a text would be longer than {RENDERED_TEXT} characters"),
+        ("{{ 'x' * 2000000 }}", f"a string would be longer than {RENDERED_TEXT} characters"),
+        ("{{ [1] * 2000000 }}", f"a string would be longer than {RENDERED_TEXT} characters"),
     ],
 )
 def test_what_a_text_may_not_do_is_said(text, message):
@@ -324,7 +324,7 @@ def test_a_meter_ends_at_its_limits_and_not_before():
         Meter().make(RENDERED_TEXT + 1)
     meter = Meter()
     meter.put_out("x" * RENDERED_OBJECT)
-    with pytest.raises(TemplateError, match=r"would be longer than .* in all"):
+    with pytest.raises(TemplateError, match=r"would be longer than .* in total"):
         meter.put_out("x")
     deep = "x"
     for _ in range(RULE_DEPTH - 1):

@@ -62,7 +62,7 @@ def test_all_else_is_refused_and_named(text, named):
     assert named in why
     if not named.startswith("longer"):
         assert why == (
-            f"spec.transform.name uses {named}: outside the operator's namespace it may hold "
+            f"spec.transform.name uses {named}: outside the operator's namespace it may contain "
             f"{', '.join(TENANT_VARIABLES)} with their fields and the filters "
             f"{', '.join(TENANT_FILTERS)}"
         )
@@ -71,8 +71,7 @@ def test_all_else_is_refused_and_named(text, named):
 def test_a_name_of_the_greatest_length_is_read():
     assert name_refusal("x" * TENANT_NAME_TEXT) is None
     assert name_refusal("x" * (TENANT_NAME_TEXT + 1)) == (
-        "spec.transform.name is longer than 1024 characters; shorten it: outside the operator's "
-        "namespace no more are read"
+        "spec.transform.name is longer than 1024 characters; shorten it"
     )
 
 

@@ -42,7 +42,7 @@ TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
             rule({"source": {**OWN, "namespace": "other"}}),
             (
                 "spec.source.namespace names other: outside the operator's namespace a rule's "
-                "sources stand in its own namespace, tenant"
+                "sources must be in its own namespace, tenant"
             ),
         ),
         (rule({"source": {**OWN, "namespaces": ["x", "tenant", "y"]}}), "namespace names x, y: "),
@@ -50,15 +50,15 @@ TEMPLATE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
         (rule(ruleType="secret", selector="a=b", namespaces=["tenant", "kube-system"]), "kube-sys"),
         (
             rule({"template": TEMPLATE}),
-            "spec.template is for trusted rules only: it can make any object; use spec.source",
+            "spec.template is for trusted rules only: it can create any object; use spec.source",
         ),
         (rule({"source": {"kind": "RoleBinding", "name": "x"}}), "RoleBinding"),
         (rule({"source": {**OWN, "apiVersion": "example.com/v1"}}), "copy ConfigMap and Secret"),
         (
             rule({"source": OWN, "onConflict": "Overwrite"}),
             (
-                "spec.onConflict: Overwrite is for trusted rules only: a namespace that accepts "
-                "copies doesn't offer its own objects; use Skip or Adopt"
+                "spec.onConflict: Overwrite is for trusted rules only: accepting copies doesn't "
+                "allow overwriting a namespace's objects; use Skip or Adopt"
             ),
         ),
     ],
