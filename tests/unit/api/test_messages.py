@@ -28,7 +28,10 @@ ENDS = "beginning and ending with a letter or digit"
         (
             syntax.object_name,
             "A",
-            "'A' isn't a valid object name; use at most 253 lower-case letters, digits, '-' and '.'",
+            (
+                "'A' isn't a valid object name; "
+                "use at most 253 lower-case letters, digits, '-' and '.'"
+            ),
         ),
         (
             syntax.label_key,
@@ -51,7 +54,8 @@ ENDS = "beginning and ending with a letter or digit"
             syntax.data_key,
             "/",
             (
-                "'/' isn't a valid key of a ConfigMap or Secret; use at most 253 letters, digits, '-', "
+                "'/' isn't a valid key of a ConfigMap or Secret; "
+                "use at most 253 letters, digits, '-', "
                 "'_' and '.'"
             ),
         ),
@@ -65,7 +69,8 @@ ENDS = "beginning and ending with a letter or digit"
             syntax.env_name,
             "1",
             (
-                "'1' isn't a valid name for an environment variable; use letters, digits, '_', '-' and '.', "
+                "'1' isn't a valid name for an environment variable; "
+                "use letters, digits, '_', '-' and '.', "
                 "not beginning with a digit or '..'"
             ),
         ),

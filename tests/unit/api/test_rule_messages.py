@@ -41,7 +41,8 @@ NO_LABEL = (
 OTHERWISE = "for other conditions use spec.source.selector"
 EXPRESSION = "spec.targets.selector.matchExpressions[0]"
 LABEL_VALUE = (
-    "'-' isn't a valid label value; use at most 63 letters, digits, '-', '_' and '.', beginning and "
+    "'-' isn't a valid label value; "
+    "use at most 63 letters, digits, '-', '_' and '.', beginning and "
     "ending with a letter or digit"
 )
 
@@ -76,7 +77,8 @@ LABEL_VALUE = (
         (
             old(namespace=["A"]),
             (
-                "namespace[0]: 'A' isn't a valid namespace name; use at most 63 lower-case letters, "
+                "namespace[0]: 'A' isn't a valid namespace name; "
+                "use at most 63 lower-case letters, "
                 "digits and '-'"
             ),
         ),
@@ -93,7 +95,8 @@ LABEL_VALUE = (
         (
             new(targets={"namespaces": ["A"]}),
             (
-                "spec.targets.namespaces[0]: 'A' isn't a valid pattern for namespaces; use lower-case letters, "
+                "spec.targets.namespaces[0]: 'A' isn't a valid pattern for namespaces; "
+                "use lower-case letters, "
                 "digits, '-', and the wildcards '*' and '?'"
             ),
         ),
@@ -104,14 +107,16 @@ LABEL_VALUE = (
         (
             new(transform={"keys": {"include": ["a/*"]}}),
             (
-                "spec.transform.keys.include[0]: 'a/*' isn't a valid pattern for keys; use letters, digits, "
+                "spec.transform.keys.include[0]: 'a/*' isn't a valid pattern for keys; "
+                "use letters, digits, "
                 "'-', '_', '.', and the wildcards '*' and '?'"
             ),
         ),
         (
             new(transform={"labels": {"remove": ["-?"]}}),
             (
-                "spec.transform.labels.remove[0]: '-?' isn't a valid pattern for label or annotation keys; write the whole "
+                "spec.transform.labels.remove[0]: '-?' isn't a valid pattern for label or "
+                "annotation keys; write the whole "
                 "key, with '*' and '?' as wildcards"
             ),
         ),
@@ -122,7 +127,8 @@ LABEL_VALUE = (
         (
             selector(key="-", operator="Exists"),
             (
-                f"{EXPRESSION}.key: '-' isn't a valid label key; use at most 63 letters, digits, '-', "
+                f"{EXPRESSION}.key: '-' isn't a valid label key; "
+                "use at most 63 letters, digits, '-', "
                 "'_' and '.', beginning and ending with a letter or digit"
             ),
         ),

@@ -58,7 +58,8 @@ OFF = (
     "removed"
 )
 FAILS = (
-    "the operator failed to reconcile this Bundle (KeyError) and retries with growing delays; report "
+    "the operator failed to reconcile this Bundle (KeyError) and retries with growing delays; "
+    "report "
     "a bug with the operator's log"
 )
 WITHOUT_UNINSTALL = (
