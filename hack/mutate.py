@@ -115,7 +115,9 @@ def described(name: str) -> tuple[str, str]:
 
 def matches(entry: dict[str, str], place: str, changes: str) -> bool:
     """Tell whether an entry is of this function, and its expression found in this change."""
-    return fnmatchcase(place, entry["function"]) and bool(re.search(entry["change"], changes))
+    return fnmatchcase(place, entry["function"]) and bool(
+        re.search(entry["change"], changes, re.MULTILINE)
+    )
 
 
 if __name__ == "__main__":
