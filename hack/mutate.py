@@ -64,6 +64,8 @@ def prepare() -> None:
 def run(package: str, names: list[str]) -> None:
     """Try these mutants: names, or patterns of names."""
     log = WORK / f"{package.replace('/', '-')}.log"
+    # Which tests reach which function is recorded anew: a table's tests are known by their place.
+    (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     print(f"Mutating {package}; what mutmut says goes to {log.relative_to(ROOT)}", flush=True)
     with log.open("w") as file:
         command = ["mutmut", "run", "--max-children", "2", *names]
