@@ -31,7 +31,10 @@ DIGEST = (
         ({"version": "1.0.0@sha256:ab"}, DIGEST),
         (
             {"env": {"A": 2**64}},
-            "spec.env[A]: must be a string, number or boolean, not so great a number; write it in quotes",
+            (
+                "spec.env[A]: must be a string, number or boolean, not so great a number; write it "
+                "in quotes"
+            ),
         ),
         ({"env": {"A": []}}, "spec.env[A]: must be a string, number or boolean, not a list"),
         ({"env": {"A": "a\0b"}}, "spec.env[A]: must not hold a NUL character"),
