@@ -64,6 +64,8 @@ def prepare() -> None:
 def run(package: str, names: list[str]) -> None:
     """Try these mutants: names, or patterns of names."""
     log = WORK / f"{package.replace('/', '-')}.log"
+    # Which tests reach which function is recorded anew: a table's tests are known by their place.
+    (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     print(f"Mutating {package}; what mutmut says goes to {log.relative_to(ROOT)}", flush=True)
     with log.open("w") as file:
         command = ["mutmut", "run", "--max-children", "2", *names]
@@ -94,7 +96,12 @@ def report(package: str) -> int:
         if how in KILLED:
             continue
         place, changes = described(name)
-        reason = next((one["reason"] for one in entries if matches(one, place, changes)), None)
+        fitting = (
+            one["reason"]
+            for one in entries
+            if fnmatchcase(place, one["function"]) and re.search(f"(?m){one['change']}", changes)
+        )
+        reason = next(fitting, None)
         unexplained += reason is None
         print(f"{place} ({name.rpartition('_')[2]}, {how}): {reason or 'NO REASON'}\n{changes}\n")
     share = 100 * sum(counts[how] for how in KILLED) / max(1, len(found))
@@ -111,11 +118,6 @@ def described(name: str) -> tuple[str, str]:
     diff = get_diff_for_mutant(name, path=path.replace(".", "/") + ".py").splitlines()
     lines = (line for line in diff if re.match(r"[-+](?!--|\+\+)", line))
     return place.removeprefix("copyrator."), "\n".join(lines)
-
-
-def matches(entry: dict[str, str], place: str, changes: str) -> bool:
-    """Tell whether an entry is of this function, and its expression found in this change."""
-    return fnmatchcase(place, entry["function"]) and bool(re.search(entry["change"], changes))
 
 
 if __name__ == "__main__":

@@ -128,8 +128,8 @@ LABEL_VALUE = (
             selector(key="-", operator="Exists"),
             (
                 f"{EXPRESSION}.key: '-' isn't a valid label key; "
-                "use at most 63 letters, digits, '-', "
-                "'_' and '.', beginning and ending with a letter or digit"
+                "use at most 63 letters, digits, "
+                "'-', '_' and '.', beginning and ending with a letter or digit"
             ),
         ),
         (
@@ -151,6 +151,39 @@ LABEL_VALUE = (
         (
             selector(key="a", operator="Exists", values=["b"]),
             f"{EXPRESSION}.values: must be removed: Exists takes no values",
+        ),
+        (
+            template(apiVersion="-"),
+            "spec.template.apiVersion: '-' isn't a valid apiVersion; write it as v1 or group/v1",
+        ),
+        (
+            template(metadata={"name": "x", "namespace": "y"}),
+            (
+                "spec.template.metadata.namespace: must be removed: the operator sets each "
+                "target namespace"
+            ),
+        ),
+        (
+            new(transform={"annotations": {"add": {"-": "x"}}}),
+            (
+                "spec.transform.annotations.add: '-' isn't a valid label key; use at most 63 "
+                "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+            ),
+        ),
+        (
+            new(targets={"selector": {"a": "b"}}),
+            "spec.targets.selector.a: isn't a field of a selector; put labels under matchLabels",
+        ),
+        (
+            new(targets={"selector": {"matchLabels": {"-": "b"}}}),
+            (
+                "spec.targets.selector.matchLabels: '-' isn't a valid label key; use at most 63 "
+                "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+            ),
+        ),
+        (
+            new(targets={"selector": {"matchLabels": {"a": "-"}}}),
+            f"spec.targets.selector.matchLabels[a]: {LABEL_VALUE}",
         ),
         (
             template(status={"a": 1}),
@@ -177,6 +210,7 @@ def test_a_rule_that_is_wrong_says_where_and_what_to_do(body: dict[str, Any], me
         new(transform={"labels": {"remove": ["*.x/?", "a*"]}}),
         selector(key="a", operator="In", values=["", "b"]),
         selector(key="a.b/c", operator="DoesNotExist"),
+        template(metadata={"name": "x", "namespace": "{{ namespace.name }}"}),
     ],
 )
 def test_what_is_allowed_is_allowed(body: dict[str, Any]) -> None:
