@@ -11,7 +11,7 @@ from copyrator.api.rule import RuleSpec, copies_kind, parse_rule
 from copyrator.api.rule_spec import Source
 from copyrator.api.rule_transform import template_texts
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import RULE_DEPTH
+from copyrator.settings.limits import RULE_DEPTH, TEMPLATE_TEXT
 
 META = {"namespace": "ops", "name": "r"}
 SOURCE = {"kind": "Secret", "name": "app"}
@@ -28,6 +28,10 @@ def old(**fields: Any) -> dict[str, Any]:
 
 def selector(**expression: Any) -> dict[str, Any]:
     return new(targets={"selector": {"matchExpressions": [expression]}})
+
+
+def source(**fields: Any) -> dict[str, Any]:
+    return {"metadata": META, "spec": {"source": SOURCE | fields}}
 
 
 def template(**fields: Any) -> dict[str, Any]:
@@ -128,8 +132,8 @@ LABEL_VALUE = (
             selector(key="-", operator="Exists"),
             (
                 f"{EXPRESSION}.key: '-' isn't a valid label key; "
-                "use at most 63 letters, digits, "
-                "'-', '_' and '.', beginning and ending with a letter or digit"
+                "use at most 63 "
+                "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
             ),
         ),
         (
@@ -151,6 +155,80 @@ LABEL_VALUE = (
         (
             selector(key="a", operator="Exists", values=["b"]),
             f"{EXPRESSION}.values: must be removed: Exists takes no values",
+        ),
+        (
+            source(namespace="a", namespaces=["b"]),
+            "spec.source.namespaces: set either namespace or namespaces, not both",
+        ),
+        (
+            source(namespaces=[]),
+            (
+                "spec.source.namespaces: must name a namespace; remove it to use the rule's own "
+                "namespace"
+            ),
+        ),
+        (
+            source(namespace="a*"),
+            "spec.source.namespace: 'a*' is a pattern; list the namespaces by name",
+        ),
+        (source(name=None), "spec.source.name: set exactly one of name and selector"),
+        (
+            source(name=None, selector={}),
+            (
+                "spec.source.selector: must name at least one label; an empty one would copy "
+                "everything of this kind; to do so, set {key: …, operator: DoesNotExist}"
+            ),
+        ),
+        (
+            new(transform={"name": "x" * (TEMPLATE_TEXT + 1)}),
+            f"spec.transform.name: is longer than {TEMPLATE_TEXT} characters; shorten it",
+        ),
+        (
+            new(transform={"keys": {"rename": {"/": "a"}}}),
+            (
+                "spec.transform.keys.rename: '/' isn't a valid key of a ConfigMap or Secret; use "
+                "at most 253 letters, digits, '-', '_' and '.'"
+            ),
+        ),
+        (
+            new(transform={"keys": {"rename": {"a": ""}}}),
+            ("spec.transform.keys.rename[a]: must not be empty; set the key's name in the copy"),
+        ),
+        (
+            new(transform={"keys": {"rename": {"a": "c", "b": "c"}}}),
+            "spec.transform.keys.rename[b]: collides with a: both would be named c",
+        ),
+        (
+            new(transform={"keys": {"rename": {"a": "c"}, "exclude": ["a"]}}),
+            (
+                "spec.transform.keys.rename[a]: renames a key that include and exclude filter out; "
+                "rename takes the source's keys"
+            ),
+        ),
+        (
+            new(transform={"keys": {"exclude": ["/"]}}),
+            (
+                "spec.transform.keys.exclude[0]: '/' isn't a valid pattern for keys; use "
+                "letters, digits, '-', '_', '.', and the wildcards '*' and '?'"
+            ),
+        ),
+        (
+            new(transform={"labels": {"add": {"-": "x"}}}),
+            (
+                "spec.transform.labels.add: '-' isn't a valid label key; use at most 63 "
+                "letters, digits, '-', '_' and '.', beginning and ending with a letter or digit"
+            ),
+        ),
+        (
+            new(transform={"labels": {"add": {"app.kubernetes.io/managed-by": "x"}}}),
+            (
+                "spec.transform.labels.add[app.kubernetes.io/managed-by]: is set by the "
+                "operator; remove it"
+            ),
+        ),
+        (
+            new(transform={"labels": {"add": {"a": "x"}, "remove": ["a"]}}),
+            "spec.transform.labels.add[a]: is both added and removed; remove one of the two",
         ),
         (
             template(apiVersion="-"),
@@ -215,6 +293,19 @@ def test_a_rule_that_is_wrong_says_where_and_what_to_do(body: dict[str, Any], me
 )
 def test_what_is_allowed_is_allowed(body: dict[str, Any]) -> None:
     assert isinstance(parse_rule(body), RuleSpec)
+
+
+@pytest.mark.parametrize(
+    ("fields", "namespaces"),
+    [({}, ("ops",)), ({"namespace": "x"}, ("x",)), ({"namespaces": ["x", "y"]}, ("x", "y"))],
+)
+def test_a_source_stands_where_it_says_or_beside_its_rule(
+    fields: dict[str, Any], namespaces: tuple[str, ...]
+) -> None:
+    found = parse_rule(source(**fields))
+    assert isinstance(found, RuleSpec)
+    assert found.source is not None
+    assert found.source.namespaces == namespaces
 
 
 def test_a_pattern_is_as_long_as_a_name() -> None:

@@ -1,0 +1,48 @@
+"""What is said of a version that can't be used, word for word."""
+
+from __future__ import annotations
+
+import pytest
+
+from copyrator.api.version_range import VersionError, parse_version
+from copyrator.settings.limits import VERSION_CONSTRAINTS
+
+MANY = " || ".join(["1"] * (VERSION_CONSTRAINTS + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        (">2 <1", "no version matches it; check the bounds"),
+        ("1 | 2", "write '||' between alternatives"),
+        (">1,", "a constraint is missing next to ',' or '||'; for any version write *"),
+        ("<>1", "'<>' isn't an operator; use one of = != > >= < <= ~ ^"),
+        (">=", "a version is missing after '>='"),
+        (">= >1", "a version is missing after '>='"),
+        (">= - 1", "a version is missing after '>='"),
+        ("1 -", "write a range with a hyphen as 1.2 - 1.4, without operators"),
+        (">1 - 2", "write a range with a hyphen as 1.2 - 1.4, without operators"),
+        (">a", "'a' isn't a valid version; write it as 1.2.3, 1.2 or 1.2.*"),
+        (">=1.*.2", "'1.*.2' has a number after its wildcard"),
+        (">=01", "'01' has a number with a leading zero; remove the zero"),
+        (">=1.2.3-01", "'1.2.3-01' has a pre-release that isn't valid SemVer"),
+        (">=1.2-rc", "'1.2-rc': only a whole version such as 1.2.3-rc.1 has a pre-release"),
+    ],
+)
+def test_a_range_that_cant_be_used_says_why(text: str, fault: str) -> None:
+    with pytest.raises(VersionError) as error:
+        parse_version(text)
+
+    assert str(error.value) == f"{text!r} isn't a valid version range: {fault}"
+
+
+def test_too_many_alternatives_are_counted_and_the_filter_is_named() -> None:
+    with pytest.raises(VersionError) as error:
+        parse_version(MANY)
+
+    assert str(error.value).endswith(
+        f"it has {VERSION_CONSTRAINTS + 1} alternatives and exceptions, at most "
+        f"{VERSION_CONSTRAINTS} are allowed; one expression in spec.tagFilter can replace "
+        "many of them"
+    )
+    assert parse_version(MANY[5:])
