@@ -145,7 +145,7 @@ async def test_a_proxy_that_fails_is_named_without_its_password(
     for url, told in (
         (tunnel.url, "the proxy responds with 407"),
         ("http://alice:s3cret@127.0.0.1:1", "the proxy can't be reached"),
-        ("socks5://alice:s3cret@127.0.0.1:1", "HTTPS_PROXY is no http"),
+        ("socks5://alice:s3cret@127.0.0.1:1", "HTTPS_PROXY isn't an http"),
     ):
         async with client_with(monkeypatch, HTTPS_PROXY=url) as client:
             with pytest.raises(Unreachable, match=told) as failed:

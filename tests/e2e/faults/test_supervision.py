@@ -57,7 +57,7 @@ def test_silent_watches_and_lost_credentials_turn_readyz_red_within_a_minute(idl
             # Three are named, kopf's two first; the others are counted. A Bundle of another test
             # that is about to go has a watch of its Secret until its deletion is seen.
             "silent": lambda: (
-                says(deaf, "the watch is silent")
+                says(deaf, "no event and no bookmark")
                 and says(deaf, f"and {watches(deaf) + 2 - 3} more")
             ),
             "refused": lambda: says(refused, "all requests fail") and says(refused, "(401)"),
