@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from hostile import bundles, others, rules
+from hostile import bundles, generated, others, rules
 from hostile.bad import Bad, Places
 
 Make = Callable[[Random, Places, str], Bad]
@@ -49,6 +49,8 @@ CATEGORIES: dict[str, Category] = {
         Category("selectors", rules.selectors, 6),
         Category("tenants", rules.of_tenants, 8),
         Category("raw", rules.raw, 12, 3),
+        Category("mangled-rules", generated.rules, 12, 3),
+        Category("mangled-bundles", generated.bundles, 12, 3),
         Category("sources", others.sources, 4),
         Category("forged", others.forged, 6),
         Category("jobs", others.jobs, 4),

@@ -12,73 +12,10 @@ from aiohttp import web
 from hypothesis import strategies as st
 from tests.component.bundles.fake_cluster import BundleCluster, path_of
 from tests.component.oci.fake_registry import FakeRegistry
-from tests.junk import JSON, TEXTS, like, mangled
 
-EVIL = "evil"
-"""Stands for the bad registry's address in specs."""
-DIGEST = "sha256:" + "a" * 64
+from hostile.generated import DIGEST, EVIL, PLAIN, SPEC, STATUS
+from hostile.mangled import JSON, TEXTS, like, mangled
 
-SPEC = {
-    "registry": EVIL,
-    "repo": "team/app",
-    "version": "1.*",
-    "auth": "creds",
-    "project_namespace": "team",
-    "values": "values",
-    "valuesFrom": [{"kind": "Secret", "name": "creds", "optional": True}],
-    "env": {"DEBUG": True, "REPLICAS": 2},
-    "interval": "10s",
-    "timeout": "5m",
-    "suspend": False,
-    "serviceAccountName": "werf",
-    "autoRollback": True,
-    "releasesHistoryMax": 3,
-    "tagFilter": "1[.].*",
-    "prerelease": True,
-    "insecure": True,
-    "caSecret": "creds",
-    "werf": {"version": "2"},
-    "job": {"ttlSecondsAfterFinished": 5, "podLabels": {"a": "b"}, "resources": {"limits": {}}},
-    "retry": {"limit": 1, "backoff": "1s"},
-    "deletionPolicy": "Uninstall",
-}
-PLAIN = {"registry": EVIL, "repo": "team/app", "insecure": True, "retry": {"limit": 0}}
-STATUS = {
-    "ready": 1,
-    "forceUpdate": 1,
-    "target": {"digest": DIGEST, "version": "1.0.0"},
-    "deploy": {"digest": DIGEST, "version": "1.0.0"},
-    "observedGeneration": 1,
-    "conditions": [
-        {
-            "type": "Ready",
-            "status": "True",
-            "reason": "Deployed",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:00:00Z",
-        }
-    ],
-    "available": {
-        "version": "1.0.0",
-        "digest": DIGEST,
-        "rejected": [{"version": "2", "reason": "x"}],
-    },
-    "deployed": {"version": "1.0.0", "digest": DIGEST, "namespace": "team", "revision": 1},
-    "attempted": {
-        "version": "1.0.0",
-        "digest": DIGEST,
-        "job": "app-deploy-0123456789",
-        "attempt": 1,
-        "failures": 1,
-        "outcome": "Running",
-        "generation": 1,
-        "nextRetryAt": "2026-01-01T00:00:00Z",
-    },
-    "history": [{"version": "1.0.0", "outcome": "Failed", "time": "2026-01-01T00:00:00Z"}],
-    "nextPollAt": "2026-01-01T00:00:00Z",
-    "lastError": {"reason": "DeployFailed", "message": "x", "logTail": "y"},
-    "lastHandledRequest": "x",
-}
 BUNDLES = st.builds(
     lambda spec, status: {"spec": spec, "status": status},
     mangled(SPEC) | mangled(PLAIN) | st.just(PLAIN) | JSON,

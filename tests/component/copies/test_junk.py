@@ -8,62 +8,17 @@ from hypothesis import strategies as st
 from tests.component.copies.conftest import HOME, by_name, make_rule
 from tests.component.copies.fake_cluster import path_of
 from tests.component.kube.fake_api import until
-from tests.junk import JSON, LIVING, TEXTS, complaints, mangled
+from tests.junk import LIVING, complaints
 from tests.long import LONG
+
+from hostile.generated import OLD_RULE, RULE, TEMPLATE_RULE
+from hostile.mangled import JSON, TEXTS, mangled
 
 pytestmark = pytest.mark.timeout(3600 if LONG else 300)
 
 PROMPT = 5.0
 """Seconds within which the good rule's copy follows, however bad the others are."""
 
-RULE = {
-    "spec": {
-        "source": {
-            "kind": "Secret",
-            "apiVersion": "v1",
-            "namespaces": [HOME, "team-a"],
-            "selector": {
-                "matchLabels": {"app": "shop"},
-                "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}],
-            },
-        },
-        "targets": {
-            "namespaces": ["team-*", "team-a"],
-            "exclude": ["kube-*"],
-            "selector": {"matchLabels": {"team": "red"}},
-        },
-        "transform": {
-            "name": "{{ source.name }}-x",
-            "keys": {"include": ["*"], "exclude": ["b*"], "rename": {"a": "c"}},
-            "labels": {"add": {"made": "yes"}, "remove": ["x*"]},
-            "annotations": {"add": {"made": "yes"}, "remove": ["x*"]},
-        },
-        "onConflict": "Overwrite",
-        "onImmutable": "Recreate",
-        "deletionPolicy": "Delete",
-        "limit": 100,
-        "mode": "Apply",
-        "suspend": False,
-    },
-    "status": {
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Synced", "message": ""}],
-        "observedGeneration": 1,
-        "copies": {"desired": 1, "ready": 1},
-        "failures": [{"namespace": "a", "name": "b", "reason": "Conflict", "message": "c"}],
-    },
-}
-TEMPLATE_RULE = {
-    "spec": {
-        "template": {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "made", "labels": {"team": "{{ namespace.labels.team }}"}},
-            "data": {"text": "{% if namespace.name %}{{ rule.name }}{% endif %}"},
-        },
-        "targets": {"namespaces": ["team-*"]},
-    }
-}
-OLD_RULE = {"ruleType": "secret", "selector": {"app": "shop"}, "namespace": [HOME, "team-a"]}
 RULES = (
     mangled(RULE)
     | mangled(TEMPLATE_RULE)

@@ -22,7 +22,7 @@ from aiohttp.test_utils import TestServer
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import generate_latest
-from tests.junk import JSON, LIVING, TEXTS, complaints, mangled
+from tests.junk import LIVING, complaints
 
 from copyrator.metrics import Metrics
 from copyrator.oci.notifications import Push
@@ -30,6 +30,7 @@ from copyrator.serving import listener, relay, webhook
 from copyrator.serving.listener import ListenError
 from copyrator.serving.webhook import PATH, WebhookError, WebhookServer
 from copyrator.settings.limits import WEBHOOK_BODY_BYTES
+from hostile.mangled import JSON, TEXTS, mangled
 
 SECRET = "correct horse"
 BODY = json.dumps({"registry": "r.example.com", "repository": "shop/app", "tag": "1"}).encode()

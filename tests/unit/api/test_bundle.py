@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.junk import JSON
 
 from copyrator.api.bundle import (
     BundleDefaults,
@@ -20,6 +19,7 @@ from copyrator.api.bundle import (
     ValuesSource,
     parse_bundle,
 )
+from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
 SMALLEST = {"registry": "registry.example.com", "repo": "team/app"}

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.junk import JSON, TEXTS
 from tests.steps import least_cpu_seconds
 
 from copyrator.api.bundle import parse_bundle
@@ -17,6 +16,7 @@ from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.settings import limits
+from hostile.mangled import JSON, TEXTS
 
 DEFAULTS = BundleDefaults()
 LONGEST = 4 * limits.STEP_SECONDS

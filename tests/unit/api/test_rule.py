@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.junk import JSON
 from tests.steps import least_cpu_seconds
 
 from copyrator.api.rule import (
@@ -21,6 +20,7 @@ from copyrator.api.rule import (
 )
 from copyrator.api.selectors import LabelSelector
 from copyrator.settings.limits import STEP_SECONDS
+from hostile.mangled import JSON
 
 META = {"name": "main-rule", "namespace": "ops"}
 SECRET = {"kind": "Secret", "name": "registry-creds"}

@@ -5,7 +5,6 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.junk import TEXTS, mangled
 
 from copyrator.api.bundle_status import MAX_LOG_TAIL
 from copyrator.bundles.policy.report import (
@@ -15,6 +14,7 @@ from copyrator.bundles.policy.report import (
     parse_report,
     printed_digests,
 )
+from hostile.mangled import TEXTS, mangled
 
 HEX = "0123456789abcdef" * 4
 DEPLOYED = (

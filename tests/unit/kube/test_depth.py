@@ -5,13 +5,13 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.junk import JSON
 from tests.steps import least_cpu_seconds
 
 from copyrator.api.fields import NOT_WHOLE, TOO_DEEP, TOO_MANY
 from copyrator.kube.client.depth import MOST, _is_shallow, flattened, read
 from copyrator.kube.client.pages import decode_event, decode_page
 from copyrator.settings.limits import OBJECT_CONTAINERS, STEP_SECONDS
+from hostile.mangled import JSON
 
 
 def nested(levels: int, opening: str = '{"a":', closing: str = "}") -> str:

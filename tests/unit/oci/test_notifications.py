@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.junk import JSON
 from tests.steps import least_cpu_seconds
 
 from copyrator.oci.notifications import (
@@ -21,6 +20,7 @@ from copyrator.oci.notifications import (
     parse_notification,
 )
 from copyrator.settings.limits import STEP_SECONDS, WEBHOOK_BODY_BYTES, WEBHOOK_PUSHES
+from hostile.mangled import JSON
 
 
 def event(action: str = "push", **target: Any) -> dict[str, Any]:
