@@ -331,7 +331,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
         monkeypatch.setitem(stage.variables, name, value)
     said = plainly(stage.types(typed))
     assert f"It is up to date with the rule {stage.home}/{word}." in said
-    assert "You see no operator here" not in said
+    assert "No operator's Deployment is found" not in said
 
 
 def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace):

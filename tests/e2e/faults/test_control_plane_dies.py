@@ -98,7 +98,7 @@ def test_killed_and_back_it_goes_on_where_it_was(world: World) -> None:
     world.process.wait_ready()
     assert world.process.code is None
     # While controllers find their feet a Job may get no pod; an edit of the spec then replaces it.
-    unstarted = world.process.log.count("was given up for the edited spec")
+    unstarted = world.process.log.count("was deleted because the spec was edited")
     assert world.written("create", "jobs") == jobs + 1 + unstarted
     assert world.written("delete", "secrets") == 0
 

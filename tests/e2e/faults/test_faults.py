@@ -153,7 +153,7 @@ def test_it_outlives(world: World, faults: Faults, record_property) -> None:
     record_property("lines", said.total())
     record_property("right after", f"{converged:.1f} s")
     assert process.code is None
-    assert "Starting again" not in process.log[mark:]
+    assert "Restarting in" not in process.log[mark:]
     assert asked / (lasted - FIRST) < RATE
     assert [line for line, times in said.items() if times > 1] == []
 
