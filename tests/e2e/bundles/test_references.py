@@ -18,7 +18,7 @@ import yaml
 from click.testing import CliRunner
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
-from tests.e2e.bundles.conftest import Operator, is_gone, make_team, operating, within
+from tests.e2e.bundles.conftest import Operator, make_team, operating, within
 from tests.long import LONG
 
 from copyrator.cli import cli
@@ -106,16 +106,6 @@ class Crowd:
 
         at_once(write, spaces)
 
-    def let_go(self) -> None:
-        def go(namespace: str) -> None:
-            self.api.patch(f"{bundles(namespace)}/app", {"metadata": {"finalizers": None}})
-            self.api.delete(f"/api/v1/namespaces/{namespace}")
-
-        at_once(go, self.spaces)
-        for namespace in self.spaces:
-            path = f"/api/v1/namespaces/{namespace}"
-            within(600, lambda path=path: is_gone(self.api, path), f"{namespace} is gone")
-
     @property
     def pid(self) -> int:
         return self.operator.process.pid
@@ -202,6 +192,16 @@ class Grown:
 
 
 @pytest.fixture(scope="module")
+def cluster(disposable: Cluster) -> Cluster:
+    return disposable
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> Api:
+    return cluster.api()
+
+
+@pytest.fixture(scope="module")
 def crowd(
     cluster: Cluster, api: Api, registry: FakeRegistry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crowd]:
@@ -210,7 +210,6 @@ def crowd(
     with operating(cluster, directory / "operator.log", settings) as operator:
         crowd = Crowd(api, cluster, operator, registry, f"crowd-{os.getpid()}")
         yield crowd
-    crowd.let_go()
 
 
 @pytest.fixture(scope="module")

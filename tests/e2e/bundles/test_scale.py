@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import pytest
 from aiohttp import web
 from tests.component.oci.fake_registry import FakeRegistry
 from tests.e2e.bundles.bad_registry import serving
-from tests.e2e.bundles.conftest import Operator, Team, is_gone, make_team, operating, within
+from tests.e2e.bundles.conftest import Operator, Team, make_team, operating, within
 from tests.histories import status
 from tests.long import LONG
 
@@ -127,6 +127,16 @@ def registry() -> Iterator[Registry]:
 
 
 @pytest.fixture(scope="module")
+def cluster(disposable: Cluster) -> Cluster:
+    return disposable
+
+
+@pytest.fixture(scope="module")
+def api(cluster: Cluster) -> Api:
+    return cluster.api()
+
+
+@pytest.fixture(scope="module")
 def fleet(
     cluster: Cluster, api: Api, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:
@@ -141,11 +151,6 @@ def fleet(
         fleet.grow(COUNT, lambda number: f"team-{number}/app")
         fleet.grow(COUNT // 2, lambda _: SHARED)
         yield fleet
-    with ThreadPoolExecutor(4) as hands:
-        list(hands.map(lambda name: Team.let_go(replace(team, made=[name])), team.made))
-    api.delete(f"/api/v1/namespaces/{namespace}")
-    # Hundreds of Bundles go slowly, and the next test's operator would serve them.
-    within(300, lambda: is_gone(api, f"/api/v1/namespaces/{namespace}"), "the fleet is gone")
 
 
 def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet) -> None:

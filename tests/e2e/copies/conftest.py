@@ -200,7 +200,7 @@ def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 3.0) -> in
     return offset
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def user(api: Api) -> User:
     return User(api)
 

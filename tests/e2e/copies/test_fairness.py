@@ -5,7 +5,6 @@ Meanwhile a trusted rule serves new namespaces and a Bundle's Job is seen to its
 
 import secrets
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
 import pytest
 from tests.e2e.bundles.conftest import make_team
@@ -13,7 +12,6 @@ from tests.e2e.copies.conftest import DATA, deploy, encoded, within
 
 from copyrator.api import names
 from copyrator.settings import limits
-from localcluster.api import ApiStatusError
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -21,6 +19,16 @@ RULES = 600
 LARGE = 24
 LARGE_BYTES = 700_000
 PATIENCE = 90.0
+
+
+@pytest.fixture(scope="module")
+def cluster(disposable):
+    return disposable
+
+
+@pytest.fixture(scope="module")
+def api(cluster):
+    return cluster.api()
 
 
 @pytest.fixture
@@ -52,16 +60,7 @@ def greedy(api, user, namespace, word):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(source, range(LARGE)))
         list(pool.map(rule, range(RULES)))
-    yield tenant
-    path = f"/apis/flant.com/v1/namespaces/{tenant}/copyrators"
-
-    def remove(number):
-        with suppress(ApiStatusError):
-            api.patch(f"{path}/rule-{number:03}", {"metadata": {"finalizers": None}})
-            api.delete(f"{path}/rule-{number:03}")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(remove, range(RULES)))
+    return tenant
 
 
 def messages(api, tenant):
