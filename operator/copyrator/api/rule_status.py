@@ -28,6 +28,8 @@ class RuleReason(StrEnum):
     SYNCED = "Synced"
     SATISFIED = "Satisfied"
     """As Synced, but some of it is right in objects that other clients made."""
+    NO_TARGETS = "NoTargets"
+    """The rule is valid and requires no copy: it matches no namespace."""
     PROGRESSING = "Progressing"
     SUSPENDED = "Suspended"
     PLANNED = "Planned"

@@ -324,6 +324,6 @@ class RuleReconciler:
                 context.home.kinds[compiled.resource].subscription,
                 context.home.namespace_watch,
             ]
-        ) or verdicts.summarized(spec, summary, sources, refused)
+        ) or verdicts.summarized(compiled, summary, sources, refused)
         found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
         await write_status(context, state, rule, verdict, found)
