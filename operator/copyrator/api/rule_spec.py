@@ -16,6 +16,9 @@ from copyrator.api.selectors import ANY_LABELS, NO_GLOBS, Globs, LabelSelector
 DEFAULT_LIMIT: Final = 100_000
 MAX_LIMIT: Final = 10_000_000
 
+DEFAULT_MAX_DELETE: Final = 50
+"""Percent."""
+
 NAMED_PATTERNS: Final = 5
 """Patterns of a list that a message names."""
 MAX_TARGETS_TEXT: Final = 400
@@ -174,6 +177,8 @@ class RuleSpec:
     on_immutable: ImmutablePolicy = ImmutablePolicy.FAIL
     deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
     limit: int = DEFAULT_LIMIT
+    max_delete: int = DEFAULT_MAX_DELETE
+    """Percentage of its copies that an edit may delete without a confirmation; 100: all."""
     mode: Mode = Mode.APPLY
     suspend: bool = False
 

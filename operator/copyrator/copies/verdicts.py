@@ -16,6 +16,7 @@ from copyrator.api.rule_status import (
     RuleReason,
 )
 from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
@@ -125,12 +126,18 @@ def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
 
 
 def summarized(
-    compiled: CompiledRule, summary: RuleSummary, sources: int, refused: int
+    compiled: CompiledRule,
+    summary: RuleSummary,
+    sources: int,
+    refused: int,
+    unconfirmed: Unconfirmed | None = None,
 ) -> ReadyCondition:
     """A rule is served, or paused."""
     spec = compiled.spec
     if paused := _paused(spec):
         return paused
+    if unconfirmed is not None and unconfirmed.generation == compiled.rule.generation:
+        return _unconfirmed(compiled, summary, unconfirmed)
     if spec.source is not None and sources == 0:
         return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
     if summary.failed or summary.conflicts or summary.stuck:
@@ -142,6 +149,27 @@ def summarized(
             f"{_up_to_date(summary)}; {count(len(summary.unwanted), 'is', 'are')} to be removed",
         )
     return _right(compiled, summary)
+
+
+def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed) -> ReadyCondition:
+    """An edit would delete more copies than it may; what it writes besides is written."""
+    rule = compiled.rule
+    deleted = len(summary.unwanted) if edit.copies is None else len(edit.copies)
+    had = count(edit.had, "copy that the rule had", "copies that the rule had")
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.DELETION_UNCONFIRMED,
+        f"generation {rule.generation} of the rule would delete {deleted} of {had}, more than "
+        f"spec.maxDelete allows ({compiled.spec.max_delete}%); none is deleted. Correct the rule, "
+        f"or confirm: copyrator confirm-delete rule {rule.owner} (annotation "
+        f'{names.ANN_CONFIRM_DELETE}: "{rule.generation}"). {_besides(summary)}',
+    )
+
+
+def _besides(summary: RuleSummary) -> str:
+    if summary.failed or summary.conflicts or summary.stuck:
+        return _failing(summary)
+    return _up_to_date(summary)
 
 
 def _paused(spec: RuleSpec) -> ReadyCondition | None:
