@@ -172,6 +172,12 @@ class CopyContext:
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
 
+    def note_lost(self, owner: str, key: CopyKey) -> None:
+        """A rule's copy was deleted, whoever did it: why it is created, if it is required."""
+        rule = self.rules.by_owner(owner)
+        if rule is not None and (state := self.rule_states.get(rule.key)):
+            state.trace.copy_lost(key)
+
     def owned(self, owner: str) -> Iterator[tuple[ClusterContext, CopyKey]]:
         """All copies of a rule, of every kind and in every cluster."""
         for cluster in self.clusters.values():

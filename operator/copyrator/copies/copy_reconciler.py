@@ -25,6 +25,7 @@ from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.planning import Action, Cause, Foreign, Plan
 from copyrator.copies.policy.records import CopyRecord
+from copyrator.copies.traces import note_write
 from copyrator.copies.writer import CopyWriter, NotAsWantedError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
@@ -180,6 +181,7 @@ class _Attempt:
                 return False
         if record is not None:
             self._context.touch(record.owner)
+        note_write(self._context, self._key, plan, record.owner if record else "")
         if state:
             state.wrote(self._context.monotonic())
         return True

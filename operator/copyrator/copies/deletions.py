@@ -104,6 +104,8 @@ class DeletionGuard:
                 len(summary.unwanted) + summary.kept,
             )
             return
+        if not known:
+            state.trace.deletes_by_edit = edited
         state.condemn(summary.unwanted)
         for key in summary.unwanted:
             self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)

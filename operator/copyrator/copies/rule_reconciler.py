@@ -19,6 +19,7 @@ from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.policy.rendering import Text
+from copyrator.copies.policy.trace import edit_text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
 from copyrator.copies.rule_state import RulePhase, RuleState
@@ -57,6 +58,15 @@ class _StoppedError(Exception):
 def _is_judged(rule: Rule) -> bool:
     """Whether its status is of this spec: after a restart it is as true as it was before."""
     return rule.status.get("observedGeneration") == rule.generation
+
+
+def _edit_of(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
+    """What makes copies due when a version of a rule begins to be served."""
+    if served is None and not rule.status:
+        return "the rule is new"
+    if served is None and _is_judged(rule):
+        return "found when the operator began to serve the rule"
+    return edit_text(served, spec, rule.generation)
 
 
 class RuleReconciler:
@@ -184,7 +194,8 @@ class RuleReconciler:
             sealer=context.home.sealer,
             texts=texts,
         )
-        earlier = state.sources
+        earlier, served = state.sources, state.compiled
+        state.trace.begin(_edit_of(rule, spec, served.spec if served else None))
         self._remover.drop_bindings(rule.owner)
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)

@@ -10,6 +10,7 @@ from enum import Enum
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.policy.confirmation import Unconfirmed
+from copyrator.copies.rule_trace import RuleTrace
 from copyrator.kube.watch.informers import Registration
 
 
@@ -38,6 +39,7 @@ class RuleState:
         confirmed: the last generation whose deletions are allowed; 0: none is known.
         unconfirmed: the last edit whose deletions wait for a confirmation.
         had: copies that the rule had before this generation wrote anything.
+        trace: what caused the latest writes, for the log and the Events.
         recalled: whether the status was read for what an earlier process decided.
         source_changed: loop time of the first change of a source that not all copies have yet.
         next_status: loop time before which no status is written.
@@ -55,6 +57,7 @@ class RuleState:
     unconfirmed: Unconfirmed | None = None
     had: int | None = None
     recalled: bool = False
+    trace: RuleTrace = field(default_factory=RuleTrace)
     source_changed: float | None = None
     next_status: float = 0.0
     next_summary: float = 0.0

@@ -130,6 +130,16 @@ async def test_writes_go_on_while_deletions_wait(cluster, copied):
     assert cluster.copies("configmaps", "app") == [*MANY, "tem-1"]
 
 
+async def test_the_decision_is_recorded_before_anything_is_written(cluster, copied):
+    """Else the copies that the edit makes would change it, if the operator stopped just then."""
+    cluster.seen.clear()
+    rule(cluster, transform={"name": "renamed"})
+    await until(lambda: cluster.copies("configmaps", "renamed") == MANY)
+    writes = [one for one in cluster.seen if one.verb in ("create", "patch", "update", "delete")]
+    assert writes[0].verb == "patch"
+    assert [one["reason"] for one in conditions(writes[0].body)] == ["DeletionUnconfirmed"] * 3
+
+
 async def test_a_rename_does_not_outweigh_itself_by_the_copies_that_it_makes(cluster, copied):
     rule(cluster, transform={"name": "renamed"})
     await until(lambda: cluster.copies("configmaps", "renamed") == MANY)
@@ -276,6 +286,12 @@ async def test_a_rule_that_takes_the_copies_over_makes_it_no_deletion(cluster, c
     await until(lambda: reason(cluster, "heir") == "Synced")
     await until(lambda: reason(cluster, "rule") == "NoTargets")
     assert cluster.copies("configmaps", "app") == MANY
+    said = [one["reason"] for seen in cluster.of("patch") for one in conditions(seen.body)]
+    assert "DeletionUnconfirmed" not in said, "nothing is deleted: there is nothing to confirm"
+
+
+def conditions(body):
+    return body.get("status", {}).get("conditions", ()) if isinstance(body, dict) else ()
 
 
 async def test_the_old_form_has_the_default(cluster, operator):
