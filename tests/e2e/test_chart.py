@@ -276,7 +276,7 @@ def test_kinds_whose_plural_is_guessed_get_the_right_resource(cluster):
     found = {kind: wanted for kind, wanted in found.items() if "." not in kind or "k8s.io" in kind}
     assert len(found) > 15
     rendered = render(cluster.helm, namespace="x", values={"rules.kinds": list(found)})
-    rules = next(one for one in rendered.rights if one["kind"] == "ClusterRole")["rules"]
+    rules = next(one for one in rendered.bound_roles if one["kind"] == "ClusterRole")["rules"]
     granted = {
         (group, plural)
         for rule in rules

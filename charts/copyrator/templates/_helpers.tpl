@@ -33,7 +33,11 @@
 {{- end -}}
 
 {{- define "copyrator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
 {{- default (include "copyrator.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.create=false needs serviceAccount.name: an existing service account" .Values.serviceAccount.name -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "copyrator.selectorLabels" -}}

@@ -64,12 +64,15 @@ def outside(namespaces: Iterable[str]) -> ReadyCondition:
     )
 
 
-def kind_not_allowed(kind: str) -> ReadyCondition:
+def kind_not_allowed(kind: str, api_version: str | None) -> ReadyCondition:
     """The settings leave the kind out, so the operator has no rights for it."""
+    group = (api_version or "").rpartition("/")[0]
+    value = f"{kind}.{group}" if group else kind
     return ReadyCondition(
         Health.STALLED,
         RuleReason.KIND_UNAVAILABLE,
-        f"this operator doesn't copy the kind {kind}; add it to --kinds (chart: rules.kinds)",
+        f"this operator doesn't copy the kind {kind}: add {value} to the chart's rules.kinds "
+        "(--kinds)",
     )
 
 
