@@ -16,6 +16,7 @@ from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.due import DueWork
 from copyrator.copies.named_sources import NamedSources
+from copyrator.copies.policy.notices import NoticeLimits
 from copyrator.copies.policy.planning import Foreign, Hold, Plan, TargetState, plan_copy
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
@@ -66,6 +67,8 @@ class CopyContext:
     named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
     due: DueWork = field(init=False)
+    notices: NoticeLimits = field(default_factory=NoticeLimits)
+    """What target namespaces were told."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True

@@ -21,6 +21,7 @@ from copyrator.copies.copy_failures import (
     unsealed_message,
 )
 from copyrator.copies.foreign import LONGEST_REREAD, ForeignObject, compares
+from copyrator.copies.notices import tell_owner
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.planning import Action, Cause, Foreign, Plan
@@ -289,6 +290,8 @@ class _Attempt:
 
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)
+        if winner := self._plan().winner:
+            tell_owner(self._context, winner.rule, self._view.resource, failure)
         if self._context.problems.get(self._key) != failure:
             self._context.problems[self._key] = failure
             self._touch(self._plan())

@@ -9,7 +9,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts
+from copyrator.api.rule_status import FailureReason, RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
 from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
@@ -18,6 +18,7 @@ from copyrator.copies.compiling import RuleCompiler
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
+from copyrator.copies.notices import tell_owner
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.policy.trace import edit_text
 from copyrator.copies.removal import RuleRemover
@@ -287,6 +288,7 @@ class RuleReconciler:
                 context.problems.pop(key, None)
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
+        self._tell_owners(state, rule, summary)
         queue_unsealed(context, state, rule, summary)
         await end_request(context, state, rule, summary)
         fresh = state.summarized != rule.generation
@@ -304,6 +306,15 @@ class RuleReconciler:
             delay_first_status(context, state)
         await self._report(state, rule, spec, summary)
         return RequeueAfter(RECHECK_SECONDS) if state.phase is RulePhase.INCOMPLETE else Done()
+
+    def _tell_owners(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+        """Templates that can't be rendered; other failures are told when a write fails."""
+        if state.phase is not RulePhase.SERVING or state.compiled is None:
+            return
+        resource = self._context.home.kinds[state.compiled.resource].resource
+        for sample in summary.samples:
+            if sample.reason is FailureReason.TEMPLATE_ERROR:
+                tell_owner(self._context, rule, resource, sample)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""
