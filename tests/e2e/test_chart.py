@@ -476,6 +476,6 @@ def test_the_webhooks_ingress_leads_to_its_service_and_path_only(cluster):
 
 def test_werf_is_pinned_to_the_version_that_was_tested(cluster):
     variables = {one["name"]: one for one in render(cluster.helm, namespace="x").container["env"]}
-    tested = (ROOT / "docs" / "facts" / "werf.md").read_text()
+    tested = (ROOT / "docs/facts/werf.md").read_text()
     tag = variables["WERF_OPERATOR_TAG"]["value"]
     assert f"measured with a real werf v{tag} " in tested

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from tests.e2e.operator_process import until
 
+from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import CHART, ROOT, render
 
 OPERATOR_MAY = [
@@ -159,7 +160,7 @@ def rights(cluster, home):
 
 
 def test_the_operator_may_do_both_jobs_everywhere_and_nothing_else(rights):
-    chart = rights()
+    chart = rights(rules__kinds=list(KNOWN_KINDS))
     assert [one for one in OPERATOR_MAY if not chart.may(one)] == []
     assert [one for one in OPERATOR_MAY_NOT if chart.may(one)] == []
 
@@ -170,6 +171,15 @@ def test_it_may_read_its_own_crds_by_name(rights):
     assert chart.may(get, name="copyrators.flant.com")
     assert chart.may(get, name="bundles.operator.werf.dev")
     assert not chart.may(get, name="other.example.com")
+
+
+def test_by_default_it_may_copy_configmaps_and_secrets_only(rights):
+    chart = rights()
+    for resource in ("configmaps", "secrets"):
+        assert chart.may(("create", "", resource, ""))
+    for resource in ("serviceaccounts", "resourcequotas", "limitranges"):
+        assert not chart.may(("create", "", resource, ""))
+    assert not chart.may(("list", "rbac.authorization.k8s.io", "rolebindings", ""))
 
 
 def test_kinds_give_exactly_their_rights(rights):
@@ -218,7 +228,8 @@ def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights
 
 def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights, home, namespace):
     one, two = namespace("one"), namespace("two")
-    chart = rights(watchNamespaces=[one, two], rules__bindClusterRoles=["edit"])
+    kinds = list(KNOWN_KINDS)
+    chart = rights(watchNamespaces=[one, two], rules__bindClusterRoles=["edit"], rules__kinds=kinds)
     clusterwide = {"namespaces"}
     here = [right for right in OPERATOR_MAY if right[2] not in clusterwide]
     for place in (one, two):
