@@ -8,12 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from copyrator.api.rule_status import Failure, FailureReason
+from copyrator.copies.rule_state import RulePhase, RuleState
+from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.events import WARNING, ObjectRef
 from copyrator.kube.resources import Resource
 
 if TYPE_CHECKING:
     from copyrator.copies.cache.rules import Rule
     from copyrator.copies.context import CopyContext
+
+
+def tell_owners(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+    """Templates that can't be rendered; other failures are told when a write fails."""
+    if state.phase is not RulePhase.SERVING or state.compiled is None:
+        return
+    resource = context.home.kinds[state.compiled.resource].resource
+    for sample in summary.samples:
+        if sample.reason is FailureReason.TEMPLATE_ERROR:
+            tell_owner(context, rule, resource, sample)
 
 
 def tell_owner(context: CopyContext, rule: Rule, resource: Resource, failure: Failure) -> None:

@@ -9,7 +9,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
-from copyrator.api.rule_status import FailureReason, RuleFacts
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
 from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
@@ -18,9 +18,8 @@ from copyrator.copies.compiling import RuleCompiler
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
-from copyrator.copies.notices import tell_owner
+from copyrator.copies.notices import tell_owners
 from copyrator.copies.policy.rendering import Text
-from copyrator.copies.policy.trace import edit_text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
 from copyrator.copies.rule_state import RulePhase, RuleState
@@ -32,6 +31,7 @@ from copyrator.copies.status import (
     write_status,
 )
 from copyrator.copies.summarize import RuleSummary, summarize_rule
+from copyrator.copies.traces import what_changed
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
@@ -54,20 +54,6 @@ class _StoppedError(Exception):
         super().__init__(verdict and verdict.message)
         self.verdict = verdict
         self.again = again
-
-
-def _is_judged(rule: Rule) -> bool:
-    """Whether its status is of this spec: after a restart it is as true as it was before."""
-    return rule.status.get("observedGeneration") == rule.generation
-
-
-def _edit_of(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
-    """What makes copies due when a version of a rule begins to be served."""
-    if served is None and not rule.status:
-        return "the rule is new"
-    if served is None and _is_judged(rule):
-        return "found when the operator began to serve the rule"
-    return edit_text(served, spec, rule.generation)
 
 
 class RuleReconciler:
@@ -196,7 +182,7 @@ class RuleReconciler:
             texts=texts,
         )
         earlier, served = state.sources, state.compiled
-        state.trace.begin(_edit_of(rule, spec, served.spec if served else None))
+        state.trace.begin(what_changed(rule, spec, served.spec if served else None))
         self._remover.drop_bindings(rule.owner)
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
@@ -237,7 +223,7 @@ class RuleReconciler:
         if not all(watch.seen for watch in watches):
             state.wait()
             verdict = verdicts.watch_fault(watches)
-            if verdict is None and not _is_judged(compiled.rule):
+            if verdict is None and not compiled.rule.is_observed:
                 verdict = verdicts.reading()
             raise _StoppedError(verdict, RECHECK_SECONDS)
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
@@ -288,7 +274,7 @@ class RuleReconciler:
                 context.problems.pop(key, None)
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
-        self._tell_owners(state, rule, summary)
+        tell_owners(context, state, rule, summary)
         queue_unsealed(context, state, rule, summary)
         await end_request(context, state, rule, summary)
         fresh = state.summarized != rule.generation
@@ -306,15 +292,6 @@ class RuleReconciler:
             delay_first_status(context, state)
         await self._report(state, rule, spec, summary)
         return RequeueAfter(RECHECK_SECONDS) if state.phase is RulePhase.INCOMPLETE else Done()
-
-    def _tell_owners(self, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
-        """Templates that can't be rendered; other failures are told when a write fails."""
-        if state.phase is not RulePhase.SERVING or state.compiled is None:
-            return
-        resource = self._context.home.kinds[state.compiled.resource].resource
-        for sample in summary.samples:
-            if sample.reason is FailureReason.TEMPLATE_ERROR:
-                tell_owner(self._context, rule, resource, sample)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
+from copyrator.api.rule import RuleSpec
 from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action, Cause, Plan
-from copyrator.copies.policy.trace import Trigger
+from copyrator.copies.policy.trace import Trigger, edit_text
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.kube.events import ObjectRef
 
@@ -67,6 +68,15 @@ def _why_deleted(state: RuleState, key: CopyKey) -> tuple[Trigger, str]:
     if source is not None and source.name:
         return Trigger.SOURCE_GONE, f"{source.namespaces[0]}/{source.name}"
     return Trigger.SOURCE_GONE, f"of {key.name}"
+
+
+def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
+    """What makes copies due when a version of a rule begins to be served."""
+    if served is None and not rule.status:
+        return "the rule is new"
+    if served is None and rule.is_observed:
+        return "found when the operator began to serve the rule"
+    return edit_text(served, spec, rule.generation)
 
 
 def report_finished(context: CopyContext) -> None:

@@ -52,6 +52,11 @@ class Rule:
         """Sort key: for a free target the older rule wins."""
         return (self.created, self.owner)
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether its status is of this spec: after a restart it is as true as it was before."""
+        return bool(self.status.get("observedGeneration") == self.generation)
+
     def says_the_same(self, other: Rule) -> bool:
         """Whether a later state of the rule has no relevant change (our own status, say)."""
         return (
