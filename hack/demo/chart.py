@@ -31,6 +31,21 @@ class Rendered:
     deployment: Manifest
 
     @property
+    def bound_roles(self) -> list[Manifest]:
+        """The roles that a binding of the chart refers to; the others are for people."""
+        bound = {
+            (one["metadata"].get("namespace"), one["roleRef"]["name"])
+            for one in self.rights
+            if one["kind"] in ("ClusterRoleBinding", "RoleBinding")
+        }
+        return [
+            one
+            for one in self.rights
+            if one["kind"] in ("ClusterRole", "Role")
+            and (one["metadata"].get("namespace"), one["metadata"]["name"]) in bound
+        ]
+
+    @property
     def service_account(self) -> str:
         """The operator's service account, in the release's namespace."""
         name: str = self.deployment["spec"]["template"]["spec"]["serviceAccountName"]

@@ -10,12 +10,17 @@ from typing import Any
 
 from tests.e2e.operator_process import HOME, RUN, OperatorProcess, until
 
+from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 from localcluster.audit import WRITE_VERBS, AuditEvent
 
 RULES = "/apis/flant.com/v1/namespaces/{}/copyrators"
+KINDS = {"rules.kinds": list(KNOWN_KINDS)}
+"""Values of the chart: every kind that rules are known to be used for."""
+KINDS_SETTING = {"COPYRATOR_KINDS": ",".join(KNOWN_KINDS)}
+"""The same as the operator's variable."""
 BUNDLES = "/apis/operator.werf.dev/v1/namespaces/{}/bundles"
 
 

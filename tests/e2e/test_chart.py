@@ -59,6 +59,28 @@ MATRIX: dict[str, dict[str, Any]] = {
         "podDisruptionBudget.enabled": False,
         "crds.keep": False,
     },
+    "values that people look for": {
+        "replicaCount": 3,
+        "commonLabels": {"team": "platform"},
+        "extraArgs": ["--log-level=debug"],
+        "extraVolumes": [{"name": "more", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "more", "mountPath": "/more"}],
+        "podSecurityContext.runAsUser": None,
+        "securityContext.privileged": False,
+        "livenessProbe.periodSeconds": 20,
+        "serviceAccount.create": False,
+        "serviceAccount.name": "mine",
+        "rbac.aggregate": False,
+        "networkPolicy.enabled": True,
+        "networkPolicy.egress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
+        "webhook.enabled": True,
+        "webhook.secretName": "hook",
+        "webhook.ingress.enabled": True,
+        "webhook.ingress.host": "hooks.example.com",
+        "webhook.ingress.tlsSecretName": "hooks-tls",
+        "webhook.ingress.className": "nginx",
+        "webhook.ingress.annotations": {"a": "b"},
+    },
     "everything on the pod": {
         "podAnnotations": {"a": "b"},
         "podLabels": {"c": "d"},
@@ -131,6 +153,14 @@ def test_helm_lint_finds_nothing(cluster):
         ("podAnnotations", {"a": 1}),
         ("uninstall.hook", "yes"),
         ("topologySpreadConstraints", [{"maxSkew": 1}]),
+        ("replicaCount", -1),
+        ("commonLabels", {"a": 1}),
+        ("extraArgs", "--x"),
+        ("extraVolumes", [{}]),
+        ("extraVolumeMounts", [{"name": "x"}]),
+        ("livenessProbe", {"httpGet": {"path": "/"}}),
+        ("networkPolicy.egress", [{"from": []}]),
+        ("webhook.ingress.host", "Not A Host"),
         ("replicas", -1),
         ("replicas", "2"),
     ],
@@ -276,7 +306,7 @@ def test_kinds_whose_plural_is_guessed_get_the_right_resource(cluster):
     found = {kind: wanted for kind, wanted in found.items() if "." not in kind or "k8s.io" in kind}
     assert len(found) > 15
     rendered = render(cluster.helm, namespace="x", values={"rules.kinds": list(found)})
-    rules = next(one for one in rendered.rights if one["kind"] == "ClusterRole")["rules"]
+    rules = next(one for one in rendered.bound_roles if one["kind"] == "ClusterRole")["rules"]
     granted = {
         (group, plural)
         for rule in rules
@@ -373,3 +403,79 @@ def test_the_job_before_an_uninstall_may_run_and_stops_this_release_only(cluster
 def test_it_can_be_left_out(cluster):
     with pytest.raises(Exception, match="could not find template"):
         hooks(cluster, "--set", "uninstall.hook=false")
+
+
+SOUGHT = MATRIX["values that people look for"]
+
+
+def test_values_that_people_look_for_reach_the_pod(cluster):
+    rendered = render(cluster.helm, namespace="x", values=SOUGHT)
+    pod = rendered.deployment["spec"]["template"]["spec"]
+    assert rendered.deployment["spec"]["replicas"] == 3
+    assert rendered.container["args"] == ["run", "--log-level=debug"]
+    assert {"name": "more", "emptyDir": {}} in pod["volumes"]
+    assert {"name": "more", "mountPath": "/more"} in rendered.container["volumeMounts"]
+    assert "runAsUser" not in pod["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert rendered.container["securityContext"]["privileged"] is False
+    assert rendered.container["securityContext"]["allowPrivilegeEscalation"] is False
+    probe = rendered.container["livenessProbe"]
+    assert (probe["periodSeconds"], probe["failureThreshold"]) == (20, 3)
+
+
+def test_common_labels_are_on_every_object_and_on_the_pods_and_select_nothing(cluster):
+    rendered = render(cluster.helm, namespace="x", values=SOUGHT)
+    for one in (*rendered.rights, rendered.deployment, rendered.deployment["spec"]["template"]):
+        assert one["metadata"]["labels"]["team"] == "platform", one["kind"]
+    assert "team" not in rendered.deployment["spec"]["selector"]["matchLabels"]
+
+
+def test_replicas_are_counted_by_either_name_and_a_single_one_has_no_budget(cluster):
+    assert rendered_kind(cluster, "PodDisruptionBudget", {"replicaCount": 1}) == []
+    rendered = render(cluster.helm, namespace="x", values={"replicaCount": 0, "replicas": 2})
+    assert rendered.deployment["spec"]["replicas"] == 0
+
+
+def test_on_openshift_no_id_is_fixed(cluster):
+    arguments = ("template", "copyrator", str(CHART), "--api-versions", "security.openshift.io/v1")
+    found = list(yaml.safe_load_all(cluster.helm(*arguments)))
+    pods = [
+        one["spec"]["template"]["spec"] for one in found if one["kind"] in ("Deployment", "Job")
+    ]
+    assert len(pods) == 2
+    for pod in pods:
+        assert pod["securityContext"] == {
+            "runAsNonRoot": True,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        }
+
+
+def test_egress_is_restricted_where_rules_are_given(cluster):
+    (policy,) = rendered_kind(cluster, "NetworkPolicy", SOUGHT)
+    assert policy["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["spec"]["egress"] == SOUGHT["networkPolicy.egress"]
+
+
+def test_the_webhooks_ingress_leads_to_its_service_and_path_only(cluster):
+    (ingress,) = rendered_kind(cluster, "Ingress", SOUGHT)
+    services = {one["metadata"]["name"] for one in rendered_kind(cluster, "Service", SOUGHT)}
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    assert (rule["host"], path["path"], path["pathType"]) == (
+        "hooks.example.com",
+        "/hooks/registry",
+        "Exact",
+    )
+    assert path["backend"]["service"]["name"] in services
+    assert ingress["spec"]["tls"] == [{"hosts": ["hooks.example.com"], "secretName": "hooks-tls"}]
+    for missing in ("webhook.enabled", "webhook.ingress.host"):
+        values = {**SOUGHT, missing: "" if missing.endswith("host") else False}
+        with pytest.raises(Exception, match=rf"ingress\.enabled needs {missing}"):
+            render(cluster.helm, namespace="x", values=values)
+
+
+def test_werf_is_pinned_to_the_version_that_was_tested(cluster):
+    variables = {one["name"]: one for one in render(cluster.helm, namespace="x").container["env"]}
+    tested = (ROOT / "docs/facts/werf.md").read_text()
+    tag = variables["WERF_OPERATOR_TAG"]["value"]
+    assert f"measured with a real werf v{tag} " in tested

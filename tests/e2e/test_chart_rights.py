@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 import yaml
+from tests.e2e.operator_process import until
 
-from demo.chart import ROOT, render
+from copyrator.settings.config import KNOWN_KINDS
+from demo.chart import CHART, ROOT, render
 
 OPERATOR_MAY = [
     ("list", "flant.com", "copyrators", ""),
@@ -87,8 +89,7 @@ def test_every_right_is_explained_and_none_that_isnt_given(cluster):
     rendered = render(cluster.helm, namespace="copyrator", values=FULL)
     given = {
         f"{verb} {resource}" + (f".{group}" if group else "")
-        for role in rendered.rights
-        if role["kind"] in ("ClusterRole", "Role")
+        for role in rendered.bound_roles
         for rule in role["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -159,7 +160,7 @@ def rights(cluster, home):
 
 
 def test_the_operator_may_do_both_jobs_everywhere_and_nothing_else(rights):
-    chart = rights()
+    chart = rights(rules__kinds=list(KNOWN_KINDS))
     assert [one for one in OPERATOR_MAY if not chart.may(one)] == []
     assert [one for one in OPERATOR_MAY_NOT if chart.may(one)] == []
 
@@ -170,6 +171,15 @@ def test_it_may_read_its_own_crds_by_name(rights):
     assert chart.may(get, name="copyrators.flant.com")
     assert chart.may(get, name="bundles.operator.werf.dev")
     assert not chart.may(get, name="other.example.com")
+
+
+def test_by_default_it_may_copy_configmaps_and_secrets_only(rights):
+    chart = rights()
+    for resource in ("configmaps", "secrets"):
+        assert chart.may(("create", "", resource, ""))
+    for resource in ("serviceaccounts", "resourcequotas", "limitranges"):
+        assert not chart.may(("create", "", resource, ""))
+    assert not chart.may(("list", "rbac.authorization.k8s.io", "rolebindings", ""))
 
 
 def test_kinds_give_exactly_their_rights(rights):
@@ -218,7 +228,8 @@ def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights
 
 def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights, home, namespace):
     one, two = namespace("one"), namespace("two")
-    chart = rights(watchNamespaces=[one, two], rules__bindClusterRoles=["edit"])
+    kinds = list(KNOWN_KINDS)
+    chart = rights(watchNamespaces=[one, two], rules__bindClusterRoles=["edit"], rules__kinds=kinds)
     clusterwide = {"namespaces"}
     here = [right for right in OPERATOR_MAY if right[2] not in clusterwide]
     for place in (one, two):
@@ -269,3 +280,97 @@ def test_werf_gets_the_kinds_that_are_asked_for(rights, home):
     here = {"account": "werf", "namespace": home}
     assert chart.may(("patch", "apps", "daemonsets", ""), **here)
     assert not chart.may(("patch", "apps", "deployments", ""), **here)
+
+
+PEOPLE_MAY = {
+    "view": {"get copyrators", "list copyrators", "watch bundles", "list bundles"},
+    "edit": {
+        "list copyrators",
+        "list bundles",
+        "create bundles",
+        "patch bundles",
+        "delete bundles",
+    },
+    "admin": {"list copyrators", "create bundles", "update bundles", "deletecollection bundles"},
+    "copyrator-rule-editor": {"get copyrators", "create copyrators", "delete copyrators"},
+}
+PEOPLE_MAY_NOT = {
+    "view": {"create bundles", "patch copyrators", "patch bundles/status"},
+    "edit": {"create copyrators", "patch copyrators", "delete copyrators", "patch bundles/status"},
+    "admin": {"create copyrators", "mark copyrators", "patch copyrators/status"},
+    "copyrator-rule-editor": {"create bundles", "mark copyrators", "patch copyrators/status"},
+}
+
+
+@pytest.mark.parametrize("role", PEOPLE_MAY)
+def test_people_may_do_what_the_chart_says_in_their_namespace_only(
+    cluster, api, rights, home, namespace, role
+):
+    rights()
+    team, other = namespace("team"), namespace("other")
+    cluster.kubectl(
+        *("create", "rolebinding", "people", "-n", team), f"--clusterrole={role}", "--user=someone"
+    )
+
+    def may(asked: str, where: str = team) -> bool:
+        verb, _, rest = asked.partition(" ")
+        resource, _, sub = rest.partition("/")
+        group = "operator.werf.dev" if resource == "bundles" else "flant.com"
+        wanted = {"verb": verb, "group": group, "resource": resource, "subresource": sub}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": "someone", "resourceAttributes": {**wanted, "namespace": where}},
+        }
+        answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
+
+    until(lambda: all(map(may, PEOPLE_MAY[role])), f"{role} is aggregated", 30)
+    assert [asked for asked in PEOPLE_MAY_NOT[role] if may(asked)] == []
+    assert [asked for asked in PEOPLE_MAY[role] if may(asked, other)] == []
+
+
+def test_writing_rules_is_never_aggregated(cluster):
+    for role in render(cluster.helm, namespace="x").rights:
+        labels = role["metadata"].get("labels", {})
+        if role["kind"] == "ClusterRole" and any("aggregate-to" in label for label in labels):
+            for rule in role["rules"]:
+                assert rule["resources"] == ["bundles"] or set(rule["verbs"]) <= {
+                    *("get", "list", "watch")
+                }
+
+
+@pytest.mark.parametrize(
+    ("values", "roles"),
+    [
+        ({}, ["bundle-editor", "rule-editor", "view"]),
+        ({"rbac.aggregate": False}, ["rule-editor"]),
+        ({"crds.enabled": False}, []),
+        ({"watchNamespaces": ["x"]}, []),
+    ],
+    ids=str,
+)
+def test_peoples_roles_come_with_the_crds(cluster, values, roles):
+    rendered = render(cluster.helm, namespace="x", values=values)
+    bound = [role["metadata"]["name"] for role in rendered.bound_roles]
+    found = [one["metadata"]["name"] for one in rendered.rights if one["kind"] == "ClusterRole"]
+    assert sorted(set(found) - set(bound)) == [f"copyrator-{role}" for role in roles]
+
+
+def test_without_rbac_there_is_no_role_and_no_binding(cluster):
+    values = {"rbac.create": False, "watchNamespaces": ["x"]}
+    for chosen in ({"rbac.create": False}, values):
+        kinds = {one["kind"] for one in render(cluster.helm, namespace="x", values=chosen).rights}
+        assert not any("Role" in kind for kind in kinds), kinds
+    printed = cluster.helm("template", "x", str(CHART), "--set", "rbac.create=false")
+    assert "kind: Role" not in printed
+
+
+def test_an_existing_service_account_is_used_and_none_created(cluster):
+    values = {"serviceAccount.create": False, "serviceAccount.name": "mine"}
+    rendered = render(cluster.helm, namespace="x", values=values)
+    assert "ServiceAccount" not in {one["kind"] for one in rendered.rights}
+    subjects = [s["name"] for one in rendered.rights for s in one.get("subjects", ())]
+    assert {*subjects, rendered.service_account} == {"mine"}
+    with pytest.raises(Exception, match=r"serviceAccount\.create=false needs serviceAccount\.name"):
+        render(cluster.helm, namespace="x", values={"serviceAccount.create": False})

@@ -33,7 +33,11 @@
 {{- end -}}
 
 {{- define "copyrator.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create -}}
 {{- default (include "copyrator.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- required "serviceAccount.create=false needs serviceAccount.name: an existing service account" .Values.serviceAccount.name -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "copyrator.selectorLabels" -}}
@@ -46,6 +50,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{- define "copyrator.image" -}}
@@ -56,21 +63,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
-{{/* Both pass the restricted Pod Security profile. */}}
+{{- define "copyrator.replicas" -}}
+{{- if kindIs "invalid" .Values.replicaCount -}}{{ .Values.replicas }}{{- else -}}{{ .Values.replicaCount }}{{- end -}}
+{{- end -}}
+
+{{/*
+Both pass the restricted Pod Security profile by default. OpenShift chooses the ids itself: its SCC
+restricted-v2 rejects a pod that sets others than those of the namespace's range.
+*/}}
 {{- define "copyrator.podSecurityContext" -}}
-runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
-seccompProfile:
-  type: RuntimeDefault
+{{- $context := .Values.podSecurityContext -}}
+{{- if .Capabilities.APIVersions.Has "security.openshift.io/v1" -}}
+{{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" -}}
+{{- end -}}
+{{- toYaml $context -}}
 {{- end -}}
 
 {{- define "copyrator.containerSecurityContext" -}}
-allowPrivilegeEscalation: false
-readOnlyRootFilesystem: true
-capabilities:
-  drop: [ALL]
+{{- toYaml .Values.securityContext -}}
 {{- end -}}
 
 {{/*

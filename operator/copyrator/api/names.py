@@ -52,6 +52,9 @@ ANN_RULE_RESEAL_AT: Final = "copyrator.flant.com/resealAt"
 wants a copy. The operator removes it when that is done.
 """
 
+ANN_CONFIRM_DELETE: Final = "copyrator.flant.com/confirm-delete"
+"""On a rule: the generation whose deletions are confirmed (``spec.maxDelete``)."""
+
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 
 # Bundles ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type, unre
 from copyrator.api.globs import read_globs
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
+    DEFAULT_MAX_DELETE,
     MAX_LIMIT,
     WELL_KNOWN_KINDS,
     ConflictPolicy,
@@ -51,6 +52,7 @@ MAX_KIND: Final = 63
 """Characters of a kind."""
 _NESTING: Final = (dict, list)
 _GLOB: Final = re.compile(r"[-a-z0-9*?]*")
+_PERCENTAGE: Final = re.compile("(100|[1-9]?[0-9])%", re.ASCII)
 RULE_TYPES: Final = {"configmap": "ConfigMap", "secret": "Secret"}
 
 
@@ -234,9 +236,21 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
         on_immutable=spec.choice("onImmutable", ImmutablePolicy, ImmutablePolicy.FAIL),
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.DELETE),
         limit=spec.number("limit", DEFAULT_LIMIT, least=1, most=MAX_LIMIT),
+        max_delete=_read_max_delete(spec),
         mode=spec.choice("mode", Mode, Mode.APPLY),
         suspend=spec.flag("suspend"),
     )
+
+
+def _read_max_delete(spec: Fields) -> int:
+    text = spec.text("maxDelete", _percentage)
+    return DEFAULT_MAX_DELETE if text is None else int(text.removesuffix("%"))
+
+
+def _percentage(value: str) -> str | None:
+    if _PERCENTAGE.fullmatch(value):
+        return None
+    return f'{syntax.shown(value)} isn\'t a percentage between "0%" and "100%"'
 
 
 def _read_source(source: Fields, home: str) -> Source:

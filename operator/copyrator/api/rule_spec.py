@@ -16,6 +16,14 @@ from copyrator.api.selectors import ANY_LABELS, NO_GLOBS, Globs, LabelSelector
 DEFAULT_LIMIT: Final = 100_000
 MAX_LIMIT: Final = 10_000_000
 
+DEFAULT_MAX_DELETE: Final = 50
+"""Percent."""
+
+NAMED_PATTERNS: Final = 5
+"""Patterns of a list that a message names."""
+MAX_TARGETS_TEXT: Final = 400
+"""Characters of a rule's targets in a message."""
+
 WELL_KNOWN_KINDS: Final[Mapping[str, str]] = {
     "ConfigMap": "v1",
     "Secret": "v1",
@@ -109,6 +117,21 @@ class Targets:
             and self.selector.matches(labels)
         )
 
+    def to_string(self) -> str:
+        """For messages: ``team-*, app except team-x with labels a=b``; at most 400 characters."""
+        text = _listed(self.namespaces.patterns) or "every namespace"
+        if self.exclude:
+            text += f" except {_listed(self.exclude.patterns)}"
+        if not self.selector.empty:
+            text += f" with labels {self.selector.to_string()}"
+        return text if len(text) <= MAX_TARGETS_TEXT else text[: MAX_TARGETS_TEXT - 1] + "…"
+
+
+def _listed(patterns: tuple[str, ...]) -> str:
+    more = len(patterns) - NAMED_PATTERNS
+    text = ", ".join(patterns[:NAMED_PATTERNS])
+    return f"{text} and {more} more" if more > 0 else text
+
 
 @dataclass(frozen=True, slots=True)
 class KeyTransform:
@@ -154,6 +177,8 @@ class RuleSpec:
     on_immutable: ImmutablePolicy = ImmutablePolicy.FAIL
     deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
     limit: int = DEFAULT_LIMIT
+    max_delete: int = DEFAULT_MAX_DELETE
+    """Percentage of its copies that an edit may delete without a confirmation; 100: all."""
     mode: Mode = Mode.APPLY
     suspend: bool = False
 

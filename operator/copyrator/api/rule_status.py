@@ -28,9 +28,13 @@ class RuleReason(StrEnum):
     SYNCED = "Synced"
     SATISFIED = "Satisfied"
     """As Synced, but some of it is right in objects that other clients made."""
+    NO_TARGETS = "NoTargets"
+    """The rule is valid and requires no copy: it matches no namespace."""
     PROGRESSING = "Progressing"
     SUSPENDED = "Suspended"
     PLANNED = "Planned"
+    DELETION_UNCONFIRMED = "DeletionUnconfirmed"
+    """An edit would delete more copies than ``spec.maxDelete`` allows."""
     INVALID_SPEC = "InvalidSpec"
     NOT_TRUSTED = "NotTrusted"
     SOURCE_NOT_FOUND = "SourceNotFound"
@@ -112,6 +116,40 @@ class PlanCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class UnconfirmedEdit:
+    """The deletions of the rule's present generation aren't decided, or not confirmed."""
+
+    confirmed_generation: int
+    """The last generation whose deletions were allowed."""
+    copies: int = 0
+    """Copies that would be deleted; 0: not decided yet."""
+    had: int = 0
+    """Copies that the rule had before the edit."""
+
+    def to_dict(self) -> dict[str, int]:
+        """As in the status."""
+        found = {"confirmedGeneration": self.confirmed_generation}
+        return found | ({"copies": self.copies, "of": self.had} if self.copies else {})
+
+
+def read_unconfirmed(status: Mapping[str, Any]) -> UnconfirmedEdit | None:
+    """The unconfirmed edit of a stored status, or None."""
+    found = status.get("unconfirmed")
+    if not isinstance(found, Mapping):
+        return None
+    numbers = (found.get(name) for name in ("confirmedGeneration", "copies", "of"))
+    return UnconfirmedEdit(*(one if isinstance(one, int) and one > 0 else 0 for one in numbers))
+
+
+def confirmed_generation(status: Mapping[str, Any]) -> int:
+    """The last generation whose deletions were allowed, by a stored status; 0: none."""
+    if edit := read_unconfirmed(status):
+        return edit.confirmed_generation
+    observed = status.get("observedGeneration")
+    return observed if isinstance(observed, int) else 0
+
+
+@dataclass(frozen=True, slots=True)
 class RuleFacts:
     """The results of a rule's reconcile."""
 
@@ -120,6 +158,7 @@ class RuleFacts:
     copies: CopyCounts = field(default_factory=CopyCounts)
     failures: Sequence[Failure] = ()
     plan: PlanCounts | None = None
+    unconfirmed: UnconfirmedEdit | None = None
     synced: bool = False
     """Everything wanted exists as of now."""
     request: str | None = None
@@ -147,6 +186,8 @@ def build_rule_status(
     }
     if facts.plan is not None:
         status["plan"] = facts.plan.to_dict()
+    if facts.unconfirmed is not None:
+        status["unconfirmed"] = facts.unconfirmed.to_dict()
     request = facts.request or before.get("lastHandledRequest")
     if isinstance(request, str):
         status["lastHandledRequest"] = request
@@ -160,6 +201,7 @@ def build_rule_status(
 
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
+    "unconfirmed",
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

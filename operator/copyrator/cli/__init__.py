@@ -17,6 +17,7 @@ from copyrator import __version__
 
 _COMMANDS = {
     "completion": ("Print a completion script for a shell or kubectl.", "completion:completion"),
+    "confirm-delete": ("Let an edited rule delete its copies.", "confirm:confirm_delete"),
     "describe": ("Show details of a rule, Bundle or copy, with Events.", "describe:describe"),
     "doctor": ("Check the installation: CRDs, Lease, rights, registries.", "doctor:doctor"),
     "get": ("List rules, bundles or copies.", "get:get"),

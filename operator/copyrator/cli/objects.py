@@ -16,7 +16,7 @@ from copyrator.cli.faults import Fault
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
-from copyrator.settings.config import DEFAULT_KINDS
+from copyrator.settings.config import KNOWN_KINDS
 
 PATIENCE = 10.0
 """Seconds that the completion of a name may take."""
@@ -129,10 +129,10 @@ async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[
 
 
 async def copy_kinds(client: KubeClient, rules: list[dict[str, Any]]) -> list[Resource]:
-    """The kinds that copies can be of: the chart's own and those that rules name."""
+    """The kinds that copies can be of: the known ones and those that rules name."""
     from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
 
-    wanted = {kind.partition(".")[0]: None for kind in DEFAULT_KINDS}
+    wanted = {kind.partition(".")[0]: None for kind in KNOWN_KINDS}
     versions: dict[str, str | None] = dict(wanted)
     for body in rules:
         spec = parse_rule(body)

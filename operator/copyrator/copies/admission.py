@@ -53,7 +53,7 @@ def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | No
     if tenant and (why := tenant_refusal(rule.spec, tenant)):
         return verdicts.tenant_refused(why)
     if not kinds.allows(rule.spec.kind, rule.spec.api_version):
-        return verdicts.kind_not_allowed(rule.spec.kind)
+        return verdicts.kind_not_allowed(rule.spec.kind, rule.spec.api_version)
     sources = rule.spec.source.namespaces if rule.spec.source else ()
     if outside := [name for name in sources if not settings.serves(name)]:
         return verdicts.outside(outside)

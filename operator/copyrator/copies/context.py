@@ -16,6 +16,7 @@ from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.due import DueWork
 from copyrator.copies.named_sources import NamedSources
+from copyrator.copies.policy.notices import NoticeLimits
 from copyrator.copies.policy.planning import Foreign, Hold, Plan, TargetState, plan_copy
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
@@ -66,6 +67,8 @@ class CopyContext:
     named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
     due: DueWork = field(init=False)
+    notices: NoticeLimits = field(default_factory=NoticeLimits)
+    """What target namespaces were told."""
     isolated: Isolated = field(default_factory=Isolated)
     """Where long texts are compiled."""
     knows_rules: Callable[[str], bool] = lambda _namespace: True
@@ -171,6 +174,12 @@ class CopyContext:
         """Reconcile every rule again now."""
         for rule in self.rules:
             self.queue.add(rule.key, Priority.RESYNC)
+
+    def note_lost(self, owner: str, key: CopyKey) -> None:
+        """A rule's copy was deleted, whoever did it: why it is created, if it is required."""
+        rule = self.rules.by_owner(owner)
+        if rule is not None and (state := self.rule_states.get(rule.key)):
+            state.trace.copy_lost(key)
 
     def owned(self, owner: str) -> Iterator[tuple[ClusterContext, CopyKey]]:
         """All copies of a rule, of every kind and in every cluster."""

@@ -21,10 +21,12 @@ from copyrator.copies.copy_failures import (
     unsealed_message,
 )
 from copyrator.copies.foreign import LONGEST_REREAD, ForeignObject, compares
+from copyrator.copies.notices import tell_owner
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.planning import Action, Cause, Foreign, Plan
 from copyrator.copies.policy.records import CopyRecord
+from copyrator.copies.traces import note_write
 from copyrator.copies.writer import CopyWriter, NotAsWantedError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
@@ -180,6 +182,7 @@ class _Attempt:
                 return False
         if record is not None:
             self._context.touch(record.owner)
+        note_write(self._context, self._key, plan, record.owner if record else "")
         if state:
             state.wrote(self._context.monotonic())
         return True
@@ -287,6 +290,8 @@ class _Attempt:
 
     def _report(self, reason: FailureReason, message: str) -> None:
         failure = Failure(self._key.namespace, self._key.name, reason, message)
+        if winner := self._plan().winner:
+            tell_owner(self._context, winner.rule, self._view.resource, failure)
         if self._context.problems.get(self._key) != failure:
             self._context.problems[self._key] = failure
             self._touch(self._plan())

@@ -25,6 +25,7 @@ from copyrator.copies.copy_reconciler import CopyReconciler
 from copyrator.copies.hash_key import load_sealer
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.rule_reconciler import RuleReconciler
+from copyrator.copies.traces import report_finished, report_now
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, Discovery
@@ -151,6 +152,7 @@ class CopyController:
                 await task
         self._tasks = []
         context = self._context
+        report_now(context, context.rules)
         for state in context.rule_states.values():
             for subscription in state.sources:
                 subscription.release()
@@ -245,6 +247,7 @@ class CopyController:
             await asyncio.sleep(HEALTH_SECONDS)
             try:
                 self._compare_health()
+                report_finished(context)
                 if time.monotonic() >= read_at:
                     read_at = time.monotonic() + READ_SECONDS
                     self._kinds.read_next()

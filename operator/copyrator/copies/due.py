@@ -144,6 +144,7 @@ class DueWork:
                     context.requeue_rule(state.key)  # its copy there may be unwanted now
             yield
             if moved.more and is_target:
+                state.trace.namespace_changed(name)
                 for binding in list(context.index.of_rule(state.compiled.rule.owner).values()):
                     self._look(binding, name, Priority.URGENT)
                     yield

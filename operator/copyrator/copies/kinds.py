@@ -127,6 +127,8 @@ class Kinds:
             return  # the first list: rules are reconciled when it is complete
         if news:
             self.enqueue_copy(view, name, news=True)
+        if new is None and old is not None:
+            context.note_lost(old.owner, self._cluster.key(view.resource.key, *name))
         for record in (old, new):
             if news and record is not None and record.owner:
                 context.touch(record.owner)

@@ -14,6 +14,7 @@ from copyrator.copies.context import CopyContext
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.status import delay_first_status, write_status
+from copyrator.copies.traces import report_now
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
 from copyrator.workqueue.outcome import Done, Outcome, RequeueAfter
@@ -167,6 +168,7 @@ class RuleRemover:
             return
         rule.finalizers = tuple(answer["metadata"].get("finalizers") or ())
         rule.resource_version = answer["metadata"]["resourceVersion"]
+        report_now(context, [rule])
         self.forget(rule.key)
 
 

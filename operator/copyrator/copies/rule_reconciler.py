@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from copyrator.api import names
@@ -17,7 +16,9 @@ from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
 from copyrator.copies.context import SUMMARY_REST, CopyContext
+from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
+from copyrator.copies.notices import tell_owners
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
@@ -30,14 +31,13 @@ from copyrator.copies.status import (
     write_status,
 )
 from copyrator.copies.summarize import RuleSummary, summarize_rule
+from copyrator.copies.traces import what_changed
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
 from copyrator.kube.resources import RULES, Resource
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import Priority
 from copyrator.workqueue.timeslice import TimeSlice
-
-log = logging.getLogger(__name__)
 
 RECHECK_SECONDS = 2.0
 """Seconds before a rule whose watches aren't complete is reconciled again."""
@@ -56,11 +56,6 @@ class _StoppedError(Exception):
         self.again = again
 
 
-def _is_judged(rule: Rule) -> bool:
-    """Whether its status is of this spec: after a restart it is as true as it was before."""
-    return rule.status.get("observedGeneration") == rule.generation
-
-
 class RuleReconciler:
     """Reconciles rule keys."""
 
@@ -69,6 +64,7 @@ class RuleReconciler:
         self._kinds = kinds
         self._remover = RuleRemover(context, kinds)
         self._compiler = RuleCompiler(context)
+        self._deletions = DeletionGuard(context)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""
@@ -105,6 +101,7 @@ class RuleReconciler:
             if state.compiled is not None:
                 await state.compiled.targets.settle(TimeSlice())
             self._check_complete(state, spec)
+            await self._judge_edit(state, rule, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
                 await write_status(self._context, state, rule, stopped.verdict, RuleFacts())
@@ -184,7 +181,8 @@ class RuleReconciler:
             sealer=context.home.sealer,
             texts=texts,
         )
-        earlier = state.sources
+        earlier, served = state.sources, state.compiled
+        state.trace.begin(what_changed(rule, spec, served.spec if served else None))
         self._remover.drop_bindings(rule.owner)
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
@@ -225,7 +223,7 @@ class RuleReconciler:
         if not all(watch.seen for watch in watches):
             state.wait()
             verdict = verdicts.watch_fault(watches)
-            if verdict is None and not _is_judged(compiled.rule):
+            if verdict is None and not compiled.rule.is_observed:
                 verdict = verdicts.reading()
             raise _StoppedError(verdict, RECHECK_SECONDS)
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
@@ -242,13 +240,26 @@ class RuleReconciler:
                 "reduce its targets or sources, or raise spec.limit"
             )
             raise _StoppedError(verdicts.invalid(InvalidSpec("spec.limit", text)))
-        compiled.active = True
         if spec.suspend or spec.mode is Mode.PLAN:
             state.freeze()
         elif all(watch.synced for watch in watches):
             state.serve()
         else:
             state.wait()
+
+    async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
+        """Let the rule write; what an edit would delete is decided, and recorded, before that.
+
+        Otherwise the copies that it creates would change the result after a restart.
+        """
+        compiled = state.compiled
+        assert compiled is not None
+        if state.phase is not RulePhase.FROZEN:
+            await self._deletions.judge(state, rule, spec)
+        if not compiled.active and state.is_unconfirmed(rule.generation):
+            state.next_status = 0.0
+            await self._report(state, rule, spec, await summarize_rule(self._context, rule))
+        compiled.active = True
 
     # --- due copies ------------------------------------------------------------------------------
 
@@ -263,6 +274,7 @@ class RuleReconciler:
                 context.problems.pop(key, None)
                 context.queue.add(key)
             summary = await summarize_rule(context, rule)
+        tell_owners(context, state, rule, summary)
         queue_unsealed(context, state, rule, summary)
         await end_request(context, state, rule, summary)
         fresh = state.summarized != rule.generation
@@ -273,8 +285,7 @@ class RuleReconciler:
             for key in summary.retrying:
                 context.queue.add(key, lane)
         if state.phase is RulePhase.SERVING:
-            changed = fresh and state.summarized != 0
-            self._condemn_unwanted(state, summary, changed=changed)
+            await self._deletions.decide(state, rule, summary)
             state.summarized = rule.generation
         self._measure_lag(state, summary)
         if fresh and (summary.due or state.condemned):
@@ -286,28 +297,6 @@ class RuleReconciler:
         """Failed copies don't count: they may need a person's action."""
         if summary.pending == 0 and (lag := state.take_lag()) is not None:
             self._context.metrics.copy_lag_seconds.observe(lag)
-
-    def _condemn_unwanted(self, state: RuleState, summary: RuleSummary, *, changed: bool) -> None:
-        """Decide which copies are deleted; a mass deletion needs a second list with that result."""
-        if not summary.unwanted:
-            state.spare()
-            return
-        if summary.is_mass_deletion and not changed and not self._is_confirmed(state):
-            log.warning(
-                "%s: %d of %d copies are no longer required, although the rule hasn't changed; "
-                "listing again before they are deleted",
-                state.key,
-                len(summary.unwanted),
-                len(summary.unwanted) + summary.kept,
-            )
-            return
-        state.condemn(summary.unwanted)
-        for key in summary.unwanted:
-            self._context.queue.add(key, Priority.NORMAL, respect_backoff=True)
-
-    def _is_confirmed(self, state: RuleState) -> bool:
-        assert self._context.home.namespace_watch is not None
-        return state.listed_again([*state.sources, self._context.home.namespace_watch])
 
     async def _report(
         self, state: RuleState, rule: Rule, spec: RuleSpec, summary: RuleSummary
@@ -324,6 +313,6 @@ class RuleReconciler:
                 context.home.kinds[compiled.resource].subscription,
                 context.home.namespace_watch,
             ]
-        ) or verdicts.summarized(spec, summary, sources, refused)
+        ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
         found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
         await write_status(context, state, rule, verdict, found)

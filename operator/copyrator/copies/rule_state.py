@@ -9,6 +9,8 @@ from enum import Enum
 
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.policy.confirmation import Unconfirmed
+from copyrator.copies.rule_trace import RuleTrace
 from copyrator.kube.watch.informers import Registration
 
 
@@ -34,6 +36,11 @@ class RuleState:
         summarized: the last generation of which a summary completed while SERVING; 0: none.
         sources: the watches of its source, one for each namespace.
         condemned: copies whose deletion was decided on a complete view.
+        confirmed: the last generation whose deletions are allowed; 0: none is known.
+        unconfirmed: the last edit whose deletions wait for a confirmation.
+        had: copies that the rule had before this generation wrote anything.
+        trace: what caused the latest writes, for the log and the Events.
+        recalled: whether the status was read for what an earlier process decided.
         source_changed: loop time of the first change of a source that not all copies have yet.
         next_status: loop time before which no status is written.
         next_summary: loop time before which changes of copies cause no summary.
@@ -46,11 +53,18 @@ class RuleState:
     summarized: int = 0
     sources: list[Registration] = field(default_factory=list)
     condemned: set[CopyKey] = field(default_factory=set)
+    confirmed: int = 0
+    unconfirmed: Unconfirmed | None = None
+    had: int | None = None
+    recalled: bool = False
+    trace: RuleTrace = field(default_factory=RuleTrace)
     source_changed: float | None = None
     next_status: float = 0.0
     next_summary: float = 0.0
     _lists_before: dict[Registration, int] | None = None
     """Watches that list again before a mass deletion, with their count of lists before that."""
+    _edited: bool = False
+    """The deletions of an edit have just been allowed."""
     _request: str | None = None
     """The last value of the requestedAt annotation that was handled."""
     _reseal: str | None = None
@@ -66,6 +80,7 @@ class RuleState:
         self.phase = RulePhase.INCOMPLETE
         self.compiled = compiled
         self.generation = generation
+        self.had = None
         self.spare()
 
     def wait(self) -> None:
@@ -87,6 +102,7 @@ class RuleState:
     def replaced(self) -> None:
         """Another rule has the name now: compile its spec, whatever its generation."""
         self.generation = 0
+        self.confirmed, self.unconfirmed, self.recalled = 0, None, False
 
     def end(self) -> list[Registration]:
         """Serve no version of the spec any more; returns the watches to be released."""
@@ -106,6 +122,19 @@ class RuleState:
         """Decide that no copy is deleted."""
         self.condemned = set()
         self._lists_before = None
+
+    def confirm(self, generation: int) -> None:
+        """Allow the deletions of an edit."""
+        self.confirmed, self.unconfirmed, self._edited = generation, None, True
+
+    def is_unconfirmed(self, generation: int) -> bool:
+        """Whether the deletions of this generation wait for a confirmation."""
+        return self.unconfirmed is not None and self.unconfirmed.generation == generation
+
+    def take_edit(self) -> bool:
+        """Whether the deletions of an edit were allowed since the last call."""
+        edited, self._edited = self._edited, False
+        return edited
 
     def listed_again(self, watches: Sequence[Registration]) -> bool:
         """Whether all watches have listed again since this was first called; that starts it."""

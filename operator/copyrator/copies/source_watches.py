@@ -110,6 +110,7 @@ def _source_changed(
         return  # the summary that follows covers it
     if not context.keeps_limit(state):
         return
+    state.trace.source_changed(origin)
     state.source_has_changed(context.monotonic())
     context.due.binding_changed(binding)
     if earlier is None or earlier.static_name != binding.static_name:

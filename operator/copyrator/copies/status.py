@@ -9,7 +9,14 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition, ready_reason
-from copyrator.api.rule_status import RuleFacts, RuleReason, build_rule_status
+from copyrator.api.rule_status import (
+    RuleFacts,
+    RuleReason,
+    UnconfirmedEdit,
+    build_rule_status,
+    confirmed_generation,
+    read_unconfirmed,
+)
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.context import SETTLING, STATUS_INTERVAL, CopyContext
@@ -39,6 +46,7 @@ async def write_status(
     context.tally.note(rule.key, verdict.reason, facts.copies)
     if verdict.reason not in _NOT_NEWS:
         facts = dataclasses.replace(facts, request=rule.requested)
+    facts = dataclasses.replace(facts, unconfirmed=_unconfirmed(state, rule, verdict))
     status = build_rule_status(
         rule.status, verdict, facts, generation=rule.generation, now=context.clock()
     )
@@ -90,7 +98,24 @@ async def say_failed(context: CopyContext, rule: Rule, error: Exception) -> None
 
 
 def _is_known(status: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
-    return all(before.get(name) == value for name, value in status.items())
+    gone = "unconfirmed" in before and "unconfirmed" not in status
+    return not gone and all(before.get(name) == value for name, value in status.items())
+
+
+def _unconfirmed(state: RuleState, rule: Rule, verdict: ReadyCondition) -> UnconfirmedEdit | None:
+    """What the status keeps of an edit whose deletions aren't allowed (yet).
+
+    Not of a rule that is paused: it deletes nothing before another edit.
+    """
+    last = confirmed_generation(rule.status)
+    paused = verdict.reason in (RuleReason.SUSPENDED, RuleReason.PLANNED)
+    if paused or rule.generation in (state.confirmed, last):
+        return None
+    edit = state.unconfirmed
+    if edit is not None and edit.copies is not None and edit.generation == rule.generation:
+        return UnconfirmedEdit(last, len(edit.copies), edit.had)
+    known = read_unconfirmed(rule.status)
+    return known or (UnconfirmedEdit(last) if last else None)
 
 
 def _tell(context: CopyContext, rule: Rule, verdict: ReadyCondition) -> None:

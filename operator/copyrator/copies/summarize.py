@@ -7,6 +7,7 @@ slices: with 100,000 copies it takes a good part of a second.
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from copyrator.api.rule_status import MAX_FAILURES, Failure, FailureReason
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
+from copyrator.copies.policy.confirmation import FEW
 from copyrator.copies.policy.planning import Action, Cause
 from copyrator.workqueue.timeslice import TimeSlice
 
@@ -23,9 +25,6 @@ if TYPE_CHECKING:
     from copyrator.copies.context import CopyContext
 
 log = logging.getLogger(__name__)
-
-MASS_LEAST = 20
-"""A deletion of no more copies than this is never a mass deletion."""
 
 
 @dataclass(slots=True)
@@ -63,9 +62,9 @@ class RuleSummary:
 
     @property
     def is_mass_deletion(self) -> bool:
-        """More than half of the rule's copies, and more than MASS_LEAST."""
+        """More than half of the rule's copies, and more than FEW."""
         total = self.kept + len(self.unwanted)
-        return len(self.unwanted) > MASS_LEAST and 2 * len(self.unwanted) > total
+        return len(self.unwanted) > FEW and 2 * len(self.unwanted) > total
 
     def sample(self, key: CopyKey, reason: FailureReason, message: str) -> None:
         """Keep a failure for the status, which holds a few."""
@@ -266,6 +265,22 @@ async def _find_unwanted(
     context: CopyContext, summary: RuleSummary, rule: Rule, turn: TimeSlice
 ) -> None:
     """Copies that the rule doesn't want any more, except those that are being deleted already."""
+    async for key, required in owned_copies(context, rule, turn):
+        if required:
+            continue
+        summary.unwanted.append(key)
+        if problem := context.problems.get(key):
+            summary.stuck += 1
+            summary.sample(key, problem.reason, problem.message)
+
+
+async def owned_copies(
+    context: CopyContext, rule: Rule, turn: TimeSlice
+) -> AsyncIterator[tuple[CopyKey, bool]]:
+    """A rule's copies outside Terminating namespaces, and whether the rule requires each.
+
+    Without those that are being deleted.
+    """
     for cluster, key in list(context.owned(rule.owner)):
         await turn.pause()
         namespace = cluster.namespaces.get(key.namespace)
@@ -274,8 +289,4 @@ async def _find_unwanted(
             continue
         if namespace is not None and not namespace.terminating:
             requests = context.index.requests(key.kind, namespace, key.name)
-            if not any(request.owner == rule.owner for request in requests):
-                summary.unwanted.append(key)
-                if problem := context.problems.get(key):
-                    summary.stuck += 1
-                    summary.sample(key, problem.reason, problem.message)
+            yield key, any(request.owner == rule.owner for request in requests)

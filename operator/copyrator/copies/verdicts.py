@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
@@ -14,6 +15,8 @@ from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
 )
+from copyrator.copies.cache.bindings import CompiledRule
+from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.kube.watch.informers import Registration
@@ -61,12 +64,15 @@ def outside(namespaces: Iterable[str]) -> ReadyCondition:
     )
 
 
-def kind_not_allowed(kind: str) -> ReadyCondition:
+def kind_not_allowed(kind: str, api_version: str | None) -> ReadyCondition:
     """The settings leave the kind out, so the operator has no rights for it."""
+    group = (api_version or "").rpartition("/")[0]
+    value = f"{kind}.{group}" if group else kind
     return ReadyCondition(
         Health.STALLED,
         RuleReason.KIND_UNAVAILABLE,
-        f"this operator doesn't copy the kind {kind}; add it to --kinds (chart: rules.kinds)",
+        f"this operator doesn't copy the kind {kind}: add {value} to the chart's rules.kinds "
+        "(--kinds)",
     )
 
 
@@ -122,16 +128,19 @@ def removing(left: int, failed: Iterable[str]) -> ReadyCondition:
     return ReadyCondition(Health.PROGRESSING, RuleReason.PROGRESSING, text)
 
 
-def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int) -> ReadyCondition:
+def summarized(
+    compiled: CompiledRule,
+    summary: RuleSummary,
+    sources: int,
+    refused: int,
+    unconfirmed: Unconfirmed | None = None,
+) -> ReadyCondition:
     """A rule is served, or paused."""
-    if spec.suspend:
-        return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
-    if spec.mode is Mode.PLAN:
-        return ReadyCondition(
-            Health.PAUSED,
-            RuleReason.PLANNED,
-            "spec.mode is Plan: nothing is written; status.plan has the planned changes",
-        )
+    spec = compiled.spec
+    if paused := _paused(spec):
+        return paused
+    if unconfirmed is not None and unconfirmed.generation == compiled.rule.generation:
+        return _unconfirmed(compiled, summary, unconfirmed)
     if spec.source is not None and sources == 0:
         return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
     if summary.failed or summary.conflicts or summary.stuck:
@@ -142,11 +151,61 @@ def summarized(spec: RuleSpec, summary: RuleSummary, sources: int, refused: int)
             RuleReason.PROGRESSING,
             f"{_up_to_date(summary)}; {count(len(summary.unwanted), 'is', 'are')} to be removed",
         )
-    return _right(summary)
+    return _right(compiled, summary)
 
 
-def _right(summary: RuleSummary) -> ReadyCondition:
+def _unconfirmed(compiled: CompiledRule, summary: RuleSummary, edit: Unconfirmed) -> ReadyCondition:
+    """An edit would delete more copies than it may; what it writes besides is written."""
+    rule = compiled.rule
+    deleted = len(summary.unwanted) if edit.copies is None else len(edit.copies)
+    had = count(edit.had, "copy that the rule had", "copies that the rule had")
+    return ReadyCondition(
+        Health.STALLED,
+        RuleReason.DELETION_UNCONFIRMED,
+        f"generation {rule.generation} of the rule would delete {deleted} of {had}, more than "
+        f"spec.maxDelete allows ({compiled.spec.max_delete}%); none is deleted. Correct the rule, "
+        f"or confirm: copyrator confirm-delete rule {rule.owner} (annotation "
+        f'{names.ANN_CONFIRM_DELETE}: "{rule.generation}"). {_besides(summary)}',
+    )
+
+
+def _besides(summary: RuleSummary) -> str:
+    if summary.failed or summary.conflicts or summary.stuck:
+        return _failing(summary)
+    return _up_to_date(summary)
+
+
+def _paused(spec: RuleSpec) -> ReadyCondition | None:
+    if spec.suspend:
+        return ReadyCondition(Health.PAUSED, RuleReason.SUSPENDED, "spec.suspend is true")
+    if spec.mode is Mode.PLAN:
+        return ReadyCondition(
+            Health.PAUSED,
+            RuleReason.PLANNED,
+            "spec.mode is Plan: nothing is written; status.plan has the planned changes",
+        )
+    return None
+
+
+def _no_targets(compiled: CompiledRule) -> str:
+    """Why a valid rule with sources requires no copy at present."""
+    targets, spec = compiled.targets, compiled.spec
+    if len(targets):
+        why = f"the rule matches {count(len(targets), 'namespace')}, but requires no copy there: "
+        return why + (
+            "a source isn't copied into its own namespace, nor where its annotation "
+            f"{names.ANN_ALLOW_TO} doesn't allow it"
+        )
+    text = f"the rule matches no namespace: its targets are {spec.targets.to_string()}"
+    if targets.tenant is None:
+        return text
+    return f"{text}, if they accept {targets.tenant} by the annotation {names.ANN_ALLOW_FROM}"
+
+
+def _right(compiled: CompiledRule, summary: RuleSummary) -> ReadyCondition:
     """Everything is as wanted, some of it in objects of others."""
+    if not summary.desired:
+        return ReadyCondition(Health.READY, RuleReason.NO_TARGETS, _no_targets(compiled))
     if not summary.satisfied:
         text = f"{count(summary.ready, 'copy is', 'copies are')} up to date"
         return ReadyCondition(Health.READY, RuleReason.SYNCED, text)

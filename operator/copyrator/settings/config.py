@@ -7,9 +7,9 @@ import enum
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
-DEFAULT_KINDS = (
-    "ConfigMap",
-    "Secret",
+DEFAULT_KINDS = ("ConfigMap", "Secret")
+KNOWN_KINDS = (
+    *DEFAULT_KINDS,
     "ServiceAccount",
     "ResourceQuota",
     "LimitRange",
@@ -17,6 +17,7 @@ DEFAULT_KINDS = (
     "RoleBinding.rbac.authorization.k8s.io",
     "NetworkPolicy.networking.k8s.io",
 )
+"""Built-in kinds that rules are known to be used for; the default allows the first two."""
 OFFICIAL_WERF_IMAGE = "registry.werf.io/werf/werf"
 
 

@@ -3,6 +3,7 @@
 import pytest
 from tests.component.copies.conftest import HOME, Operator
 from tests.component.copies.fake_cluster import path_of
+from tests.component.copies.test_notices import recorded
 from tests.component.kube.fake_api import until
 
 from copyrator.api import names
@@ -251,3 +252,16 @@ async def test_an_old_form_rule_of_a_tenant_takes_over_nothing(cluster, served):
     await served.settled()
     assert cluster.found("secrets", "victim", "app")["data"] == {"key": "dmFsdWU="}
     assert {verb for verb, _ in cluster.writes("secrets")} == {"create"}
+
+
+async def test_only_who_accepts_a_rule_is_told_why_a_copy_is_missing(cluster, served, monkeypatch):
+    told = recorded(served, monkeypatch)
+    space(cluster, "accepts", TENANT)
+    space(cluster, "refuses")
+    cluster.object("secrets", "accepts", "app", type="Opaque", data={"key": "dGhlaXJz"})
+    secret(cluster, TENANT)
+    targets = {"namespaces": ["accepts", "refuses"]}
+    tenant_rule(cluster, "rule", {"source": SOURCE, "targets": targets})
+    await until(lambda: len(status(cluster, "rule").get("failures", ())) == 2)
+    await served.settled()
+    assert [(one[0], one[3]) for one in told] == [("accepts", "Conflict")]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner, Result
-from tests.e2e.installation import BUNDLES, apply, install, uninstall
+from tests.e2e.installation import BUNDLES, KINDS, KINDS_SETTING, apply, install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
 
 from copyrator.cli import cli
@@ -112,11 +112,13 @@ def staged(
     home, apps = f"home-{word}", f"apps-{word}"
     api = cluster.api()
     api.create("/api/v1/namespaces", {"metadata": {"name": apps}})
-    chart = render(cluster.helm, namespace=home, values={"werf.namespaces": [apps], **values})
+    chart = render(
+        cluster.helm, namespace=home, values={**KINDS, "werf.namespaces": [apps], **values}
+    )
     chart.deployment["spec"]["replicas"] = 0
     kubeconfig = install(cluster, home, chart)
     apply(api, [chart.deployment])
-    settings = {"NAMESPACE": home, "WERF_OPERATOR_TIMER_INTERVAL": "5", **settings}
+    settings = {"NAMESPACE": home, "WERF_OPERATOR_TIMER_INTERVAL": "5", **KINDS_SETTING, **settings}
     with OperatorProcess(kubeconfig, log, settings=settings) as operator:
         operator.wait_ready()
         admin = Path(cluster.environment()["KUBECONFIG"])

@@ -395,3 +395,26 @@ def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_m
     assert stage.types(f"reseal rule {stage.home}/{word}") == (
         f"rule {stage.home}/{word} resealed; status Synced: 2 copies are up to date\n"
     )
+
+
+def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, word, namespace):
+    """On a real API server: the edit, the status, the refusal, the command, the deletion."""
+    spaces = sorted(namespace(f"{word}-{number:02}") for number in range(22))
+    copies = {"kind": "Secret", "name": word}
+    stage.apply(secret(stage.home, word, "value"))
+    stage.apply(rule(stage.home, word, source=copies, targets={"namespaces": [f"{word}-*"]}))
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    nothing = stage.types(f"confirm-delete rule {stage.home}/{word}", code=1)
+    assert "no deletion waits for a confirmation" in nothing
+    stage.apply(rule(stage.home, word, source=copies, targets={"namespaces": spaces[:1]}))
+    stage.wait_reason(RULES.format(stage.home), word, "DeletionUnconfirmed")
+    for space in spaces:
+        assert stage.api.get(f"/api/v1/namespaces/{space}/secrets/{word}")
+    said = stage.types(f"confirm-delete rule {stage.home}/{word}")
+    assert said.startswith(
+        f"rule {stage.home}/{word}: the deletion of 21 copies by generation 2 is confirmed; status "
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    found = stage.api.get("/api/v1/secrets", params={"fieldSelector": f"metadata.name={word}"})
+    left = {item["metadata"]["namespace"] for item in found["items"]}
+    assert left == {stage.home, spaces[0]}

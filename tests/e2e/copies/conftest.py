@@ -14,19 +14,13 @@ import pytest
 from tests.e2e.installation import RULES, Operator, install, installed
 from tests.e2e.operator_process import until
 
+from copyrator.settings.config import KNOWN_KINDS
 from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
 SECONDS = 15.0
 DATA = ("ConfigMap", "Secret")
-DEFAULT_KINDS = (
-    *DATA,
-    *("ServiceAccount", "ResourceQuota", "LimitRange"),
-    *("RoleBinding.rbac.authorization.k8s.io", "Role.rbac.authorization.k8s.io"),
-    "NetworkPolicy.networking.k8s.io",
-)
-"""What the chart allows if nobody says otherwise."""
 GIZMOS, GIZMO_GROUP = "gizmos", "e2e.example.com"
 """A custom resource; made by the test that needs it."""
 
@@ -216,9 +210,9 @@ def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def wide(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    """One operator of the chart's default kinds, a custom one, and the right to bind "edit"."""
+    """One operator of all known kinds, a custom one, and the right to bind "edit"."""
     log = tmp_path_factory.mktemp("wide") / "operator.log"
-    kinds = (*DEFAULT_KINDS, f"Gizmo.{GIZMO_GROUP}")
+    kinds = (*KNOWN_KINDS, f"Gizmo.{GIZMO_GROUP}")
     with deploy(cluster, log, kinds, bindClusterRoles=["edit"]) as operator:
         operator.start()
         yield operator

@@ -245,4 +245,7 @@ def test_a_kind_that_the_operator_is_not_allowed_is_refused_with_what_to_do(wide
     wanted = {"source": {"kind": "Deployment", "apiVersion": "apps/v1", "name": word}}
     user.rule(wide.namespace, word, wanted)
     condition = user.wait_reason(wide.namespace, word, "KindUnavailable")
-    assert "rules.kinds" in condition["message"]
+    assert condition["message"] == (
+        "this operator doesn't copy the kind Deployment: add Deployment.apps to the chart's "
+        "rules.kinds (--kinds)"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.e2e.copies.conftest import User
 from tests.e2e.faults.proxy import FaultProxy
-from tests.e2e.installation import BUNDLES, install, uninstall
+from tests.e2e.installation import BUNDLES, KINDS, install, uninstall
 from tests.e2e.operator_process import OperatorProcess
 from tests.e2e.rights.bundle_cases import FAILS
 from tests.e2e.rights.roles import Roles
@@ -18,7 +18,7 @@ from demo.chart import Rendered, render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 
-VALUES: dict[str, Any] = {"rules.bindClusterRoles": ["edit"]}
+VALUES: dict[str, Any] = {**KINDS, "rules.bindClusterRoles": ["edit"]}
 
 
 def settings(rendered: Rendered) -> dict[str, str]:

@@ -85,7 +85,7 @@ class Roles:
 
 
 def _roles(rendered: Rendered) -> list[dict[str, Any]]:
-    return [one for one in rendered.rights if one["kind"] in ("ClusterRole", "Role")]
+    return rendered.bound_roles
 
 
 def _less(role: dict[str, Any], right: Right) -> dict[str, Any]:

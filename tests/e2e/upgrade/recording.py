@@ -16,9 +16,10 @@ from typing import Any
 
 import yaml
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
-from tests.e2e.installation import install
+from tests.e2e.installation import KINDS, KINDS_SETTING, install
 from tests.e2e.operator_process import OperatorProcess, until
 
+from demo.chart import render
 from localcluster import Api, Cluster
 from localcluster.api import ApiStatusError
 from localcluster.bundle import push
@@ -34,7 +35,12 @@ REGISTRY = ("127.83.11.5", 5000)
 """A recording holds hashes of the registry's address: it must be the same on every machine."""
 REPOSITORY = "upgrade/hello"
 CHART = Path(__file__).resolve().parents[3] / "examples" / "charts" / "hello"
-SETTINGS = {"NAMESPACE": HOME, "WERF_OPERATOR_TIMER_INTERVAL": "3", "WERF_OPERATOR_TIMER_IDLE": "0"}
+SETTINGS = {
+    "NAMESPACE": HOME,
+    "WERF_OPERATOR_TIMER_INTERVAL": "3",
+    "WERF_OPERATOR_TIMER_IDLE": "0",
+    **KINDS_SETTING,
+}
 
 COPIED = ("secrets", "configmaps", "networkpolicies")
 PATHS = {
@@ -111,7 +117,7 @@ def registry(cluster: Cluster) -> Iterator[None]:
 
 def prepare(cluster: Cluster) -> Path:
     """Make the namespaces, the chart's rights and what a deploy needs; return a kubeconfig."""
-    kubeconfig = install(cluster, HOME)
+    kubeconfig = install(cluster, HOME, render(cluster.helm, namespace=HOME, values=KINDS))
     for name in NAMESPACES:
         labels = {"upgrade": "target"} if name in TARGETS else {}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}

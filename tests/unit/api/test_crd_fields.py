@@ -34,6 +34,7 @@ from copyrator.api.rule_status import (
     FailureReason,
     PlanCounts,
     RuleFacts,
+    UnconfirmedEdit,
     build_rule_status,
 )
 from copyrator.api.selectors import Operator
@@ -193,6 +194,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         copies=CopyCounts(satisfied=1),
         failures=[Failure("a", "b", FailureReason.CONFLICT)],
         plan=PlanCounts(),
+        unconfirmed=UnconfirmedEdit(1, 2, 3),
         synced=True,
         request="now",
     )

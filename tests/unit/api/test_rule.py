@@ -95,6 +95,7 @@ def test_the_smallest_good_form_has_the_documented_defaults() -> None:
     assert spec.on_immutable is ImmutablePolicy.FAIL
     assert spec.deletion_policy is DeletionPolicy.DELETE
     assert (spec.limit, spec.mode, spec.suspend) == (100_000, Mode.APPLY, False)
+    assert spec.max_delete == 50
 
 
 def test_every_field_of_the_good_form_is_read() -> None:
@@ -125,6 +126,7 @@ def test_every_field_of_the_good_form_is_read() -> None:
                 "onImmutable": "Recreate",
                 "deletionPolicy": "Orphan",
                 "limit": 7,
+                "maxDelete": "5%",
                 "mode": "Plan",
                 "suspend": True,
             }
@@ -149,6 +151,7 @@ def test_every_field_of_the_good_form_is_read() -> None:
     assert spec.on_immutable is ImmutablePolicy.RECREATE
     assert spec.deletion_policy is DeletionPolicy.ORPHAN
     assert (spec.limit, spec.mode, spec.suspend) == (7, Mode.PLAN, True)
+    assert spec.max_delete == 5
 
 
 TEMPLATE = {
@@ -370,6 +373,11 @@ INVALID: list[tuple[Any, str, str]] = [
     (good(limit=0), "spec.limit", "must be between 1 and 10000000"),
     (good(limit="5"), "spec.limit", "must be a whole number, not a string"),
     (good(limit=True), "spec.limit", "must be a whole number, not a boolean"),
+    *(
+        (good(maxDelete=text), "spec.maxDelete", f"'{text}' isn't a percentage between")
+        for text in ("101%", "-1%", "05%", "5", "5.5%", "%", "1000%", "5% ")
+    ),
+    (good(maxDelete=50), "spec.maxDelete", "must be a string"),
     (good(suspend="true"), "spec.suspend", "must be true or false without quotes"),
 ]
 
@@ -394,6 +402,7 @@ def test_null_counts_as_absent() -> None:
             transform=None,
             onConflict=None,
             limit=None,
+            maxDelete=None,
             suspend=None,
             template=None,
         )
@@ -478,6 +487,7 @@ WORDS = st.sampled_from(
         "remove",
         "onConflict",
         "limit",
+        "maxDelete",
         "mode",
         "suspend",
         "ruleType",
@@ -549,3 +559,28 @@ def test_whatever_a_rule_holds_it_is_read_at_once(bomb: Any, where: str) -> None
     body = put(bomb, where)
     assert isinstance(parse_rule(body), (RuleSpec, InvalidSpec))
     assert least_cpu_seconds(lambda: parse_rule(body)) < 5 * STEP_SECONDS
+
+
+@pytest.mark.parametrize("percent", [0, 1, 9, 10, 50, 99, 100])
+def test_the_share_that_an_edit_may_delete_is_a_percentage(percent: int) -> None:
+    assert parsed(good(maxDelete=f"{percent}%")).max_delete == percent
+
+
+def test_the_old_form_has_the_default_share() -> None:
+    assert parsed({"metadata": {}, "ruleType": "secret", "selector": "a=b"}).max_delete == 50
+
+
+def test_targets_are_told_in_few_words() -> None:
+    def told(**targets: Any) -> str:
+        return parsed(good(targets=targets)).targets.to_string()
+
+    assert told() == "every namespace"
+    assert told(exclude=["kube-*", "x"]) == "every namespace except kube-*, x"
+    labels = {"matchLabels": {"a": "b", "c": "d"}}
+    assert told(namespaces=["team-*"], selector=labels) == "team-* with labels a=b,c=d"
+    five = [f"team-{number}" for number in range(5)]
+    assert told(namespaces=five) == "team-0, team-1, team-2, team-3, team-4"
+    seven = [*five, "x", "y"]
+    assert told(namespaces=seven) == "team-0, team-1, team-2, team-3, team-4 and 2 more"
+    long = ["a" * 63 + str(number) for number in range(5)]
+    assert len(told(namespaces=[name[1:] for name in long], exclude=[x[1:] for x in long])) == 400

@@ -18,8 +18,11 @@ from copyrator.api.rule_status import (
     PlanCounts,
     RuleFacts,
     RuleReason,
+    UnconfirmedEdit,
     build_rule_status,
+    confirmed_generation,
     read_rule_status,
+    read_unconfirmed,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -144,3 +147,31 @@ def test_the_crd_names_every_reason() -> None:
     crd = (Path(__file__).parents[3] / "crds" / "copyrators.flant.com.yaml").read_text()
     for reason in (*RuleReason, *FailureReason):
         assert reason.value in crd
+
+
+@pytest.mark.parametrize(
+    ("edit", "shown"),
+    [
+        (None, None),
+        (UnconfirmedEdit(1), {"confirmedGeneration": 1}),
+        (UnconfirmedEdit(1, 30, 40), {"confirmedGeneration": 1, "copies": 30, "of": 40}),
+    ],
+)
+def test_an_unconfirmed_edit_is_shown_and_read_again(edit: Any, shown: Any) -> None:
+    status = build(None, RuleFacts(unconfirmed=edit))
+    assert status.get("unconfirmed") == shown
+    assert read_unconfirmed(read_rule_status(status)) == edit
+    assert confirmed_generation(status) == (2 if edit is None else 1)
+
+
+@pytest.mark.parametrize(
+    "found", [1, "x", [], {"confirmedGeneration": "1", "copies": -1, "of": None}, {}]
+)
+def test_a_forged_unconfirmed_edit_confirms_nothing(found: Any) -> None:
+    edit = read_unconfirmed({"unconfirmed": found})
+    assert edit in (None, UnconfirmedEdit(0, 0, 0))
+    assert confirmed_generation({"unconfirmed": found, "observedGeneration": "7"}) == 0
+
+
+def test_without_a_status_nothing_was_confirmed() -> None:
+    assert confirmed_generation({}) == 0

@@ -185,7 +185,7 @@ LAST_GOOD = f". The last successful deploy is {WHAT}"
         (lambda: verdicts.autoupdate_disabled(NEW), PAUSED, "AutoupdateDisabled", OFF),
         (
             lambda: verdicts.suspended(SETTLED),
-            READY,
+            PAUSED,
             "Suspended",
             f"{PAUSE}. {WHAT} stays deployed",
         ),
@@ -193,7 +193,7 @@ LAST_GOOD = f". The last successful deploy is {WHAT}"
             lambda: verdicts.suspended(
                 replace(SETTLED, available=Available(version="1.0.0", digest=GOOD.digest))
             ),
-            READY,
+            PAUSED,
             "Suspended",
             f"{PAUSE}. {WHAT} stays deployed",
         ),
@@ -201,14 +201,14 @@ LAST_GOOD = f". The last successful deploy is {WHAT}"
             lambda: verdicts.suspended(
                 replace(SETTLED, available=Available(version="2.0.0", digest=TRY.digest))
             ),
-            READY,
+            PAUSED,
             "Suspended",
             f"{PAUSE}; {NEXT} is available. {WHAT} stays deployed",
         ),
         (lambda: verdicts.suspended(FAILED), PAUSED, "Suspended", f"{PAUSE}{LAST_GOOD}"),
         (
             lambda: verdicts.suspended(BundleStatus(deployed=GOOD)),
-            READY,
+            PAUSED,
             "Suspended",
             f"{PAUSE}. {WHAT} stays deployed",
         ),

@@ -99,7 +99,9 @@ def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
     text = (
         f"Polls and updates are disabled until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
     )
-    return _paused(status, BundleReason.AUTOUPDATE_DISABLED, text)
+    good = status.deployed.digest and status.attempted.outcome in (None, Outcome.SUCCEEDED)
+    health = Health.READY if good else Health.PAUSED
+    return ReadyCondition(health, BundleReason.AUTOUPDATE_DISABLED, text + _kept(status))
 
 
 def suspended(status: BundleStatus) -> ReadyCondition:
@@ -108,12 +110,7 @@ def suspended(status: BundleStatus) -> ReadyCondition:
     available = status.available
     if available.digest and available.digest != status.deployed.digest:
         text += f"; {available.version} ({short(available.digest)}) is available"
-    return _paused(status, BundleReason.SUSPENDED, text)
-
-
-def _paused(status: BundleStatus, reason: BundleReason, text: str) -> ReadyCondition:
-    good = status.deployed.digest and status.attempted.outcome in (None, Outcome.SUCCEEDED)
-    return ReadyCondition(Health.READY if good else Health.PAUSED, reason, text + _kept(status))
+    return ReadyCondition(Health.PAUSED, BundleReason.SUSPENDED, text + _kept(status))
 
 
 def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:

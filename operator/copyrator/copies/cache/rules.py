@@ -38,6 +38,8 @@ class Rule:
     """Value of the requestedAt annotation."""
     reseal: str | None = None
     """Value of the resealAt annotation."""
+    confirmed: str | None = None
+    """Value of the confirm-delete annotation."""
     status: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
@@ -50,6 +52,11 @@ class Rule:
         """Sort key: for a free target the older rule wins."""
         return (self.created, self.owner)
 
+    @property
+    def is_observed(self) -> bool:
+        """Whether its status is of this spec: after a restart it is as true as it was before."""
+        return bool(self.status.get("observedGeneration") == self.generation)
+
     def says_the_same(self, other: Rule) -> bool:
         """Whether a later state of the rule has no relevant change (our own status, say)."""
         return (
@@ -59,6 +66,7 @@ class Rule:
             and self.finalizers == other.finalizers
             and self.requested == other.requested
             and self.reseal == other.reseal
+            and self.confirmed == other.confirmed
             and self.status == other.status
         )
 
@@ -81,7 +89,8 @@ class Rule:
             kind = None if served else copies_kind(body)
         finalizers = metadata.get("finalizers")
         annotations = metadata.get("annotations")
-        requested = _text((annotations or {}).get(names.ANN_RULE_REQUESTED_AT))
+        noted = annotations or {}
+        requested = _text(noted.get(names.ANN_RULE_REQUESTED_AT))
         generation = metadata.get("generation")
         return cls(
             key=RuleKey(metadata["namespace"], metadata["name"]),
@@ -95,7 +104,8 @@ class Rule:
             kind=kind,
             orphans=policy == "Orphan",
             requested=requested[:REQUEST_TEXT] or None,
-            reseal=_text((annotations or {}).get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
+            reseal=_text(noted.get(names.ANN_RULE_RESEAL_AT))[:REQUEST_TEXT] or None,
+            confirmed=_text(noted.get(names.ANN_CONFIRM_DELETE))[:REQUEST_TEXT] or None,
             status=read_rule_status(body.get("status")),
         )
 

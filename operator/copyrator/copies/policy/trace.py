@@ -1,0 +1,117 @@
+"""What is said of a rule's writes: their number and cause, added up over a burst.
+
+A burst is written as one log line and one Event: ``created 2 copies: namespaces team-a, team-b are
+new or changed; deleted 7 copies: targets changed from team-* to tem-* by generation 4``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import Enum
+from typing import Final
+
+from copyrator.api.counts import count
+from copyrator.api.rule import RuleSpec
+from copyrator.copies.policy.planning import Action
+
+QUIET: Final = 1.5
+"""Seconds without a write that end a burst."""
+LONGEST: Final = 60.0
+"""Seconds after which a burst that goes on is reported."""
+NAMED: Final = 3
+"""Namespaces or sources that a cause names; the rest is counted."""
+REMEMBERED: Final = 1_000
+"""Names that are counted for one cause."""
+
+_VERBS: Final = {
+    Action.CREATE: "created",
+    Action.REPLACE: "updated",
+    Action.ADOPT: "took over",
+    Action.RESEAL: "sealed",
+    Action.DELETE: "deleted",
+    Action.RELEASE: "released",
+}
+
+
+class Trigger(Enum):
+    """Why copies are written: the text, where it names nothing; else singular and plural."""
+
+    EDIT = ("{}", "{}")
+    """What the latest edit of the rule changed."""
+    SOURCE = ("source {} is new or changed", "sources {} are new or changed")
+    SOURCE_GONE = ("source {} no longer exists or matches", "sources {} no longer exist or match")
+    NAMESPACE = ("namespace {} is new or changed", "namespaces {} are new or changed")
+    NAMESPACE_LEFT = ("namespace {} no longer matches", "namespaces {} no longer match")
+    DRIFT = ("changes by another client",)
+    LOST = ("deletion by another client",)
+    TAKEN_OVER = ("released by another rule",)
+    FOREIGN = ("allowed by onConflict",)
+    UNSEALED = ("the seal was missing",)
+    RULE_DELETED = ("the rule is being deleted",)
+
+    def text(self, names: dict[str, None]) -> str:
+        """The cause in words."""
+        forms: tuple[str, ...] = self.value
+        shown = list(names)[:NAMED]
+        listed = ", ".join(shown)
+        if len(names) > len(shown):
+            listed += f" and {len(names) - len(shown)} more"
+        return forms[len(names) > 1 and len(forms) > 1].format(listed)
+
+
+@dataclass(slots=True)
+class _Writes:
+    number: int = 0
+    names: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Burst:
+    """Writes of one rule that follow each other within QUIET seconds."""
+
+    first: float
+    last: float
+    _writes: dict[tuple[Action, Trigger], _Writes] = field(default_factory=dict)
+
+    def add(self, action: Action, trigger: Trigger, name: str, now: float) -> None:
+        """Count a write; ``name`` is what the trigger names."""
+        self.last = now
+        writes = self._writes.setdefault((action, trigger), _Writes())
+        writes.number += 1
+        if len(writes.names) < REMEMBERED:
+            writes.names[name] = None
+
+    def is_over(self, now: float) -> bool:
+        """Whether it is time to report it."""
+        return now - self.last >= QUIET or now - self.first >= LONGEST
+
+    def to_string(self) -> str:
+        """Counts and causes."""
+        return "; ".join(
+            f"{_VERBS[action]} {count(writes.number, 'copy', 'copies')}: "
+            f"{trigger.text(writes.names)}"
+            for (action, trigger), writes in self._writes.items()
+        )
+
+
+def edit_text(old: RuleSpec | None, new: RuleSpec, generation: int) -> str:
+    """What an edit changed; ``old`` is None where the earlier spec isn't known."""
+    by = f"generation {generation} of the rule"
+    if old is None:
+        return by
+    changed = [
+        one.name for one in fields(RuleSpec) if getattr(old, one.name) != getattr(new, one.name)
+    ]
+    parts = []
+    if "targets" in changed:
+        changed.remove("targets")
+        parts.append(f"targets changed from {old.targets.to_string()} to {new.targets.to_string()}")
+    if changed:
+        parts.append(f"{', '.join(map(_field, changed))} changed")
+    return f"{' and '.join(parts)} by {by}" if parts else by
+
+
+def _field(name: str) -> str:
+    """As in a manifest: ``on_conflict`` is onConflict."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))

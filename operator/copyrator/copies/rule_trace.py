@@ -1,0 +1,74 @@
+"""What caused a rule's writes since the last report, and how many there were."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from copyrator.api.keys import CopyKey
+from copyrator.copies.policy.planning import Action
+from copyrator.copies.policy.trace import REMEMBERED, Burst, Trigger
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(slots=True, eq=False)
+class RuleTrace:
+    """Causes are recorded as events arrive, and dropped when a burst is reported.
+
+    Attributes:
+        edit: what the rule's present generation changed.
+        deletes_by_edit: whether the copies that are being deleted were decided on for an edit.
+        sources: ``namespace/name`` of sources that are new or changed.
+        namespaces: namespaces that are new or changed.
+        lost: copies that another client deleted.
+    """
+
+    edit: str = ""
+    deletes_by_edit: bool = False
+    sources: dict[str, None] = field(default_factory=dict)
+    namespaces: dict[str, None] = field(default_factory=dict)
+    lost: dict[CopyKey, None] = field(default_factory=dict)
+    _burst: Burst | None = None
+
+    def begin(self, edit: str) -> None:
+        """A version of the spec is served from now on; it is the cause of what follows."""
+        self.edit = edit
+        self._forget()
+
+    def source_changed(self, origin: str) -> None:
+        """A source is new or changed."""
+        _remember(self.sources, origin)
+
+    def namespace_changed(self, name: str) -> None:
+        """A namespace is new or changed."""
+        _remember(self.namespaces, name)
+
+    def copy_lost(self, key: CopyKey) -> None:
+        """A copy was deleted."""
+        _remember(self.lost, key)
+
+    def add(self, action: Action, trigger: Trigger, name: str, now: float) -> None:
+        """Count a write."""
+        if self._burst is None:
+            self._burst = Burst(now, now)
+        self._burst.add(action, trigger, name, now)
+
+    def take(self, now: float) -> str:
+        """The text of a burst that is over; empty where there is none."""
+        burst = self._burst
+        if burst is None or not burst.is_over(now):
+            return ""
+        self._burst = None
+        self._forget()
+        return burst.to_string()
+
+    def _forget(self) -> None:
+        for causes in (self.sources, self.namespaces, self.lost):
+            causes.clear()
+
+
+def _remember(known: dict[K, None], one: K) -> None:
+    if len(known) < REMEMBERED:
+        known[one] = None

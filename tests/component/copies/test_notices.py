@@ -1,0 +1,75 @@
+"""Owners of target namespaces learn by an Event why a copy is missing; others learn nothing."""
+
+import pytest
+from tests.component.copies.conftest import HOME, by_name, counts, make_rule
+from tests.component.kube.fake_api import error, until
+
+from copyrator.copies.traces import EVENT_REASON
+
+
+@pytest.fixture
+def told(operator, monkeypatch):
+    """Events in other namespaces than the rule's, as they are recorded."""
+    return recorded(operator, monkeypatch)
+
+
+def recorded(operator, monkeypatch):
+    """The list that its Events in target namespaces are appended to."""
+    events = []
+
+    def record(ref, kind, reason, message):
+        if reason != EVENT_REASON and ref.kind != "CopyratorRule":
+            events.append((ref.namespace, f"{ref.kind}/{ref.name}", kind, reason, message))
+
+    monkeypatch.setattr(operator.recorder, "record", record)
+    return events
+
+
+async def test_a_refused_write_is_told_once_in_its_namespace(cluster, operator, told):
+    for name in ("team-a", "team-b"):
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+
+    async def refuse(request):
+        if "/namespaces/team-a/" in request.path:
+            return await error(403, "Forbidden", message="exceeded quota: small")(request)
+        return await cluster._create(request)
+
+    cluster.always("create", refuse)
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: counts(cluster, "rule").get("failed") == 1)
+    first = len(cluster.of("create"))
+    await until(lambda: len(cluster.of("create")) >= first + 2)  # it is tried again
+    assert told == [
+        (
+            "team-a",
+            "ConfigMap/app",
+            "Warning",
+            "QuotaExceeded",
+            f"the rule {HOME}/rule can't write this copy: exceeded quota: small",
+        )
+    ]
+
+
+async def test_an_object_in_the_way_is_told(cluster, operator, told):
+    cluster.namespace("team-a")
+    cluster.object("configmaps", "team-a", "app", data={"key": "theirs"})
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app"))
+    await until(lambda: told)
+    assert [one[:4] for one in told] == [("team-a", "ConfigMap/app", "Warning", "Conflict")]
+
+
+async def test_a_template_that_cant_be_rendered_is_told(cluster, operator, told):
+    cluster.namespace("team-a")
+    template = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "app"},
+        "data": {"team": "{{ namespace.labels.team }}"},
+    }
+    targets = {"namespaces": ["team-*"]}
+    make_rule(cluster, "rule", {"template": template, "targets": targets})
+    await until(lambda: told)
+    (one,) = told
+    assert (one[0], one[2], one[3]) == ("team-a", "Warning", "TemplateError")

@@ -1,0 +1,108 @@
+"""Writes leave a trace: one log line and one Event for each burst, with numbers and a cause."""
+
+import logging
+
+import pytest
+from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.copies.fake_cluster import path_of
+from tests.component.kube.fake_api import until
+
+from copyrator.api import names
+from copyrator.copies.traces import EVENT_REASON
+
+TEAMS = ["team-a", "team-b", "team-c"]
+
+
+class Traces:
+    """The trace lines of the log, and the Events, as they appear."""
+
+    def __init__(self, caplog, monkeypatch, operator) -> None:
+        caplog.set_level(logging.INFO, logger="copyrator.copies.traces")
+        self.caplog = caplog
+        self.events = []
+        monkeypatch.setattr(operator.recorder, "record", self._record)
+
+    def _record(self, ref, kind, reason, message):
+        if reason == EVENT_REASON:
+            self.events.append((ref.namespace, ref.name, kind, message))
+
+    def lines(self):
+        return [
+            record.getMessage()
+            for record in self.caplog.records
+            if record.name == "copyrator.copies.traces" and record.levelno == logging.INFO
+        ]
+
+    async def next(self):
+        """Wait for a burst's report; the one line that it is."""
+        await until(self.lines)
+        lines = self.lines()
+        assert self.events == [
+            (HOME, "rule", "Normal", line.removeprefix(f"{HOME}/rule: ")) for line in lines
+        ]
+        self.caplog.clear()
+        self.events.clear()
+        assert len(lines) == 1, lines
+        return lines[0].removeprefix(f"{HOME}/rule: ")
+
+
+@pytest.fixture
+async def traces(cluster, operator, caplog, monkeypatch):
+    """After a rule was created whose copies are in TEAMS."""
+    found = Traces(caplog, monkeypatch, operator)
+    for name in TEAMS:
+        cluster.namespace(name)
+    cluster.object("configmaps", HOME, "app", data={"key": "value"})
+    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["team-*"]}))
+    assert await found.next() == "created 3 copies: the rule is new"
+    return found
+
+
+async def test_an_edit_is_the_cause_of_what_it_deletes(cluster, operator, traces):
+    make_rule(cluster, "rule", by_name("app", targets={"namespaces": ["team-a"]}))
+    assert await traces.next() == (
+        "deleted 2 copies: targets changed from team-* to team-a by generation 2 of the rule"
+    )
+
+
+async def test_a_changed_source_and_a_new_namespace(cluster, operator, traces):
+    cluster.object("configmaps", HOME, "app", data={"key": "other"})
+    assert await traces.next() == "updated 3 copies: source home/app is new or changed"
+    cluster.namespace("team-d")
+    assert await traces.next() == "created 1 copy: namespace team-d is new or changed"
+
+
+async def test_what_others_did(cluster, operator, traces):
+    cluster.gone("configmaps", "team-a", "app")
+    assert await traces.next() == "created 1 copy: deletion by another client"
+    copy = cluster.found("configmaps", "team-b", "app")
+    cluster.write(path_of("configmaps", "team-b", "app"), {**copy, "data": {"key": "mine"}})
+    assert await traces.next() == "updated 1 copy: changes by another client"
+
+
+async def test_a_namespace_that_no_longer_matches_and_a_deleted_source(cluster, operator, traces):
+    cluster.namespace("team-a", **{names.LABEL_IGNORE: "true"})
+    assert await traces.next() == "deleted 1 copy: namespace team-a no longer matches"
+    cluster.gone("configmaps", HOME, "app")
+    assert await traces.next() == "deleted 2 copies: source home/app no longer exists or matches"
+
+
+async def test_a_deleted_rule(cluster, operator, traces):
+    cluster.gone("copyrators", HOME, "rule")
+    assert await traces.next() == "deleted 3 copies: the rule is being deleted"
+
+
+async def test_nothing_is_said_of_nothing(cluster, operator, traces, caplog):
+    await operator.stop()
+    caplog.clear()
+    again = Operator(cluster)
+    await again.start()
+    try:
+        await until(lambda: reason(cluster, "rule") == "Synced")
+        await again.settled(3)
+        assert traces.lines() == []
+        cluster.gone("configmaps", "team-a", "app")
+        await until(lambda: cluster.copies("configmaps", "app") == TEAMS)
+    finally:
+        await again.stop()
+    assert traces.lines() == [f"{HOME}/rule: created 1 copy: deletion by another client"]
