@@ -14,6 +14,7 @@ from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.dry_run import DryRunClient
+from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import labelled, prose
@@ -39,9 +40,8 @@ def describe(target: Target, what: str, name: str, kind: str | None, home: str |
     is found by a dry run. No values are read or shown.
     """
     if kind and what != "copies":
-        raise click.UsageError(
-            "--kind is only for copies: copyrator describe copy NAME --kind KIND"
-        )
+        advice = hint("describe", "copy", name, "--kind", kind)
+        raise click.UsageError(f"--kind is only for copies: {advice}")
     namespace, name = split_name(name, target.namespace if "/" not in name else "")
     lines = (
         _copy(target, namespace, name, kind, home)
@@ -125,7 +125,7 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield labelled("On conflict", spec.on_conflict)
         yield labelled("Deletion", spec.deletion_policy)
         if spec.suspend:
-            yield labelled("Suspended", f"yes; copyrator resume rule {body['metadata']['name']}")
+            yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
     status = body.get("status") or {}
     counts = status.get("copies") or {}
     parts = [f"{counts.get(part, 0)} {part}" for part in _STATES]
@@ -173,16 +173,16 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
     else:
         due = rows.until(status.get("nextPollAt"), now)
-        every = spec.get("interval") or f"10m by default; see: copyrator why {_shown(body)}"
+        every = spec.get("interval") or f"10m by default; see: {hint('why', _shown(body))}"
         # A poll without a change doesn't write the status.
         yield labelled("Next poll", f"every {every}" if due == "now" else due)
     if spec.get("suspend"):
-        yield labelled("Suspended", f"yes; copyrator resume bundle {body['metadata']['name']}")
+        yield labelled("Suspended", f"yes; {hint_about('resume', 'bundle', body)}")
     error = status.get("lastError") or {}
     if error:
         yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
     if error.get("logTail"):
-        yield f"  (copyrator logs bundle {body['metadata']['name']} prints werf's log)"
+        yield f"  ({hint_about('logs', 'bundle', body)} prints werf's log)"
 
 
 def _version(found: Body, now: datetime) -> str:

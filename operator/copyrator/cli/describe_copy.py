@@ -10,6 +10,7 @@ from copyrator.api import names
 from copyrator.cli import rows
 from copyrator.cli.dry_run import DryRunClient, dry_running
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import copies
 from copyrator.cli.output import labelled
@@ -36,7 +37,8 @@ async def find_copy(
     if not mine:
         raise Fault(
             f"there is no copy {name} in the namespace {namespace}; "
-            f"copyrator why {namespace}/{name} explains why, copyrator get copies -A lists all"
+            f"{hint('why', f'{namespace}/{name}')} explains why, "
+            f"{hint('get', 'copies', '-A')} lists all"
         )
     if len(mine) > 1:
         kinds = [body["kind"] for body in mine]

@@ -17,6 +17,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.doctor_rights import missing_rights
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import (
     Installation,
     find_installation,
@@ -24,7 +25,7 @@ from copyrator.cli.installation import (
     own_namespace_option,
 )
 from copyrator.cli.objects import listed
-from copyrator.cli.output import Format, dump, output_option, prose
+from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.copies.hash_key import SECRET_NAME
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -56,14 +57,14 @@ class Check:
 @click.command()
 @cluster_options(namespace=False)
 @own_namespace_option
-@output_option
-def doctor(target: Target, home: str | None, shape: Format) -> None:
+@answer_option
+def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """Check the installation: API server, CRDs, Lease, rights, hash key, registries, objects.
 
     Exit code: 0 no faults; 1 faults were found.
     """
     checks = run(_checks(target, home))
-    if shape in (Format.JSON, Format.YAML):
+    if shape is not None:
         dump([{"check": c.what, "ok": c.good, "message": c.said} for c in checks], shape)
     else:
         _show(checks)
@@ -200,7 +201,7 @@ async def _objects(client: KubeClient) -> AsyncIterator[Check]:
             shown = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
             yield Check(shown, False, f"{rows.ready(body).get('reason')}: {rows.trouble(body)}")
         if not wrong:
-            said = f"{len(bodies)}, none is failing (copyrator get {what} -A)"
+            said = f"{len(bodies)}, none is failing ({hint('get', what, '-A')})"
             yield Check(what.capitalize(), True, said)
 
 

@@ -11,6 +11,7 @@ import click
 from copyrator.api import names
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, listed, one
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -69,6 +70,6 @@ def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
     last = f"; the last attempt, {attempt['job']}, {attempt.get('outcome')}" if attempt else ""
     raise Fault(
         f"bundle {namespace}/{name} has no Job with a log{last}. Jobs are deleted "
-        "spec.job.ttlSecondsAfterFinished seconds after their end; copyrator history "
-        f"bundle {name} shows their outcomes"
+        "spec.job.ttlSecondsAfterFinished seconds after their end; "
+        f"{hint_about('history', 'bundle', body)} shows their outcomes"
     )

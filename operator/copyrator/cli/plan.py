@@ -16,6 +16,7 @@ from copyrator.api.rule_status import FailureReason
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_object, dry_running
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import find_installation, operator_namespace_option
 from copyrator.cli.manifests import Manifest, read_manifests
 from copyrator.cli.objects import What, complete_names, one
@@ -130,7 +131,8 @@ async def _bodies(
         except errors.Invalid as error:
             raise Fault(f"{manifest.where}: {error.message}") from None
     if not found:
-        raise Fault("the file has no CopyratorRule; Bundles are explained by copyrator why")
+        advice = hint("validate", "-f", manifests[0].source) if manifests else hint("get", "rules")
+        raise Fault(f"the file has no CopyratorRule; Bundles are checked by: {advice}")
     return found
 
 

@@ -15,8 +15,9 @@ from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, parse_rule
 from copyrator.api.rule_transform import path_of
 from copyrator.cli.crds import schemas
+from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest, Step, read_manifests
-from copyrator.cli.output import Format, dump, output_option
+from copyrator.cli.output import Format, answer_option, dump
 from copyrator.cli.schema import Problem, problems
 from copyrator.copies.policy.compiling import compile_text, rule_texts
 from copyrator.copies.policy.template_meter import TemplateError
@@ -64,18 +65,18 @@ class Finding:
     metavar="FILE",
     help="File, directory, -.",
 )
-@output_option
-def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format) -> None:
+@answer_option
+def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None) -> None:
     """Validate rules and Bundles in files without a cluster; each problem is shown with its line.
 
     They are validated against the CRDs and by the operator's own parsers. Other kinds are ignored.
     Exit code: 0 all are valid; 1 at least one isn't.
     """
     if not (files or more):
-        raise click.UsageError("name a file: copyrator validate -f rule.yaml")
+        raise click.UsageError(f"name a file: {hint('validate', '-f', 'rule.yaml')}")
     manifests = [one for one in read_manifests([*files, *more]) if one.kind in _VERSIONS]
     found = [finding for manifest in manifests for finding in check(manifest)]
-    if shape in (Format.JSON, Format.YAML):
+    if shape is not None:
         dump([finding.to_dict() for finding in found], shape)
     else:
         for finding in found:

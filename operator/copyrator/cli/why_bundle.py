@@ -16,13 +16,14 @@ from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",
     "PreRelease": "is a pre-release; spec.prerelease: true admits them",
     "Filtered": "doesn't match spec.tagFilter",
-    "Quarantined": "failed too often; copyrator reconcile bundle {name} retries it",
+    "Quarantined": "failed too often; {retry} retries it",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 
@@ -50,7 +51,7 @@ def explain_bundle(
     if condition:
         yield f"Its status is {condition.get('reason')}: {condition.get('message')}"
     else:
-        yield "No operator has reconciled it yet; see: copyrator doctor"
+        yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
         return
     yield from _choice(spec, status)
@@ -58,7 +59,11 @@ def explain_bundle(
     yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.image is not None)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
-        yield f"An edit of {ref} is seen at the next poll only; copyrator doctor explains why."
+        yield f"An edit of {ref} is seen at the next poll only; {hint('doctor')} explains why."
+
+
+def _hint(verb: str, spec: BundleSpec) -> str:
+    return hint(verb, "bundle", f"{spec.namespace}/{spec.name}")
 
 
 def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
@@ -73,7 +78,8 @@ def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
         yield f"No tag of {where} matches {spec.version}."
     for one in available.rejected:
         text = _REJECTED.get(str(one.reason), str(one.reason))
-        yield f"  rejected {one.version}: {text.format(wanted=spec.version, name=spec.name)}"
+        shown = text.format(wanted=spec.version, retry=_hint("reconcile", spec))
+        yield f"  rejected {one.version}: {shown}"
 
 
 def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -89,9 +95,9 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
     elif failures > spec.retry.limit:
         yield (
             f"It failed {times(failures)} and isn't retried until its tag, the spec or the values "
-            f"change, or on request: copyrator reconcile bundle -n {spec.namespace} {spec.name}"
+            f"change, or on request: {_hint('reconcile', spec)}"
         )
-    yield f"werf's log: copyrator logs bundle -n {spec.namespace} {spec.name}"
+    yield f"werf's log: {_hint('logs', spec)}"
 
 
 def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
@@ -103,8 +109,8 @@ def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
         )
     if spec.suspend:
         yield (
-            "spec.suspend is true: the registry is polled, nothing is deployed; copyrator resume "
-            f"bundle -n {spec.namespace} {spec.name}"
+            "spec.suspend is true: the registry is polled, nothing is deployed; "
+            f"{_hint('resume', spec)}"
         )
 
 

@@ -9,6 +9,7 @@ from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
+from copyrator.cli.hints import hint
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
@@ -87,7 +88,7 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
     return (
         f"The rule {owner} requires it and can write it; if it still {found} in a few "
-        "seconds, the operator isn't running: copyrator doctor"
+        f"seconds, the operator isn't running: {hint('doctor')}"
     )
 
 

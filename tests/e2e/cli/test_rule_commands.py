@@ -360,7 +360,7 @@ def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
     shown = f"rule {stage.home}/{word}"
     said = stage.types(f"suspend rule {stage.home}/{word}")
     assert said == f"{shown} suspended; status Suspended: spec.suspend is true\n"
-    assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is suspended already.\n"
+    assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is already suspended.\n"
     said = stage.types(f"resume rule {stage.home}/{word}")
     assert said.startswith(f"{shown} resumed; status ")
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
@@ -395,3 +395,81 @@ def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_m
     assert stage.types(f"reseal rule {stage.home}/{word}") == (
         f"rule {stage.home}/{word} resealed; status Synced: 2 copies are up to date\n"
     )
+
+
+def test_resuming_what_isnt_suspended_says_so(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    assert stage.types(f"resume {shown}") == f"{shown} isn't suspended.\n"
+
+
+def test_a_name_may_carry_its_namespace_as_in_every_other_command(stage, word, copied):
+    home = stage.home
+    here = stage.types(f"get rules -n {home} {word} -o name")
+    assert stage.types(f"get rule {home}/{word} -o name") == here
+    assert stage.types(f"get copies {copied[0]}/{word} {copied[1]}/{word} -o name") == (
+        f"secret/{word}\n" * 2
+    )
+    said = stage.types(f"get rule {home}/nope", code=1)
+    assert f"there is no CopyratorRule nope in the namespace {home}" in said
+
+
+def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, word, copied):
+    for typed in (f"{stage.home}/nope", "nope"):
+        said = stage.types(f"get copies -A --rule {typed}", code=1)
+        assert "there is no CopyratorRule nope in " in said
+    assert "No copies found" in stage.types(f"get copies -n default --rule {stage.home}/{word}")
+
+
+def test_lists_are_selected_by_labels_and_printed_without_heads(stage, word, copied):
+    path = f"{RULES.format(stage.home)}/{word}"
+    stage.api.patch(path, {"metadata": {"labels": {"team": word}}})
+    typed = f"get rules -n {stage.home} -l team={word}"
+    assert stage.types(f"{typed} --no-headers").split()[0] == word
+    assert stage.types(f"{typed} -o name") == f"copyratorrule.flant.com/{word}\n"
+    assert "No rules found" in stage.types(f"get rules -n {stage.home} -l team=none{word}")
+    assert "No copies found" in stage.types(f"get copies -A -l team=none{word}")
+
+
+def test_get_all_lists_every_kind(stage, word, copied):
+    names = stage.types("get all -A -o name").split()
+    assert {f"copyratorrule.flant.com/{word}", f"secret/{word}"} <= set(names)
+    assert json.loads(stage.types("get all -A -o json"))["kind"] == "List"
+    shown = plainly(stage.types(f"get all -n {copied[0]}"))
+    assert shown == f"KIND NAME AGE RULE\nSecret {word} AGE {stage.home}/{word}\n"
+
+
+def test_a_suspended_rule_isnt_reconciled_and_that_is_said_at_once(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    stage.types(f"suspend {shown}")
+    assert stage.types(f"reconcile {shown}", code=1) == (
+        f"Error: {shown} is suspended; resume it: copyrator resume {shown}\n"
+    )
+    annotations = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]["annotations"]
+    assert "copyrator.flant.com/requestedAt" not in annotations
+    stage.types(f"resume {shown}")
+
+
+def test_suspend_and_resume_take_all_of_a_namespace(stage, word, namespace):
+    there = namespace(f"{word}-tenant")
+    for number in "12":
+        stage.apply(rule(there, f"{word}-{number}", source={"kind": "Secret", "name": word}))
+    assert stage.types(f"suspend rules --all -n {there} --timeout 0").splitlines() == [
+        f"rule {there}/{word}-{number} suspended." for number in "12"
+    ]
+    assert "already suspended" in stage.types(f"suspend rules --all -n {there} --timeout 0")
+    assert stage.types(f"resume rules --all -n {there} --timeout 0").count("resumed.") == 2
+    assert "name one of the rules, or all" in stage.types("suspend rules", code=2)
+
+
+def test_reconcile_ends_with_1_where_the_outcome_isnt_ready(stage, word, copied, namespace):
+    there = namespace(f"{word}-taken", labels={"copyrator.flant.com/ignore": "true"})
+    stage.apply(secret(there, word, "theirs"))
+    stage.api.patch(
+        f"/api/v1/namespaces/{there}",
+        {"metadata": {"labels": {"copyrator.flant.com/ignore": None}}},
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    shown = f"rule {stage.home}/{word}"
+    said = stage.types(f"reconcile {shown}", code=1)
+    assert said.startswith(f"Error: {shown} isn't ready; status PartialFailure: ")
+    assert stage.types(f"reconcile {shown} --no-wait").startswith(f"{shown} annotated; ")
