@@ -10,14 +10,19 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.cli import rows
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.times import format_duration, parse_time
+from copyrator.bundles.policy.schedule import interval_of
+from copyrator.cli import grouping, rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
-from copyrator.cli.dry_run import DryRunClient
+from copyrator.cli.grouping import Sample
 from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import labelled, prose
+from copyrator.cli.why_bundle import next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import EVENTS
@@ -63,10 +68,10 @@ async def _described(target: Target, what: str, namespace: str, name: str) -> li
 async def _copy(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
 ) -> list[str]:
-    async with target.connect_with(DryRunClient) as client:
+    async with target.connect() as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
-        state = await state_of(client, resource, body, home)
+        state = await state_of(client, target, resource, body, home)
     now = datetime.now(UTC)
     return [*copy_lines(body, state, now), *event_lines(events, now)]
 
@@ -134,12 +139,16 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
-    failures: Sequence[Body] = status.get("failures") or ()
+    failures = [
+        Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
+        for one in status.get("failures") or ()
+    ]
     if failures:
-        yield "Failures:"
-    for failure in failures:
-        where = f"{failure.get('namespace')}/{failure.get('name')}"
-        yield f"  {where}  {failure.get('reason')}: {failure.get('message')}"
+        total = int(counts.get("failed") or 0) + int(counts.get("conflicts") or 0)
+        of = f" ({len(failures)} of {total})" if total > len(failures) else ""
+        yield f"Failures{of}:"
+    for line in grouping.lines(failures):
+        yield f"  {line}"
 
 
 def _targets(targets: Any) -> str:
@@ -172,10 +181,7 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
     else:
-        due = rows.until(status.get("nextPollAt"), now)
-        every = spec.get("interval") or f"10m by default; see: {hint('why', _shown(body))}"
-        # A poll without a change doesn't write the status.
-        yield labelled("Next poll", f"every {every}" if due == "now" else due)
+        yield labelled("Next poll", _next_poll(body, status, now))
     if spec.get("suspend"):
         yield labelled("Suspended", f"yes; {hint_about('resume', 'bundle', body)}")
     error = status.get("lastError") or {}
@@ -183,6 +189,16 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
         yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
     if error.get("logTail"):
         yield f"  ({hint_about('logs', 'bundle', body)} prints werf's log)"
+
+
+def _next_poll(body: Body, status: Body, now: datetime) -> str:
+    parsed = parse_bundle(body, BundleDefaults())
+    announced = parse_time(status.get("nextPollAt"))
+    if announced is None or not isinstance(parsed, BundleSpec):
+        return "-"
+    default = "" if body["spec"].get("interval") else " by default"
+    wait = format_duration(next_poll(announced, interval_of(parsed), now))
+    return f"in {wait}, every {format_duration(parsed.interval)}{default}"
 
 
 def _version(found: Body, now: datetime) -> str:

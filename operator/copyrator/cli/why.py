@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from copyrator.bundles.reference_scopes import Ref
+from copyrator.cli.acting import actor_of
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.dry_run import DryRunClient, dry_running, owner_of
+from copyrator.cli.dry_run import dry_running, owner_of
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -47,8 +48,9 @@ def why(
 ) -> None:
     """Explain why an object exists or doesn't, for each rule; for a Bundle, why it has its version.
 
-    The object needn't exist. Nothing is written: a rule's write is sent as a dry run,
-    so that quotas, webhooks and missing permissions are named.
+    The object needn't exist. Nothing is written: a rule's write is sent as a dry run, as the
+    operator where you may impersonate its service account, so that quotas, webhooks and missing
+    permissions are named.
     """
     before, slash, rest = name.partition("/")
     namespace, name = (before, rest) if slash else (target.namespace, name)
@@ -73,7 +75,7 @@ class _Answer:
 async def _why(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
 ) -> _Answer:
-    async with target.connect_with(DryRunClient) as client:
+    async with target.connect() as client:
         installation = await find_installation(client, home)
         if kind is None or kind.lower() in ("bundle", "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)
@@ -84,11 +86,12 @@ async def _why(
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         resource, body = await _object(client, namespace, name, kind)
-        async with dry_running(client, installation) as dry_run:
-            await dry_run.serve_all(resource.kind)
-            asked = Question(dry_run, resource, namespace, name)
-            verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
-            said = answers(asked)
+        actor = await actor_of(client, target, installation, namespace)
+    async with dry_running(installation, actor) as dry_run:
+        await dry_run.serve_all(resource.kind)
+        asked = Question(dry_run, resource, namespace, name)
+        verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
+        said = answers(asked)
     head = (_head(resource, namespace, name, body), verdict)
     document = {
         **_subject(resource, namespace, name),

@@ -119,19 +119,22 @@ def _poll(
 ) -> Iterator[str]:
     if names.ANN_DISABLE_AUTOUPDATE in (body["metadata"].get("annotations") or {}):
         return
-    if not known and not body["spec"].get("interval"):
-        yield (
-            "The registry is polled every 10m, or as set by the operator's "
-            "WERF_OPERATOR_TIMER_INTERVAL."
-        )
-        return
     every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
+    assumed = not known and not body["spec"].get("interval")
+    how = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
+    how = f"every {every}{how if assumed else ''}"
     if said is None:
-        yield f"The registry is polled every {every}."
+        yield f"The registry is polled {how}."
         return
-    wait = (said - now).total_seconds()
-    if wait < 0:  # a poll without a change doesn't write the status
-        wait %= interval_of(spec)
-    yield (
-        f"The registry is polled every {every}; the next time in {format_duration(int(wait) + 1)}."
-    )
+    wait = next_poll(said, interval_of(spec), now)
+    yield f"The registry is polled {how}; the next time in {format_duration(wait)}."
+
+
+def next_poll(announced: datetime, interval: float, now: datetime) -> int:
+    """Seconds until the next poll.
+
+    A poll without a change doesn't write the status, so an announced time in the past is
+    whole intervals ago.
+    """
+    wait = (announced - now).total_seconds()
+    return int(wait if wait >= 0 else wait % interval) + 1

@@ -202,7 +202,8 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     wanted["spec"]["onConflict"] = "Overwrite"
     file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
     found = json.loads(stage.types(f"plan -f {file} -o json", code=2))
-    actions = {change["namespace"]: change["action"] for change in found["changes"]}
+    assert (found["kind"], found["items"][0]["kind"]) == ("PlanList", "Plan")
+    actions = {change["namespace"]: change["action"] for change in found["items"][0]["changes"]}
     assert actions[taken] == "adopt"
 
 
@@ -244,11 +245,11 @@ def test_plan_as_the_operator_says_which_right_is_missing(stage, word, namespace
         targets={"namespaces": [there]},
     )  # fmt: skip
     file.write_text(json.dumps(wanted))
-    assert "1 to create" in stage.types(f"plan -f {file}", code=2)
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    said = stage.types(f"plan -f {file} --as {user}", code=2)
-    assert f"blocked  {there}" in said
-    assert 'the verb "bind" on clusterroles "admin"' in said
+    for who in ("", f"--as {user}"):  # an administrator may impersonate the operator
+        said = stage.types(f"plan -f {file} {who}", code=2)
+        assert f"blocked  {there}" in said
+        assert "needs rules.bindClusterRoles=[admin]" in said
 
 
 def test_plan_refuses_what_the_api_server_would_refuse_and_says_where(stage, word, tmp_path):
@@ -473,3 +474,88 @@ def test_reconcile_ends_with_1_where_the_outcome_isnt_ready(stage, word, copied,
     said = stage.types(f"reconcile {shown}", code=1)
     assert said.startswith(f"Error: {shown} isn't ready; status PartialFailure: ")
     assert stage.types(f"reconcile {shown} --no-wait").startswith(f"{shown} annotated; ")
+
+
+def test_plan_takes_a_rule_whose_namespace_comes_with_it(stage, word, namespace, tmp_path):
+    there = namespace(f"{word}-there")
+    new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{word}-new"}}
+    wanted = rule(
+        stage.home,
+        word,
+        source={"kind": "Secret", "name": word},
+        targets={"namespaces": [f"{word}-*"]},
+    )
+    lost = rule(f"{word}-lost", "lost", source={"kind": "Secret", "name": word})
+    source = secret(stage.home, word, "user")
+    for number, document in enumerate((new, wanted, source)):
+        (tmp_path / f"{number}.json").write_text(json.dumps(document))
+    assert plainly(stage.types(f"plan -f {tmp_path}", code=2)) == (
+        "ACTION NAMESPACE NAME WHAT\n"
+        + "".join(f"create {one} {word} +user\n" for one in sorted([there, f"{word}-new"]))
+        + "Plan: 2 to create; 0 are up to date.\n"
+    )
+    (tmp_path / "3.json").write_text(json.dumps(lost))
+    said = stage.types(f"plan -f {tmp_path}", code=1)
+    assert "Plan: 2 to create" in said, "the others are planned all the same"
+    assert f"Error: {tmp_path}/3.json:1: CopyratorRule lost: the namespace {word}-lost" in said
+    (tmp_path / "4.json").write_text(json.dumps({**new, "metadata": {"name": f"{word}-lost"}}))
+    said = stage.types(f"plan -f {tmp_path}", code=1)
+    assert f"3.json:1: CopyratorRule lost: rule {word}-lost/lost wouldn't be served" in said
+
+
+def test_plan_of_a_file_says_what_validate_says(stage, word, tmp_path):
+    both = rule(stage.home, word, source={"kind": "Secret", "name": "a"})
+    file = tmp_path / "rule.json"
+    file.write_text(json.dumps({**both, "ruleType": "secret"}))
+    validated = stage.types(f"validate {file}", code=1).strip()
+    assert stage.types(f"plan -f {file}", code=1) == f"Error: {validated}\n"
+
+
+def test_the_names_that_plan_prints_are_kubectls(stage, word, namespace, tmp_path):
+    there = namespace(f"{word}-there")
+    template = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": word},
+        "spec": {"podSelector": {}},
+    }
+    file = tmp_path / "rule.json"
+    wanted = rule(stage.home, word, template=template, targets={"namespaces": [there]})
+    file.write_text(json.dumps(wanted))
+    printed = stage.types(f"plan -f {file} -o name", code=2)
+    assert printed == f"networkpolicy.networking.k8s.io/{word}\n"
+
+
+def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, word, copied):
+    home, there = stage.home, copied[0]
+    stage.apply(
+        rule(
+            home,
+            f"{word}-late",
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [there]},
+            transform={"name": "{{ source.labels.team }}"},
+        ),
+        rule(
+            home,
+            f"{word}-spaced",
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [there]},
+            transform={"name": "{{ namespace.labels.team }}"},
+        ),
+    )
+    try:
+        for name in ("late", "spaced"):
+            stage.wait_reason(RULES.format(home), f"{word}-{name}", "PartialFailure")
+            (failure,) = stage.api.get(f"{RULES.format(home)}/{word}-{name}")["status"]["failures"]
+            assert failure["reason"] == "TemplateError", failure
+        said = stage.types(f"describe rule {home}/{word}-spaced")
+        assert f"  {there}: TemplateError: " in said
+        said = stage.types(f"why {there}/other --kind secret")
+        assert "can't create its copy there: " in said
+        assert "No rule requires it" not in said
+        said = stage.types(f"why {there}/{word} --kind secret")
+        assert f"rule {home}/{word}-late: can't be created: " in said
+    finally:
+        for name in ("late", "spaced"):
+            stage.cluster.kubectl("delete", "copyrator", f"{word}-{name}", "-n", home)
