@@ -19,7 +19,7 @@ from copyrator.cli.dry_run import DryRun, DryRunClient
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest
-from copyrator.cli.validate import check
+from copyrator.cli.validate import check, is_ours
 from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
@@ -41,7 +41,8 @@ class Files:
         Raises:
             Fault: all problems, each with its file and line; or there is no rule.
         """
-        found = [str(problem) for one in self.rules() for problem in check(one)]
+        ours = (one for one in self.manifests if is_ours(one) and one.kind != names.BUNDLE_KIND)
+        found = [str(problem) for one in ours for problem in check(one)]
         if found:
             raise Fault("; ".join(found))
         if not any(one.kind == names.RULE_KIND for one in self.manifests):

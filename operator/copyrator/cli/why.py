@@ -25,6 +25,7 @@ from copyrator.cli.objects import RESOURCES, listed
 from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.cli.why_bundle import explain_bundle
 from copyrator.cli.why_rules import Question, answers, explain, verdict_of
+from copyrator.cli.why_source import sources_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
@@ -91,7 +92,7 @@ async def _why(
         await dry_run.serve_all(resource.kind)
         asked = Question(dry_run, resource, namespace, name)
         verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
-        said = answers(asked)
+        said, sources = answers(asked), sources_of(dry_run, asked.key)
     head = (_head(resource, namespace, name, body), verdict)
     document = {
         **_subject(resource, namespace, name),
@@ -100,8 +101,12 @@ async def _why(
         "verdict": verdict,
         "rules": [{"rule": rule, "answer": answer} for rule, answer in said.items()],
     }
+    if sources:
+        document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
     seen = home is not None or installation.found
     remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
+    if actor.note:
+        remark = f"{remark} {actor.note}".strip()
     return _Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
 
 

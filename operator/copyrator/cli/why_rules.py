@@ -11,6 +11,7 @@ from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.grouping import LEAST, some
 from copyrator.cli.hints import hint
+from copyrator.cli.why_source import as_sentence, sources_of
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
@@ -73,7 +74,9 @@ async def _verdict_in(asked: Question, place: Namespace) -> str:
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
         return "Its rule no longer requires it: it is going to be deleted."
-    broken = _broken(asked, place) if plan.why is Cause.UNWANTED else None
+    broken = None
+    if plan.why is Cause.UNWANTED:
+        broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
     return broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
 
 
@@ -143,6 +146,10 @@ def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
 def _of_rule(asked: Question, rule: Rule) -> str:
     if verdict := asked.dry_run.refusal(rule):
         return f"isn't served: {verdict.reason}: {verdict.message}"
+    return _of_served(asked, rule)
+
+
+def _of_served(asked: Question, rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.kind != asked.resource.kind:
@@ -155,6 +162,8 @@ def _of_rule(asked: Question, rule: Rule) -> str:
     bindings = list(asked.dry_run.context.index.of_rule(rule.owner).values())
     if not bindings:
         return _paused(rule) + _no_source(asked.dry_run, rule)
+    if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
+        return _paused(rule) + "this is its source"
     said = _outside(bindings[0], place) or _of_bindings(asked, rule, bindings, place)
     return _paused(rule) + said
 

@@ -559,3 +559,12 @@ def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, w
     finally:
         for name in ("late", "spaced"):
             stage.cluster.kubectl("delete", "copyrator", f"{word}-{name}", "-n", home)
+
+
+def test_why_on_a_source_says_that_it_is_one(stage, word, copied):
+    source, owner = f"{stage.home}/{word}", f"{stage.home}/{word}"
+    said = stage.types(f"why {source} --kind secret")
+    assert f"It is the source of the rule {owner} (2 copies).\n" in said
+    assert f"rule {owner}: this is its source\n" in said
+    found = json.loads(stage.types(f"why {source} --kind secret -o json"))
+    assert found["sourceOf"] == [{"rule": owner, "copies": 2}]
