@@ -60,7 +60,8 @@ async def state_of(
         async with dry_running(installation, actor) as dry_run:
             await dry_run.serve_all(resource.kind)
             asked = Question(dry_run, resource, metadata["namespace"], metadata["name"])
-            return await verdict_of(asked)
+            owner = rows.annotation(body, names.ANN_RULE)
+            return dry_run.hidden(owner) or await verdict_of(asked)
     except errors.Forbidden as error:
         return f"unknown, a permission is missing: {error.message}"
 

@@ -119,8 +119,8 @@ class DryRun:
         self.actor = actor
         self._statuses: dict[RuleKey, Mapping[str, Any]] = {}
         """The rules' statuses, which a dry run starts without."""
-        self.unread: list[errors.Forbidden] = []
-        """Rules that may not be listed."""
+        self._listed: set[str | None] = set()
+        """Namespaces whose rules were listed; None: all of them."""
         self.context = CopyContext(
             home=ClusterContext(
                 client=client,
@@ -138,6 +138,7 @@ class DryRun:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
+            knows_rules=self.knows_rules,
         )
         self.kinds = Kinds(self.context, self.context.home)
         self.key_known = True
@@ -188,6 +189,18 @@ class DryRun:
                 return f"{one.get('reason')}: {one.get('message')}"
         return ""
 
+    def knows_rules(self, namespace: str) -> bool:
+        """Whether all rules of a namespace were listed, so that another one doesn't exist."""
+        return bool(self._listed & {None, namespace})
+
+    def hidden(self, owner: str | None) -> str | None:
+        """A sentence about an object whose rule (``namespace/name``) may not be read, or None."""
+        if owner is None or self.context.rules.by_owner(owner) is not None:
+            return None
+        if self.knows_rules(owner.partition("/")[0]):
+            return None
+        return f"It belongs to the rule {owner}, which you have no permission to read."
+
     def refusal(self, rule: Rule) -> ReadyCondition | None:
         """Why the operator doesn't serve a rule, or None."""
         settings = self.installation.settings
@@ -222,9 +235,11 @@ class DryRun:
         for scope in self.actor.scopes or (None,):
             try:
                 found = await listed(self.client, RULES, scope)
-            except errors.Forbidden as error:
-                self.unread.append(error)
+            except errors.Forbidden:
+                if not self.actor.scopes:
+                    raise
                 continue
+            self._listed.add(scope)
             for body in found:
                 metadata = body["metadata"]
                 if RuleKey(metadata["namespace"], metadata["name"]) != but:
@@ -270,7 +285,13 @@ class FullSummary(RuleSummary):
 
 @asynccontextmanager
 async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator[DryRun]:
-    """A dry run that has listed the namespaces; its watches and its client end with it."""
+    """A dry run that has listed the namespaces; its watches and its client end with it.
+
+    Where the user sees some namespaces only, and no operator, tenants' rules count as served.
+    """
+    if actor.scopes and not installation.found:
+        settings = dataclasses.replace(installation.settings, tenant_rules=True)
+        installation = dataclasses.replace(installation, settings=settings)
     async with actor.target.connect_with(DryRunClient) as client:
         dry_run = DryRun(client, installation, actor)
         try:

@@ -91,7 +91,8 @@ async def _why(
     async with dry_running(installation, actor) as dry_run:
         await dry_run.serve_all(resource.kind)
         asked = Question(dry_run, resource, namespace, name)
-        verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
+        owner = owner_of(body or _NOBODY)
+        verdict = dry_run.hidden(owner) or await verdict_of(asked)
         said, sources = answers(asked), sources_of(dry_run, asked.key)
     head = (_head(resource, namespace, name, body), verdict)
     document = {
@@ -163,7 +164,9 @@ async def _rules_kind(client: KubeClient) -> str:
     """The kind of all rules, where they have the same."""
     from copyrator.cli.rows import rule_kind  # noqa: PLC0415
 
-    kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
+    kinds: set[str] = set()
+    with suppress(errors.Forbidden):
+        kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
     return kinds.pop() if len(kinds) == 1 and "-" not in kinds else _GUESSES[0]
 
 

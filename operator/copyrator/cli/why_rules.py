@@ -130,7 +130,7 @@ def answers(asked: Question) -> dict[str, str]:
 def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
     """A line for each rule's answer; rules with the same one share a line."""
     if not said:
-        yield "There are no rules; create one (docs/rules.md)."
+        yield "There are no rules that you may list; create one (docs/rules.md)."
     same: dict[str, list[str]] = {}
     for rule, answer in said.items():
         same.setdefault(answer if rule != owner else f"{rule}{answer}", []).append(rule)
