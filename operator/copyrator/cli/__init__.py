@@ -17,8 +17,10 @@ from copyrator import __version__
 
 _COMMANDS = {
     "completion": ("Print a completion script for a shell or kubectl.", "completion:completion"),
+    "create": ("Create a rule or Bundle from flags, or print it.", "create:create"),
     "describe": ("Show details of a rule, Bundle or copy, with Events.", "describe:describe"),
     "doctor": ("Check the installation: CRDs, Lease, rights, registries.", "doctor:doctor"),
+    "events": ("List the Events of rules and Bundles.", "events:events"),
     "get": ("List rules, bundles or copies.", "get:get"),
     "history": ("Show the last deploys of a Bundle.", "history:history"),
     "install": ("Print the manifests, to install without Helm.", "install:install"),
@@ -31,6 +33,7 @@ _COMMANDS = {
     "resume": ("Resume a suspended rule or Bundle.", "act:resume"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
     "suspend": ("Suspend a rule or Bundle.", "act:suspend"),
+    "tree": ("Show what a rule or Bundle makes, and from what.", "tree:tree"),
     "uninstall": ("Remove the operator's finalizers before its removal.", "uninstall:uninstall"),
     "validate": ("Validate manifests offline, with line numbers.", "validate:validate"),
     "version": ("Print the versions of this program and the operator.", "version:version"),

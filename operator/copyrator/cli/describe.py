@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,15 +18,15 @@ from copyrator.bundles.policy.schedule import interval_of
 from copyrator.cli import grouping, rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
+from copyrator.cli.events import events_of, last_seen, times
 from copyrator.cli.grouping import Sample
 from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
-from copyrator.cli.output import labelled, prose
+from copyrator.cli.output import Format, answer_option, dump, labelled, plain, prose
 from copyrator.cli.why_bundle import next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import EVENTS
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
@@ -38,7 +39,16 @@ _STATES = ("ready", "failed", "conflicts", "pending")
 @click.option("--kind", metavar="KIND", help="Kind of the copy, if several kinds have that name.")
 @cluster_options()
 @operator_namespace_option
-def describe(target: Target, what: str, name: str, kind: str | None, home: str | None) -> None:
+@answer_option
+def describe(
+    *,
+    target: Target,
+    what: str,
+    name: str,
+    kind: str | None,
+    home: str | None,
+    shape: Format | None,
+) -> None:
     """Show details of a rule, Bundle or copy: spec, status and Events.
 
     Of a copy: its rule, age, other field managers, and whether it is up to date, which
@@ -48,53 +58,59 @@ def describe(target: Target, what: str, name: str, kind: str | None, home: str |
         advice = hint("describe", "copy", name, "--kind", kind)
         raise click.UsageError(f"--kind is only for copies: {advice}")
     namespace, name = split_name(name, target.namespace if "/" not in name else "")
-    lines = (
+    work = (
         _copy(target, namespace, name, kind, home)
         if what == "copies"
         else _described(target, what, namespace, name)
     )
-    prose(run(lines))
+    found = run(work)
+    if shape is None:
+        prose(found.lines)
+        return
+    document = {"object": plain(found.body), "events": found.events}
+    dump(document | ({"state": found.state} if found.state else {}), shape)
 
 
-async def _described(target: Target, what: str, namespace: str, name: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The object, and the lines about it."""
+
+    body: Body
+    events: Sequence[Body]
+    lines: Sequence[str]
+    state: str = ""
+    """Of a copy."""
+
+
+async def _described(target: Target, what: str, namespace: str, name: str) -> _Found:
     async with target.connect() as client:
         body = await one(client, what, namespace, name)
         events = await _events(client, body)
     now = datetime.now(UTC)
     lines = rule_lines(body, now) if what == "rules" else bundle_lines(body, now)
-    return [*lines, *condition_lines(body, now), *event_lines(events, now)]
+    return _Found(body, events, [*lines, *condition_lines(body, now), *event_lines(events, now)])
 
 
 async def _copy(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> list[str]:
+) -> _Found:
     async with target.connect() as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
         state = await state_of(client, target, resource, body, home)
     now = datetime.now(UTC)
-    return [*copy_lines(body, state, now), *event_lines(events, now)]
+    return _Found(body, events, [*copy_lines(body, state, now), *event_lines(events, now)], state)
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
     """Newest last; empty without the right to list Events."""
-    metadata = body["metadata"]
-    found: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
-        pages = client.list_pages(
-            EVENTS, metadata["namespace"], field_selector=f"involvedObject.uid={metadata['uid']}"
-        )
-        async for page in pages:
-            found += list(page.items)
-    return sorted(found, key=_last_seen)[-EVENTS_SHOWN:]
+        return (await events_of(client, body))[-EVENTS_SHOWN:]
+    return []
 
 
 def _shown(body: Body) -> str:
     return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-
-
-def _last_seen(event: Body) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 def _head(body: Body, now: datetime) -> Iterator[str]:
@@ -224,7 +240,6 @@ def event_lines(events: Sequence[Body], now: datetime) -> Iterator[str]:
     """The newest Events."""
     yield "Events:" if events else "Events:        none"
     for event in events:
-        when = rows.age(_last_seen(event), now)
-        times = f" (x{event['count']})" if (event.get("count") or 1) > 1 else ""
-        what = f"{event.get('type')}  {event.get('reason')}{times}"
+        when = rows.age(last_seen(event), now)
+        what = f"{event.get('type')}  {event.get('reason')}{times(event)}"
         yield f"  {when:>4}  {what}: {event.get('message')}"

@@ -70,6 +70,24 @@ def test_logs_show_what_werf_said(stage, shop):
     assert result.stdout.strip()
 
 
+def test_a_followed_log_ends_with_the_job(stage, shop):
+    stage.types(f"reconcile bundle {stage.apps}/shop --no-wait")
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deploying")
+    result = stage.result(f"logs bundle {stage.apps}/shop --follow")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("container werf") == 1
+    assert result.stdout.strip()
+    lines = stage.result(f"logs bundle {stage.apps}/shop").stdout.splitlines()
+    assert result.stdout.splitlines()[-1] == lines[-1]
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+
+
+def test_a_bundles_tree_names_its_release(stage, shop):
+    said = plainly(stage.types(f"tree bundle {stage.apps}/shop"))
+    assert said.startswith(f"Bundle {stage.apps}/shop ")
+    assert f"Release {stage.apps}/shop 1.0.0 (DIGEST)\n" in said
+
+
 @pytest.mark.parametrize(
     "command",
     [

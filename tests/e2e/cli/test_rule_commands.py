@@ -1,6 +1,7 @@
 """Commands about rules and copies, on a cluster where the operator runs."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import yaml
 from tests.e2e.cli.conftest import in_environment, plainly, rule, secret
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
+
+from copyrator.cli import _COMMANDS
 
 
 @pytest.fixture
@@ -568,3 +571,64 @@ def test_why_on_a_source_says_that_it_is_one(stage, word, copied):
     assert f"rule {owner}: this is its source\n" in said
     found = json.loads(stage.types(f"why {source} --kind secret -o json"))
     assert found["sourceOf"] == [{"rule": owner, "copies": 2}]
+
+
+def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    found = json.loads(stage.types(f"describe {shown} -o json"))
+    assert found["object"]["metadata"]["name"] == word
+    assert isinstance(found["events"], list)
+    found = yaml.safe_load(stage.types(f"describe copy {copied[0]}/{word} -o yaml"))
+    assert found["state"].startswith("It is up to date")
+    assert stage.types(f"tree {shown}").splitlines()[1:] == [
+        f"└── Secret {stage.home}/{word}",
+        f"    ├── Secret {copied[0]}/{word}",
+        f"    └── Secret {copied[1]}/{word}",
+    ]
+
+
+def test_events_are_those_of_rules_and_bundles(stage, word, copied):
+    until(lambda: "Synced" in stage.types(f"events rule {stage.home}/{word}"), "an Event")
+    said = plainly(stage.types(f"events -n {stage.home}"))
+    assert said.startswith("LAST SEEN TYPE REASON OBJECT MESSAGE\n")
+    assert f"Normal Synced copyratorrule/{word} 2 copies are up to date\n" in said
+    found = json.loads(stage.types(f"events rule {stage.home}/{word} -o json"))
+    assert {event["involvedObject"]["name"] for event in found["items"]} == {word}
+    assert "No Events found" in stage.types("events bundles -n default")
+
+
+def test_what_create_exports_can_be_created(stage, word, namespace):
+    there = namespace(f"{word}-there")
+    stage.apply(secret(stage.home, word, "user"))
+    typed = f"create rule {word} -n {stage.home} --source {word} --to {there}"
+    exported = yaml.safe_load(stage.types(f"{typed} --export"))
+    assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
+    made = stage.api.get(f"{RULES.format(stage.home)}/{word}")
+    assert made["spec"]["source"]["name"] == exported["spec"]["source"]["name"] == word
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+
+
+def advised(said):
+    """The commands that an output advises."""
+    end = r"(?= (?:explains|lists|prints|shows|retries)|[,;)\n]|$)"
+    return re.findall(rf"copyrator ((?:{'|'.join(_COMMANDS)})\b.*?){end}", said)
+
+
+def test_every_advised_command_works_when_it_is_pasted(stage, word, copied):
+    owner = f"{stage.home}/{word}"
+    stage.types(f"suspend rule {owner}")
+    outputs = [
+        stage.types(f"reconcile rule {owner}", code=1),
+        stage.types(f"describe copy {copied[0]}/nope", code=1),
+        stage.types("get rules nope", code=1),
+        stage.types(f"get bundles {stage.apps}/nope", code=1),
+        stage.types("doctor", code=None),
+        stage.types(f"describe rule {owner}"),
+    ]
+    found = [command for said in outputs for command in advised(said)]
+    assert len(found) >= len(outputs), found
+    for command in dict.fromkeys(found):
+        result = stage.result(command)
+        assert result.exit_code == 0 or command == "doctor", (command, result.output)
+    assert f"rule {owner} isn't suspended" in stage.types(f"resume rule {owner}")
