@@ -1,4 +1,4 @@
-"""The manifests of `copyrator install --print`, from the chart with its default values."""
+"""The manifests of `copyrator install --print`, and the chart's copies of the CRDs."""
 
 import re
 import subprocess
@@ -6,6 +6,8 @@ import subprocess
 from copyrator.cli.install import IMAGE_MARK, MANIFESTS, NAMESPACE_MARK
 from demo.chart import CHART
 from localcluster.build import Programs
+
+SOURCES = sorted((CHART.parents[1] / "crds").glob("*.yaml"))
 
 _HELMS_OWN = re.compile(
     r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE
@@ -33,4 +35,7 @@ def rendered() -> str:
     return _HEAD + _HELMS_OWN.sub("", "\n---\n".join(kept) + "\n")
 
 
-FILES = {MANIFESTS: rendered}
+# Helm warns of a symbolic link in a chart's directory at each command.
+CRDS = {CHART / "files" / "crds" / path.name: path.read_text for path in SOURCES}
+
+FILES = {**CRDS, MANIFESTS: rendered}

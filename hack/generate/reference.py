@@ -46,20 +46,34 @@ def commands() -> str:
         if command is None or name == "run":
             continue
         inner = click.Context(command, info_name=name, parent=context)
-        usage = command.get_usage(inner).removeprefix("Usage: ").replace("\n", "")
-        usage = " ".join(usage.split())
-        text = "\n\n".join(_paragraphs(command.help or ""))
-        parts.append(f"\n## {name}\n\n`{usage}`\n\n{text}\n\n| option | meaning |\n|---|---|\n")
-        for parameter in command.params:
-            if isinstance(parameter, click.Option) and not parameter.hidden:
-                record = parameter.get_help_record(inner)
-                if record is not None:
-                    flags, meaning = (cell(part) for part in record)
-                    parts.append(f"| `{flags}` | {meaning} |\n")
+        parts += _command(name, inner)
+        if isinstance(command, click.Group):
+            for word, part in sorted(command.commands.items()):
+                below = click.Context(part, info_name=word, parent=inner)
+                parts += _command(f"{name} {word}", below)
     parts.append(
         "\n`copyrator run` is the operator; its flags are in [settings](../settings.md).\n"
     )
     return "".join(parts)
+
+
+def _command(name: str, context: click.Context) -> Iterator[str]:
+    """The section of a command."""
+    command = context.command
+    usage = " ".join(command.get_usage(context).removeprefix("Usage: ").split())
+    text = "\n\n".join(_paragraphs(command.help or ""))
+    yield f"\n## {name}\n\n`{usage}`\n\n{text}\n"
+    records = [
+        parameter.get_help_record(context)
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden
+    ]
+    if any(records):
+        yield "\n| option | meaning |\n|---|---|\n"
+    for record in records:
+        if record is not None:
+            flags, meaning = (cell(part) for part in record)
+            yield f"| `{flags}` | {meaning} |\n"
 
 
 def _paragraphs(text: str) -> Iterator[str]:

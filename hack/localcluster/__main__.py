@@ -70,8 +70,8 @@ def up(name: str, state_dir: Path, node: bool, registry: bool, flags: tuple[str,
     click.echo(f"Cluster {name} is ready after {time.monotonic() - started:.1f} s.")
     _describe(cluster)
     option = _option(name, state_dir)
-    click.echo(f'Use it:  eval "$(python -m localcluster env{option})"')
-    click.echo(f"Stop it: python -m localcluster down{option}")
+    click.echo(f'Use it:  eval "$(hack/run python -m localcluster env{option})"')
+    click.echo(f"Stop it: hack/run python -m localcluster down{option}")
 
 
 @main.command()

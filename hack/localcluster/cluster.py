@@ -101,7 +101,7 @@ class Cluster:
         state = ClusterState.load(layout.state_file)
         if state is None:
             raise LocalClusterError(
-                f"No cluster in {layout.root}.", "Start one: `python -m localcluster up`."
+                f"No cluster in {layout.root}.", "Start one: `hack/run python -m localcluster up`."
             )
         return cls._of(layout, state, Programs.default().find(CLUSTER_PROGRAMS))
 

@@ -59,7 +59,7 @@ def _pick(taken: dict[int, str], owner: Path) -> int:
             return port
     raise LocalClusterError(
         f"No free port between {_RANGE.start} and {_RANGE.stop}.",
-        "Stop clusters that you don't need: `python -m localcluster status --all`.",
+        "Stop clusters that you don't need: `hack/run python -m localcluster status --all`.",
     )
 
 

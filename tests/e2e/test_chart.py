@@ -211,14 +211,23 @@ def test_a_packaged_chart_holds_the_crd_files_byte_for_byte(cluster, tmp_path: P
             assert member.read() == source.read_bytes()
 
 
-def test_git_holds_no_second_copy_of_the_crds():
-    link = CHART / "files" / "crds"
-    assert link.is_symlink()
-    assert link.resolve() == ROOT / "crds"
-    tracked = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "charts"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()
-    assert [path for path in tracked if "files/crds" in path] == ["charts/copyrator/files/crds"]
+def test_the_chart_has_no_symbolic_link_of_which_helm_would_warn(cluster):
+    done = subprocess.run(
+        [str(cluster.bin_dir / "helm"), "template", "copyrator", str(CHART)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert [path for path in CHART.rglob("*") if path.is_symlink()] == []
+
+
+def test_the_notes_advise_what_the_installation_guide_advises():
+    notes = (CHART / "templates" / "NOTES.txt").read_text()
+    guide = (ROOT / "docs" / "installation.md").read_text()
+    assert "--reset-then-reuse-values" in notes
+    assert "--reset-then-reuse-values" in guide
+    assert " --reuse-values" not in notes
 
 
 def test_chart_and_package_have_one_version():

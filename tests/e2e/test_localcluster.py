@@ -342,6 +342,38 @@ def test_env_points_a_shell_at_the_cluster(own_cluster: Cluster) -> None:
     assert re.search(r"^127\.0\.0\.1:\d+$", shell.stdout, re.MULTILINE)
 
 
+def test_what_up_advises_works_in_a_shell_of_ones_own(own_cluster: Cluster, tmp_path: Path) -> None:
+    up = [*cluster_command("up", state=own_cluster.state_dir), "--no-node"]
+    said = subprocess.run(
+        up, env=hack_environment(), check=True, capture_output=True, text=True
+    ).stdout
+    use = re.search(r"^Use it: +(.+)$", said, re.MULTILINE)
+    stop = re.search(r"^Stop it: +(.+)$", said, re.MULTILINE)
+    assert use
+    assert stop
+    looked = stop[1].replace(" down", " status")  # the others need the cluster still
+    assert looked != stop[1]
+    clean = {name: os.environ[name] for name in ("HOME", "PATH") if name in os.environ}
+
+    shell = subprocess.run(
+        ["/bin/sh", "-ec", f"{use[1]}\n{looked}\ncd {tmp_path}\ncopyrator version --client"],
+        cwd=HACK.parent,
+        env={**clean, **own_cluster_variables()},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert shell.returncode == 0, shell.stdout + shell.stderr
+    assert "client:" in shell.stdout
+
+
+def own_cluster_variables() -> dict[str, str]:
+    """Where caches and states are."""
+    names = ("COPYRATOR_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME", "PYTHON")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def test_status_says_what_is_down(own_cluster: Cluster, request: pytest.FixtureRequest) -> None:
     own_cluster.kill("kube-scheduler")
     request.addfinalizer(lambda: own_cluster.restart("kube-scheduler"))

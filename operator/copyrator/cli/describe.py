@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from copyrator.api import names
-from copyrator.cli import rows
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.times import format_duration, parse_time
+from copyrator.bundles.policy.schedule import interval_of
+from copyrator.cli import grouping, rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
-from copyrator.cli.dry_run import DryRunClient
+from copyrator.cli.events import events_of, last_seen, times
+from copyrator.cli.grouping import Sample
+from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.installation import operator_namespace_option
 from copyrator.cli.objects import What, complete_names, one
-from copyrator.cli.output import labelled, prose
+from copyrator.cli.output import Format, answer_option, dump, labelled, plain, prose
+from copyrator.cli.why_bundle import next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import EVENTS
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
@@ -32,64 +39,78 @@ _STATES = ("ready", "failed", "conflicts", "pending")
 @click.option("--kind", metavar="KIND", help="Kind of the copy, if several kinds have that name.")
 @cluster_options()
 @operator_namespace_option
-def describe(target: Target, what: str, name: str, kind: str | None, home: str | None) -> None:
+@answer_option
+def describe(
+    *,
+    target: Target,
+    what: str,
+    name: str,
+    kind: str | None,
+    home: str | None,
+    shape: Format | None,
+) -> None:
     """Show details of a rule, Bundle or copy: spec, status and Events.
 
     Of a copy: its rule, age, other field managers, and whether it is up to date, which
     is found by a dry run. No values are read or shown.
     """
     if kind and what != "copies":
-        raise click.UsageError(
-            "--kind is only for copies: copyrator describe copy NAME --kind KIND"
-        )
+        advice = hint("describe", "copy", name, "--kind", kind)
+        raise click.UsageError(f"--kind is only for copies: {advice}")
     namespace, name = split_name(name, target.namespace if "/" not in name else "")
-    lines = (
+    work = (
         _copy(target, namespace, name, kind, home)
         if what == "copies"
         else _described(target, what, namespace, name)
     )
-    prose(run(lines))
+    found = run(work)
+    if shape is None:
+        prose(found.lines)
+        return
+    document = {"object": plain(found.body), "events": found.events}
+    dump(document | ({"state": found.state} if found.state else {}), shape)
 
 
-async def _described(target: Target, what: str, namespace: str, name: str) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The object, and the lines about it."""
+
+    body: Body
+    events: Sequence[Body]
+    lines: Sequence[str]
+    state: str = ""
+    """Of a copy."""
+
+
+async def _described(target: Target, what: str, namespace: str, name: str) -> _Found:
     async with target.connect() as client:
         body = await one(client, what, namespace, name)
         events = await _events(client, body)
     now = datetime.now(UTC)
     lines = rule_lines(body, now) if what == "rules" else bundle_lines(body, now)
-    return [*lines, *condition_lines(body, now), *event_lines(events, now)]
+    return _Found(body, events, [*lines, *condition_lines(body, now), *event_lines(events, now)])
 
 
 async def _copy(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> list[str]:
-    async with target.connect_with(DryRunClient) as client:
+) -> _Found:
+    async with target.connect() as client:
         resource, body = await find_copy(client, namespace, name, kind)
         events = await _events(client, body)
-        state = await state_of(client, resource, body, home)
+        state = await state_of(client, target, resource, body, home)
     now = datetime.now(UTC)
-    return [*copy_lines(body, state, now), *event_lines(events, now)]
+    return _Found(body, events, [*copy_lines(body, state, now), *event_lines(events, now)], state)
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
     """Newest last; empty without the right to list Events."""
-    metadata = body["metadata"]
-    found: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
-        pages = client.list_pages(
-            EVENTS, metadata["namespace"], field_selector=f"involvedObject.uid={metadata['uid']}"
-        )
-        async for page in pages:
-            found += list(page.items)
-    return sorted(found, key=_last_seen)[-EVENTS_SHOWN:]
+        return (await events_of(client, body))[-EVENTS_SHOWN:]
+    return []
 
 
 def _shown(body: Body) -> str:
     return f"{body['metadata']['namespace']}/{body['metadata']['name']}"
-
-
-def _last_seen(event: Body) -> str:
-    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
 def _head(body: Body, now: datetime) -> Iterator[str]:
@@ -125,7 +146,7 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield labelled("On conflict", spec.on_conflict)
         yield labelled("Deletion", spec.deletion_policy)
         if spec.suspend:
-            yield labelled("Suspended", f"yes; copyrator resume rule {body['metadata']['name']}")
+            yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
     status = body.get("status") or {}
     counts = status.get("copies") or {}
     parts = [f"{counts.get(part, 0)} {part}" for part in _STATES]
@@ -134,12 +155,16 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
-    failures: Sequence[Body] = status.get("failures") or ()
+    failures = [
+        Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
+        for one in status.get("failures") or ()
+    ]
     if failures:
-        yield "Failures:"
-    for failure in failures:
-        where = f"{failure.get('namespace')}/{failure.get('name')}"
-        yield f"  {where}  {failure.get('reason')}: {failure.get('message')}"
+        total = int(counts.get("failed") or 0) + int(counts.get("conflicts") or 0)
+        of = f" ({len(failures)} of {total})" if total > len(failures) else ""
+        yield f"Failures{of}:"
+    for line in grouping.lines(failures):
+        yield f"  {line}"
 
 
 def _targets(targets: Any) -> str:
@@ -172,17 +197,24 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
     else:
-        due = rows.until(status.get("nextPollAt"), now)
-        every = spec.get("interval") or f"10m by default; see: copyrator why {_shown(body)}"
-        # A poll without a change doesn't write the status.
-        yield labelled("Next poll", f"every {every}" if due == "now" else due)
+        yield labelled("Next poll", _next_poll(body, status, now))
     if spec.get("suspend"):
-        yield labelled("Suspended", f"yes; copyrator resume bundle {body['metadata']['name']}")
+        yield labelled("Suspended", f"yes; {hint_about('resume', 'bundle', body)}")
     error = status.get("lastError") or {}
     if error:
         yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
     if error.get("logTail"):
-        yield f"  (copyrator logs bundle {body['metadata']['name']} prints werf's log)"
+        yield f"  ({hint_about('logs', 'bundle', body)} prints werf's log)"
+
+
+def _next_poll(body: Body, status: Body, now: datetime) -> str:
+    parsed = parse_bundle(body, BundleDefaults())
+    announced = parse_time(status.get("nextPollAt"))
+    if announced is None or not isinstance(parsed, BundleSpec):
+        return "-"
+    default = "" if body["spec"].get("interval") else " by default"
+    wait = format_duration(next_poll(announced, interval_of(parsed), now))
+    return f"in {wait}, every {format_duration(parsed.interval)}{default}"
 
 
 def _version(found: Body, now: datetime) -> str:
@@ -208,7 +240,6 @@ def event_lines(events: Sequence[Body], now: datetime) -> Iterator[str]:
     """The newest Events."""
     yield "Events:" if events else "Events:        none"
     for event in events:
-        when = rows.age(_last_seen(event), now)
-        times = f" (x{event['count']})" if (event.get("count") or 1) > 1 else ""
-        what = f"{event.get('type')}  {event.get('reason')}{times}"
+        when = rows.age(last_seen(event), now)
+        what = f"{event.get('type')}  {event.get('reason')}{times(event)}"
         yield f"  {when:>4}  {what}: {event.get('message')}"

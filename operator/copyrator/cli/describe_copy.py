@@ -8,8 +8,11 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.cli import rows
-from copyrator.cli.dry_run import DryRunClient, dry_running
+from copyrator.cli.acting import actor_of
+from copyrator.cli.cluster import Target
+from copyrator.cli.dry_run import dry_running
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import copies
 from copyrator.cli.output import labelled
@@ -36,7 +39,8 @@ async def find_copy(
     if not mine:
         raise Fault(
             f"there is no copy {name} in the namespace {namespace}; "
-            f"copyrator why {namespace}/{name} explains why, copyrator get copies -A lists all"
+            f"{hint('why', f'{namespace}/{name}')} explains why, "
+            f"{hint('get', 'copies', '-A')} lists all"
         )
     if len(mine) > 1:
         kinds = [body["kind"] for body in mine]
@@ -45,14 +49,19 @@ async def find_copy(
     return next(one for one in resources if one.kind == body["kind"]), body
 
 
-async def state_of(client: DryRunClient, resource: Resource, body: Body, home: str | None) -> str:
-    """What the operator does about it now, in a sentence. Closes the client."""
+async def state_of(
+    client: KubeClient, target: Target, resource: Resource, body: Body, home: str | None
+) -> str:
+    """What the operator does about it now, in a sentence."""
     metadata = body["metadata"]
     try:
-        async with dry_running(client, await find_installation(client, home)) as dry_run:
+        installation = await find_installation(client, home)
+        actor = await actor_of(client, target, installation, metadata["namespace"])
+        async with dry_running(installation, actor) as dry_run:
             await dry_run.serve_all(resource.kind)
             asked = Question(dry_run, resource, metadata["namespace"], metadata["name"])
-            return await verdict_of(asked)
+            owner = rows.annotation(body, names.ANN_RULE)
+            return dry_run.hidden(owner) or await verdict_of(asked)
     except errors.Forbidden as error:
         return f"unknown, a permission is missing: {error.message}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -12,8 +11,9 @@ import click
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
 from copyrator.api.counts import count
 from copyrator.api.version_range import ExactTag, parse_version
-from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.doctor_check import Check, readable
+from copyrator.cli.doctor_objects import objects, pods
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.doctor_rights import missing_rights
 from copyrator.cli.faults import Fault
@@ -24,11 +24,11 @@ from copyrator.cli.installation import (
     own_namespace_option,
 )
 from copyrator.cli.objects import listed
-from copyrator.cli.output import Format, dump, output_option, prose
+from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.copies.hash_key import SECRET_NAME
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import BUNDLES, RULES, SECRETS
+from copyrator.kube.resources import BUNDLES, SECRETS
 from copyrator.metrics import Metrics
 from copyrator.oci.addresses import ANYWHERE
 from copyrator.oci.client import RegistryClient
@@ -44,26 +44,17 @@ LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One finding; `good` is None where it couldn't be checked."""
-
-    what: str
-    good: bool | None
-    said: str
-
-
 @click.command()
 @cluster_options(namespace=False)
 @own_namespace_option
-@output_option
-def doctor(target: Target, home: str | None, shape: Format) -> None:
+@answer_option
+def doctor(target: Target, home: str | None, shape: Format | None) -> None:
     """Check the installation: API server, CRDs, Lease, rights, hash key, registries, objects.
 
     Exit code: 0 no faults; 1 faults were found.
     """
     checks = run(_checks(target, home))
-    if shape in (Format.JSON, Format.YAML):
+    if shape is not None:
         dump([{"check": c.what, "ok": c.good, "message": c.said} for c in checks], shape)
     else:
         _show(checks)
@@ -86,18 +77,19 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found = [await _server(client)]
         except errors.Unreachable as error:
             raise Fault(f"the API server doesn't respond: {error.message}") from None
-        crds = [check async for check in _crds(client)]
+        crds = await readable("CRDs", _crds(client))
         found += crds
         installation = await find_installation(client, home)
         found.append(_installed(installation))
-        found.append(await _lease(client, installation))
+        found += await readable("Pods", pods(client, installation))
+        found += await readable("Lease", _lease(client, installation))
         found += [check async for check in _rights(client, installation)]
         found.append(await _hash_key(client, installation))
         found.append(await _policy(client, installation))
         if all(check.good for check in crds):
-            found += [check async for check in _objects(client)]
+            found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))
-            found += await _registries(client)
+            found += await readable("Registries", _registries(client))
     return found
 
 
@@ -130,11 +122,12 @@ def _installed(installation: Installation) -> Check:
     return Check("Deployment", True, said)
 
 
-async def _lease(client: KubeClient, installation: Installation) -> Check:
-    holder = await holder_of(client, installation.namespace)
+async def _lease(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+    holder = await holder_of(client, installation.namespace, denied=False)
     if holder:
-        return Check("Lease", True, f"held by {holder}")
-    return Check(
+        yield Check("Lease", True, f"held by {holder}")
+        return
+    yield Check(
         "Lease",
         False,
         f"the Lease {installation.namespace}/copyrator has no holder: check that the operator is "
@@ -191,19 +184,6 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     return Check(what, None, f"{said}; the chart installs one (rules.admissionPolicy)")
 
 
-async def _objects(client: KubeClient) -> AsyncIterator[Check]:
-    for resource, what in ((RULES, "rules"), (BUNDLES, "bundles")):
-        bodies = await listed(client, resource, None)
-        wrong = [body for body in bodies if rows.ready(body).get("status") == "False"]
-        for body in wrong:
-            metadata = body["metadata"]
-            shown = f"{resource.kind} {metadata['namespace']}/{metadata['name']}"
-            yield Check(shown, False, f"{rows.ready(body).get('reason')}: {rows.trouble(body)}")
-        if not wrong:
-            said = f"{len(bodies)}, none is failing (copyrator get {what} -A)"
-            yield Check(what.capitalize(), True, said)
-
-
 async def _references(client: KubeClient, installation: Installation) -> Check:
     """Whether edits of values and credentials take effect at once; if not, that is no fault."""
     what = "Values and auth"
@@ -215,7 +195,7 @@ async def _references(client: KubeClient, installation: Installation) -> Check:
     return Check(what, None if polled.refs else True, said)
 
 
-async def _registries(client: KubeClient) -> list[Check]:
+async def _registries(client: KubeClient) -> AsyncIterator[Check]:
     """One request to each registry, from here and without credentials: does it answer?"""
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
     for body in await listed(client, BUNDLES, None):
@@ -230,7 +210,8 @@ async def _registries(client: KubeClient) -> list[Check]:
             asked.setdefault(repository.origin, (repository, body["spec"]))
     oci = RegistryClient(metrics=Metrics(), timeout=10.0, allowed=ANYWHERE)
     try:
-        return await asyncio.gather(*(_registry(oci, *one) for one in asked.values()))
+        for check in await asyncio.gather(*(_registry(oci, *one) for one in asked.values())):
+            yield check
     finally:
         await oci.close()
 

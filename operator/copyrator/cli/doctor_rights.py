@@ -40,7 +40,9 @@ async def missing_rights(client: KubeClient, settings: Settings, user: str | Non
 
     async def is_denied(need: Need) -> bool:
         async with gate:
-            return not await allowed(client, need, user, settings.lease_name)
+            resource, _, verb, _ = need
+            lease = settings.lease_name if resource is LEASES and verb != "create" else ""
+            return not await allowed(client, need, user, lease)
 
     answers = await asyncio.gather(*(is_denied(need) for need in needs))
     return [_shown(need) for need, missing in zip(needs, answers, strict=True) if missing]
@@ -84,8 +86,8 @@ def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
         yield NAMESPACES, "", "watch", None
 
 
-async def allowed(client: KubeClient, need: Need, user: str | None, lease: str = "") -> bool:
-    """Whether `user`, or the caller, has the right; for Leases, to this one.
+async def allowed(client: KubeClient, need: Need, user: str | None, name: str = "") -> bool:
+    """Whether `user`, or the caller, has the right; with a name, to this object.
 
     Raises:
         ApiError: access reviews aren't allowed.
@@ -98,8 +100,8 @@ async def allowed(client: KubeClient, need: Need, user: str | None, lease: str =
         "verb": verb,
         "namespace": namespace or "",
     }
-    if resource is LEASES and verb != "create":
-        attributes["name"] = lease
+    if name:
+        attributes["name"] = name
     spec: dict[str, Any] = {"resourceAttributes": attributes}
     kind = "SelfSubjectAccessReview"
     if user:

@@ -20,6 +20,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
+from copyrator.cli.acting import Actor
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed
@@ -41,6 +42,7 @@ from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.watch.scoped_informers import ScopedPool
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
@@ -60,6 +62,8 @@ class DryRunClient(KubeClient):
         """Method and body by path, in order, of those that succeeded."""
         self.verdicts: dict[RuleKey, Mapping[str, Any]] = {}
         """The Ready conditions that would have been written."""
+        self.assumed: set[str] = set()
+        """Namespaces that don't exist: nothing is sent for a creation in them."""
 
     async def patch(
         self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
@@ -72,6 +76,14 @@ class DryRunClient(KubeClient):
             ready = next(one for one in conditions if one["type"] == "Ready")
             self.verdicts[RuleKey(str(namespace), name)] = ready
         return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
+
+    async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
+        """For an object in an assumed namespace nothing is sent."""
+        if method != "POST" or _namespace_of(path) not in self.assumed:
+            return await super().request(method, path, body=body, **options)
+        answer = {**body, "metadata": {**body["metadata"], "uid": path}}
+        self._answered(calls.Call("create", "", path, method, body=body), answer)
+        return answer
 
     def _answered(self, call: calls.Call, answer: Any) -> None:
         self.writes.setdefault(call.path, []).append((call.method, call.body))
@@ -96,12 +108,19 @@ class _AnySealer(Sealer):
 class DryRun:
     """All rules of one kind, served as a dry run; only `act` writes copies."""
 
-    def __init__(self, client: DryRunClient, installation: Installation) -> None:
+    def __init__(self, client: DryRunClient, installation: Installation, actor: Actor) -> None:
         metrics = Metrics()
         queue: WorkQueue[Key] = WorkQueue()
         self.client = client
         self.pool = InformerFactory(client, metrics=metrics)
+        if actor.scopes:
+            self.pool = ScopedPool(client, actor.scopes, metrics=metrics)
         self.installation = installation
+        self.actor = actor
+        self._statuses: dict[RuleKey, Mapping[str, Any]] = {}
+        """The rules' statuses, which a dry run starts without."""
+        self._listed: set[str | None] = set()
+        """Namespaces whose rules were listed; None: all of them."""
         self.context = CopyContext(
             home=ClusterContext(
                 client=client,
@@ -119,6 +138,7 @@ class DryRun:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
+            knows_rules=self.knows_rules,
         )
         self.kinds = Kinds(self.context, self.context.home)
         self.key_known = True
@@ -159,7 +179,27 @@ class DryRun:
             body = {**body, "spec": {**body["spec"], "suspend": False, "mode": "Apply"}}
         rule = Rule.from_body({**body, "status": {}})
         self.context.rules.put(rule)
+        self._statuses[rule.key] = body.get("status") or {}
         return rule
+
+    def reported(self, rule: RuleKey, namespace: str, name: str) -> str:
+        """What the operator reported about a copy, if it is among the samples of the status."""
+        for one in self._statuses.get(rule, {}).get("failures") or ():
+            if one.get("namespace") == namespace and one.get("name") in (name, ""):
+                return f"{one.get('reason')}: {one.get('message')}"
+        return ""
+
+    def knows_rules(self, namespace: str) -> bool:
+        """Whether all rules of a namespace were listed, so that another one doesn't exist."""
+        return bool(self._listed & {None, namespace})
+
+    def hidden(self, owner: str | None) -> str | None:
+        """A sentence about an object whose rule (``namespace/name``) may not be read, or None."""
+        if owner is None or self.context.rules.by_owner(owner) is not None:
+            return None
+        if self.knows_rules(owner.partition("/")[0]):
+            return None
+        return f"It belongs to the rule {owner}, which you have no permission to read."
 
     def refusal(self, rule: Rule) -> ReadyCondition | None:
         """Why the operator doesn't serve a rule, or None."""
@@ -192,10 +232,18 @@ class DryRun:
 
     async def serve_all(self, kind: str, *, but: RuleKey | None = None) -> None:
         """Store all rules, and serve those of a kind as far as that is possible."""
-        for body in await listed(self.client, RULES, None):
-            metadata = body["metadata"]
-            if RuleKey(metadata["namespace"], metadata["name"]) != but:
-                self.put(body)
+        for scope in self.actor.scopes or (None,):
+            try:
+                found = await listed(self.client, RULES, scope)
+            except errors.Forbidden:
+                if not self.actor.scopes:
+                    raise
+                continue
+            self._listed.add(scope)
+            for body in found:
+                metadata = body["metadata"]
+                if RuleKey(metadata["namespace"], metadata["name"]) != but:
+                    self.put(body)
         for rule in self.context.rules:
             ours = not isinstance(rule.spec, InvalidSpec) and rule.spec.kind == kind
             if ours and rule.key != but:
@@ -236,44 +284,25 @@ class FullSummary(RuleSummary):
 
 
 @asynccontextmanager
-async def dry_running(client: DryRunClient, installation: Installation) -> AsyncIterator[DryRun]:
-    """A dry run that has listed the namespaces; its watches and its client end with it."""
-    dry_run = DryRun(client, installation)
-    try:
-        await dry_run.begin()
-        yield dry_run
-    finally:
-        await dry_run.close()
+async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator[DryRun]:
+    """A dry run that has listed the namespaces; its watches and its client end with it.
 
-
-async def dry_object(
-    client: DryRunClient, resource: Resource, namespace: str, body: Mapping[str, Any]
-) -> dict[str, Any]:
-    """An object as the API server would store it after an apply, validated and with defaults.
-
-    Raises:
-        ApiError: it would refuse it.
+    Where the user sees some namespaces only, and no operator, tenants' rules count as served.
     """
-    name = body["metadata"]["name"]
-    wanted = {**body, "metadata": {**body["metadata"], "namespace": namespace}}
-    try:
-        live = await client.get(resource, namespace, name)
-    except errors.NotFound as error:
-        if error.kind_missing:
-            raise
-        path, method = resource.path(namespace), "POST"
-    else:
-        path, method = resource.path(namespace, name), "PUT"
-        wanted["metadata"] = {**live["metadata"], **_marks(live, body)}
-    answer = await client.request(method, path, body=wanted)
-    return {**answer, "apiVersion": resource.api_version, "kind": resource.kind}
+    if actor.scopes and not installation.found:
+        settings = dataclasses.replace(installation.settings, tenant_rules=True)
+        installation = dataclasses.replace(installation, settings=settings)
+    async with actor.target.connect_with(DryRunClient) as client:
+        dry_run = DryRun(client, installation, actor)
+        try:
+            await dry_run.begin()
+            yield dry_run
+        finally:
+            await dry_run.close()
 
 
-def _marks(live: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        part: {**(live["metadata"].get(part) or {}), **(body["metadata"].get(part) or {})}
-        for part in ("labels", "annotations")
-    }
+def _namespace_of(path: str) -> str:
+    return path.partition("/namespaces/")[2].partition("/")[0]
 
 
 def owner_of(body: Mapping[str, Any]) -> str | None:

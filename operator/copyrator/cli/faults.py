@@ -7,6 +7,7 @@ from typing import IO, Any
 
 import click
 
+from copyrator.cli.hints import hint
 from copyrator.cli.output import prose
 from copyrator.kube import errors
 from copyrator.kube.client.connection import KubeconfigError
@@ -31,7 +32,7 @@ def fault_of(error: Exception) -> Fault:
     if isinstance(error, errors.NotFound) and error.kind_missing:
         return Fault(
             "the API server doesn't serve this kind; check that Copyrator's CRDs are installed: "
-            "copyrator doctor"
+            f"{hint('doctor')}"
         )
     if isinstance(error, errors.ApiError):
         return Fault(f"{error.message}{_remedy(error)}")

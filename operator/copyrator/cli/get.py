@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,108 +11,235 @@ import click
 
 from copyrator.api import names
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
+from copyrator.cli.get_watch import Watched, changes_of
+from copyrator.cli.hints import hint
 from copyrator.cli.objects import (
     MANAGED,
     RESOURCES,
     What,
     complete_names,
-    copies,
+    find_copies,
     listed,
     one,
+    skipped,
 )
-from copyrator.cli.output import Column, Format, Table, dump, items, output_option, plain, reference
+from copyrator.cli.output import (
+    Column,
+    Format,
+    Table,
+    dump,
+    items,
+    output_option,
+    plain,
+    prose,
+    reference,
+)
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import Resource
+
+KINDS = ("rules", "bundles", "copies")
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What is listed: everything in the namespaces, or the objects of these names."""
+
+    scopes: Sequence[str | None]
+    """Namespaces; None is the whole cluster."""
+    wanted: frozenset[tuple[str | None, str]] = frozenset()
+    rule: str | None = None
+    labels: str | None = None
+
+    @classmethod
+    def of(
+        cls, target: Target, wanted: Sequence[str], rule: str | None, labels: str | None
+    ) -> _Choice:
+        """The choice of a command line; a name may include its namespace."""
+        if not wanted:
+            return cls([target.scope], rule=rule, labels=labels)
+        here = target.scope if any("/" not in name for name in wanted) else None
+        found = {split_name(name, "") if "/" in name else (here, name) for name in wanted}
+        scopes = sorted({scope for scope, _ in found}, key=str)
+        return cls([None] if None in scopes else scopes, frozenset(found), rule, labels)
+
+    def includes(self, body: rows.Body) -> bool:
+        """Whether an object is one of those."""
+        metadata = body["metadata"]
+        named = {(metadata["namespace"], metadata["name"]), (None, metadata["name"])}
+        return (not self.wanted or bool(self.wanted & named)) and (
+            not self.rule or _is_of(rows.annotation(body, names.ANN_RULE), self.rule)
+        )
+
+    def missing(self, found: Sequence[rows.Body]) -> tuple[str | None, str] | None:
+        """One of the names that aren't there."""
+        there = {(body["metadata"]["namespace"], body["metadata"]["name"]) for body in found}
+        anywhere = {(None, name) for _, name in there}
+        return min(self.wanted - there - anywhere, key=str, default=None)
+
+
+@dataclass(slots=True)
+class _Found:
+    """Objects of one kind, and how to watch them."""
+
+    what: str
+    bodies: list[dict[str, Any]]
+    watched: list[Watched]
+    denied: list[errors.Forbidden] = field(default_factory=list)
 
 
 @click.command()
-@click.argument("what", type=What("rules", "bundles", "copies"))
-@click.argument("wanted", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
+@click.argument("what", type=What(*KINDS, "all"))
+@click.argument("wanted", metavar="[[NAMESPACE/]NAME]...", nargs=-1, shell_complete=complete_names)
 @cluster_options(everywhere=True)
 @output_option
+@click.option("-l", "--selector", "labels", metavar="LABELS", help="As in kubectl: a=b,c!=d.")
 @click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
+@click.option("--no-headers", is_flag=True, help="Print no column heads.")
 def get(
     *,
     target: Target,
     what: str,
     wanted: tuple[str, ...],
     shape: Format,
+    labels: str | None,
     watch: bool,
     rule: str | None,
+    no_headers: bool,
 ) -> None:
-    """List rules, bundles or copies with their status and age."""
+    """List rules, bundles or copies with their status and age; `all` lists the three.
+
+    On a terminal the message of an object that isn't ready follows on a line of its own.
+    """
     if rule and what != "copies":
-        raise click.UsageError("--rule is only for copies: copyrator get copies --rule NAME")
-    run(_get(target, what, wanted, shape, watch=watch, rule=rule))
+        advice = hint("get", "copies", "--rule", rule)
+        raise click.UsageError(f"--rule is only for copies: {advice}")
+    if what == "all" and (wanted or watch):
+        raise click.UsageError("all takes neither names nor --watch; get one kind")
+    choice = _Choice.of(target, wanted, rule, labels)
+    run(_get(target, what, choice, _Style(shape, heads=not no_headers), watch=watch))
 
 
-async def _get(
-    target: Target,
-    what: str,
-    wanted: Sequence[str],
-    shape: Format,
-    *,
-    watch: bool,
-    rule: str | None,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How lists are printed."""
+
+    shape: Format
+    heads: bool = True
+
+
+async def _get(target: Target, what: str, choice: _Choice, style: _Style, *, watch: bool) -> None:
     async with target.connect() as client:
-        resources, found = await _read(client, target, what)
-        chosen = _chosen(found, wanted, rule)
-        if wanted and what != "copies" and (missing := set(wanted) - _names(chosen)):
-            await one(client, what, target.namespace, min(missing))  # its message says where it is
-        printer = _Printer(target, what, shape)
-        if not chosen and not watch:
-            _nothing(target, what, printer)
-            return
-        printer.print(chosen, single=len(wanted) == 1 and len(chosen) == 1)
+        found = await _read_all(client, what, choice)
+        for part in found:
+            await _check(client, target, part, choice)
+        note = skipped([error for part in found for error in part.denied])
+        if any(part.bodies for part in found) or watch:
+            printers = _show(found, choice, style)
+        else:
+            _nothing(target, what, choice, style)
+        if note:
+            prose([note], err=True)
         if watch:
-            await _watch(client, target, resources, printer, (wanted, rule))
+            (part,) = found
+            async for change in changes_of(client, part.watched):
+                if choice.includes(change):
+                    printers[part.what].print([change], single=True)
 
 
-async def _read(
-    client: KubeClient, target: Target, what: str
-) -> tuple[list[Resource], list[dict[str, Any]]]:
+async def _read_all(client: KubeClient, what: str, choice: _Choice) -> list[_Found]:
+    if what != "all":
+        return [await _read(client, what, choice)]
+    found = []
+    for kind in KINDS:
+        try:
+            found.append(await _read(client, kind, choice))
+        except errors.Forbidden as error:
+            found.append(_Found(kind, [], [], [error]))
+    if all(part.denied and not part.watched for part in found):
+        raise found[0].denied[0]
+    return found
+
+
+async def _read(client: KubeClient, what: str, choice: _Choice) -> _Found:
+    labels = choice.labels
     if what == "copies":
-        return await copies(client, target.scope)
-    return [RESOURCES[what]], await listed(client, RESOURCES[what], target.scope)
-
-
-def _chosen(
-    found: Sequence[dict[str, Any]], wanted: Sequence[str], rule: str | None
-) -> list[dict[str, Any]]:
-    return [
-        body
-        for body in found
-        if (not wanted or body["metadata"]["name"] in wanted)
-        and (not rule or _is_of(rows.annotation(body, names.ANN_RULE), rule))
+        there = await find_copies(client, choice.scopes, labels)
+        labels = f"{MANAGED},{labels}" if labels else MANAGED
+        bodies, resources, denied = there.bodies, there.resources, there.denied
+    else:
+        resources, denied = [RESOURCES[what]], []
+        bodies = [
+            body
+            for scope in choice.scopes
+            for body in await listed(client, resources[0], scope, selector=labels)
+        ]
+    watched = [
+        Watched(resource, scope, labels, metadata_only=what == "copies")
+        for resource in resources
+        for scope in choice.scopes
     ]
+    return _Found(what, [body for body in bodies if choice.includes(body)], watched, denied)
+
+
+async def _check(client: KubeClient, target: Target, part: _Found, choice: _Choice) -> None:
+    """Refuse names that don't exist.
+
+    Raises:
+        Fault: there is no such object, or no such rule.
+    """
+    if part.what in RESOURCES and (missing := choice.missing(part.bodies)):
+        place, absent = missing
+        await one(client, part.what, place or target.namespace, absent)  # says where it is
+    if not choice.rule or part.bodies:
+        return
+    namespace, name = split_name(choice.rule, "")
+    if namespace:
+        await one(client, "rules", namespace, name)
+        return
+    rules = await listed(client, RESOURCES["rules"], None, metadata_only=True)
+    if name not in {body["metadata"]["name"] for body in rules}:
+        advice = hint("get", "rules", "-A")
+        raise Fault(f"there is no CopyratorRule {name} in any namespace; {advice} lists all")
 
 
 def _is_of(owner: str, rule: str) -> bool:
     return owner == rule or ("/" not in rule and owner.partition("/")[2] == rule)
 
 
-def _names(found: Sequence[dict[str, Any]]) -> set[str]:
-    return {body["metadata"]["name"] for body in found}
+def _show(found: Sequence[_Found], choice: _Choice, style: _Style) -> dict[str, _Printer]:
+    """Print all; return the printers, which print further objects in the same columns."""
+    everywhere = choice.scopes == [None] or len(choice.scopes) > 1
+    printers = {part.what: _Printer(part.what, style, namespaces=everywhere) for part in found}
+    if style.shape in (Format.JSON, Format.YAML):
+        bodies = [body for part in found for body in part.bodies]
+        single = len(choice.wanted) == 1 == len(bodies)
+        dump(plain(bodies[0]) if single else items(bodies), style.shape)
+        return printers
+    shown = [part for part in found if part.bodies or len(found) == 1]
+    for index, part in enumerate(shown):
+        if index and style.shape is not Format.NAME:
+            click.echo()
+        printers[part.what].print(part.bodies)
+    return printers
 
 
-def _nothing(target: Target, what: str, printer: _Printer) -> None:
-    if printer.shape in (Format.JSON, Format.YAML):
-        dump(items([]), printer.shape)
+def _nothing(target: Target, what: str, choice: _Choice, style: _Style) -> None:
+    if style.shape in (Format.JSON, Format.YAML):
+        dump(items([]), style.shape)
         return
+    shown = "rules, bundles or copies" if what == "all" else what
     where = "in any namespace" if target.everywhere else f"in the namespace {target.namespace}"
-    hint = "" if target.everywhere else "; -A searches all namespaces"
-    click.echo(f"No {what} found {where}{hint}.", err=True)
+    hint_ = "" if target.everywhere or choice.wanted else "; -A searches all namespaces"
+    click.echo(f"No {shown} found {where}{hint_}.", err=True)
 
 
 class _Printer:
     """Prints objects of one kind in the chosen shape."""
 
-    def __init__(self, target: Target, what: str, shape: Format) -> None:
+    def __init__(self, what: str, style: _Style, *, namespaces: bool) -> None:
         now = datetime.now(UTC)
         makers = {
             "rules": rows.rule_columns,
@@ -120,81 +247,17 @@ class _Printer:
             "copies": rows.copy_columns,
         }
         columns: list[Column] = makers[what](now)
-        if target.everywhere:
+        if namespaces:
             columns.insert(0, rows.NAMESPACE)
-        self.shape = shape
-        self._table = Table(columns, wide=shape is Format.WIDE)
+        self._shape = style.shape
+        self._table = Table(columns, wide=style.shape is Format.WIDE, heads=style.heads)
 
     def print(self, found: Sequence[dict[str, Any]], *, single: bool = False) -> None:
-        match self.shape:
+        match self._shape:
             case Format.JSON | Format.YAML:
-                dump(plain(found[0]) if single else items(found), self.shape)
+                dump(plain(found[0]) if single else items(found), self._shape)
             case Format.NAME:
                 for body in found:
                     click.echo(reference(body))
             case _:
                 self._table.print(found)
-
-
-async def _watch(
-    client: KubeClient,
-    target: Target,
-    resources: Sequence[Resource],
-    printer: _Printer,
-    choice: tuple[Sequence[str], str | None],
-) -> None:
-    """Print each change until the user interrupts it."""
-    changes: asyncio.Queue[dict[str, Any] | errors.ApiError] = asyncio.Queue()
-    selector = MANAGED if len(resources) > 1 else None
-    tasks = [
-        asyncio.create_task(_follow(client, resource, target.scope, selector, changes))
-        for resource in resources
-    ]
-    try:
-        while True:
-            change = await changes.get()
-            if isinstance(change, errors.ApiError):
-                raise change
-            if _chosen([change], *choice):
-                printer.print([change], single=True)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _follow(
-    client: KubeClient,
-    resource: Resource,
-    namespace: str | None,
-    selector: str | None,
-    changes: asyncio.Queue[dict[str, Any] | errors.ApiError],
-) -> None:
-    """Queue the changes of one kind, reopening watches that end."""
-    version: str | None = None
-    try:
-        while True:
-            if version is None:
-                pages = client.list_pages(
-                    resource, namespace, label_selector=selector, metadata_only=True, limit=1
-                )
-                version = (await anext(pages)).resource_version
-                await pages.aclose()
-            try:
-                async for event in client.watch(
-                    resource,
-                    namespace,
-                    label_selector=selector,
-                    metadata_only=selector is not None,
-                    resource_version=version,
-                ):
-                    version = event.object["metadata"]["resourceVersion"]
-                    if event.type != "BOOKMARK":
-                        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-                        changes.put_nowait({**event.object, **kind})
-            except errors.Gone:
-                version = None
-    except errors.ApiError as error:
-        changes.put_nowait(error)
-    except Fault:
-        raise

@@ -31,6 +31,7 @@ class Installation:
     settings: Settings
     namespace: str
     """The namespace of its Deployment, or at least its Lease."""
+    deployment: str | None = None
     image: str | None = None
     service_account: str | None = None
     found: bool = False
@@ -103,6 +104,7 @@ def of_deployment(body: Mapping[str, Any], others: Sequence[str] = ()) -> Instal
     return Installation(
         settings=settings_of(container, metadata["namespace"]),
         namespace=metadata["namespace"],
+        deployment=metadata["name"],
         image=container.get("image"),
         service_account=pod.get("serviceAccountName") or "default",
         found=True,
@@ -139,9 +141,13 @@ def settings_of(container: Mapping[str, Any], namespace: str) -> Settings:
     return settings
 
 
-async def holder_of(client: KubeClient, namespace: str) -> str | None:
-    """The leader, by a Lease that hasn't expired; None where there is none."""
-    with suppress(errors.NotFound, errors.Forbidden):
+async def holder_of(client: KubeClient, namespace: str, *, denied: bool = True) -> str | None:
+    """The leader, by a Lease that hasn't expired; None where there is none.
+
+    Raises:
+        Forbidden: it may not be read, and that isn't to count as None (`denied`).
+    """
+    with suppress(errors.NotFound, *([errors.Forbidden] if denied else [])):
         spec = (await client.get(LEASES, namespace, LEASE_NAME)).get("spec") or {}
         renewed = parse_time(spec.get("renewTime"))
         lasts = spec.get("leaseDurationSeconds") or 0

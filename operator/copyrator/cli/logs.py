@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -11,10 +12,14 @@ import click
 from copyrator.api import names
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, listed, one
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import JOBS, PODS
+
+LOOK = 0.5
+"""Seconds between two reads of a log that is followed."""
 
 
 @click.command()
@@ -22,28 +27,76 @@ from copyrator.kube.resources import JOBS, PODS
 @click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 @cluster_options()
 @click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Only the last lines.")
-def logs(target: Target, what: str, name: str, tail: int | None) -> None:
+@click.option("-f", "--follow", is_flag=True, help="Go on until the newest Job has ended.")
+def logs(target: Target, what: str, name: str, tail: int | None, follow: bool) -> None:
     """Print the log of a Bundle's newest Job; if that is deleted, its end from the status."""
-    run(_logs(target, what, name, tail))
+    run(_logs(target, what, name, tail, follow=follow))
 
 
-async def _logs(target: Target, what: str, name: str, tail: int | None) -> None:
+async def _logs(target: Target, what: str, name: str, tail: int | None, *, follow: bool) -> None:
     async with target.connect() as client:
         namespace, name = split_name(name, "" if "/" in name else target.namespace)
         body = await one(client, what, namespace, name)
         selector = f"{names.LABEL_BUNDLE}={name}"
         jobs = await listed(client, JOBS, namespace, selector=selector)
         jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
+        if follow and jobs and not _has_ended(jobs[0]):
+            await _follow(client, jobs[0], tail)
+            return
         for job in jobs:
             if await _print_job(client, namespace, job["metadata"]["name"], tail):
                 return
         _print_kept(body, namespace, name)
 
 
+def _start(text: str, tail: int | None) -> int:
+    """Where the last lines of a text begin."""
+    return len(text) - len("".join(text.splitlines(keepends=True)[-tail:])) if tail else 0
+
+
+def _has_ended(job: Mapping[str, Any]) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(
+        one_["type"] in ("Complete", "Failed") and one_["status"] == "True" for one_ in conditions
+    )
+
+
+async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> None:
+    """Print what the Job's containers add, until it has ended or is deleted."""
+    namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+    printed: dict[tuple[str, str], int] = {}
+    ended = False
+    while not ended:
+        try:
+            ended = _has_ended(await client.get(JOBS, namespace, name))
+        except errors.NotFound:
+            ended = True
+        async for pod, container, text in _texts(client, namespace, name, None):
+            start = printed.get((pod, container))
+            if start is None:
+                click.echo(f"--- Job {name}, container {container}", err=True)
+                start = _start(text, tail)
+            click.echo(text[start:], nl=False)
+            printed[pod, container] = max(start, len(text))
+        if not ended:
+            await asyncio.sleep(LOOK)
+
+
 async def _print_job(client: KubeClient, namespace: str, job: str, tail: int | None) -> bool:
     """Print the logs of a Job's pods; False where there are none."""
-    pods = await listed(client, PODS, namespace, selector=f"batch.kubernetes.io/job-name={job}")
     said = False
+    async for _, container, text in _texts(client, namespace, job, tail):
+        click.echo(f"--- Job {job}, container {container}", err=True)
+        click.echo(text.rstrip("\n"))
+        said = True
+    return said
+
+
+async def _texts(
+    client: KubeClient, namespace: str, job: str, tail: int | None
+) -> AsyncIterator[tuple[str, str, str]]:
+    """Pod, container and log of each container of a Job's pods that has a log."""
+    pods = await listed(client, PODS, namespace, selector=f"batch.kubernetes.io/job-name={job}")
     for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):
         name = pod["metadata"]["name"]
         containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
@@ -52,10 +105,7 @@ async def _print_job(client: KubeClient, namespace: str, job: str, tail: int | N
             with suppress(errors.NotFound, errors.BadRequest):  # it hasn't started
                 text = await client.read_log(namespace, name, container["name"], tail_lines=tail)
             if text:
-                click.echo(f"--- Job {job}, container {container['name']}", err=True)
-                click.echo(text.rstrip("\n"))
-                said = True
-    return said
+                yield name, container["name"], text
 
 
 def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
@@ -69,6 +119,6 @@ def _print_kept(body: Mapping[str, Any], namespace: str, name: str) -> None:
     last = f"; the last attempt, {attempt['job']}, {attempt.get('outcome')}" if attempt else ""
     raise Fault(
         f"bundle {namespace}/{name} has no Job with a log{last}. Jobs are deleted "
-        "spec.job.ttlSecondsAfterFinished seconds after their end; copyrator history "
-        f"bundle {name} shows their outcomes"
+        "spec.job.ttlSecondsAfterFinished seconds after their end; "
+        f"{hint_about('history', 'bundle', body)} shows their outcomes"
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -13,6 +15,7 @@ from click.shell_completion import CompletionItem
 from copyrator.api import names
 from copyrator.cli.cluster import Target
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
@@ -26,6 +29,7 @@ _ALIASES = {
     "rules": ("rule", "rules", "copyr", "copyrator", "copyrators", "copyratorrule"),
     "bundles": ("bundle", "bundles", "bndl"),
     "copies": ("copy", "copies"),
+    "all": ("all",),
 }
 RESOURCES: Mapping[str, Resource] = {"rules": RULES, "bundles": BUNDLES}
 SINGULAR = {"rules": "rule", "bundles": "bundle", "copies": "copy"}
@@ -45,6 +49,10 @@ class What(click.ParamType[str]):
             if str(value).lower() in _ALIASES[word]:
                 return word
         return self.fail(f"{value!r} isn't one of {', '.join(self.allowed)}", param, ctx)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str:  # noqa: ARG002
+        """The choices, for an argument that wasn't given."""
+        return f"Choose from: {', '.join(self.allowed)}"
 
     def shell_complete(
         self,
@@ -120,12 +128,12 @@ async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[
         elsewhere = [
             body["metadata"]["namespace"] for body in everywhere if body["metadata"]["name"] == name
         ]
-    hint = (
+    advice = (
         f"there is one in {', '.join(elsewhere)}: add -n {elsewhere[0]}"
         if elsewhere
-        else f"copyrator get {what} -A lists all"
+        else f"{hint('get', what, '-A')} lists all"
     )
-    raise Fault(f"there is no {resource.kind} {name} in the namespace {namespace}; {hint}")
+    raise Fault(f"there is no {resource.kind} {name} in the namespace {namespace}; {advice}")
 
 
 async def copy_kinds(client: KubeClient, rules: list[dict[str, Any]]) -> list[Resource]:
@@ -152,14 +160,54 @@ async def copies(
     client: KubeClient, namespace: str | None
 ) -> tuple[list[Resource], list[dict[str, Any]]]:
     """The kinds that copies can be of, and the existing copies, without their content."""
+    found = await find_copies(client, [namespace])
+    return found.resources, found.bodies
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """The kinds that copies can be of, and the existing copies, without their content."""
+
+    resources: list[Resource]
+    bodies: list[dict[str, Any]]
+    denied: list[errors.Forbidden]
+    """What the user may not list."""
+
+
+async def find_copies(
+    client: KubeClient, scopes: Sequence[str | None], selector: str | None = None
+) -> Copies:
+    """Find the copies in namespaces (None: in all), as far as the user may list them.
+
+    Raises:
+        Forbidden: no kind may be listed.
+    """
     rules: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
         rules = await listed(client, RULES, None)
-    resources = await copy_kinds(client, rules)
-    found: list[dict[str, Any]] = []
-    for resource in resources:
-        found += await listed(client, resource, namespace, selector=MANAGED, metadata_only=True)
-    marked = [
-        body for body in found if names.ANN_RULE in (body["metadata"].get("annotations") or {})
-    ]
-    return resources, marked
+    found = Copies(await copy_kinds(client, rules), [], [])
+    labels = f"{MANAGED},{selector}" if selector else MANAGED
+    for resource, scope in itertools.product(found.resources, scopes):
+        try:
+            bodies = await listed(client, resource, scope, selector=labels, metadata_only=True)
+        except errors.Forbidden as error:
+            found.denied.append(error)
+            continue
+        found.bodies.extend(
+            body for body in bodies if names.ANN_RULE in (body["metadata"].get("annotations") or {})
+        )
+    if found.denied and len(found.denied) == len(found.resources) * len(scopes):
+        raise found.denied[0]
+    return found
+
+
+def skipped(denied: Sequence[errors.Forbidden]) -> str:
+    """A note about what the user may not list; empty where that is nothing."""
+    if not denied:
+        return ""
+    kinds: dict[str, None] = {}
+    for error in denied:
+        refusal = error.refusal
+        where = f"in {refusal.namespace}" if refusal and refusal.namespace else "in all namespaces"
+        kinds[f"{refusal.right.resource} {where}" if refusal else error.message] = None
+    return f"Not shown, because you have no permission to list them: {', '.join(kinds)}."

@@ -50,16 +50,22 @@ MACHINE = (Format.JSON, Format.YAML, Format.NAME)
 object_option = _output(MACHINE, None, "The object as json or yaml, or its name.")
 """For commands that print a sentence about one object; without it ``shape`` is None."""
 answer_option = _output(MACHINE[:2], None, "json or yaml.")
-"""For commands that print sentences; without it ``shape`` is None."""
+"""For commands that print sentences or findings; without it ``shape`` is None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its head, its cell for a row, and whether only -o wide has it."""
+    """A column: its head, and its cell for a row."""
 
     head: str
     value: Callable[[Any], str]
     wide: bool = False
+    """Only -o wide has it."""
+    below: bool = False
+    """On a terminal it is no column: the text follows on a line of its own, where it isn't empty.
+    """
+    spare: int = 0
+    """On a terminal that is too narrow the column with the highest number above 0 goes first."""
 
 
 def console(**options: Any) -> Console:
@@ -75,26 +81,48 @@ class Table:
     """
 
     def __init__(
-        self, columns: Sequence[Column], *, wide: bool = False, whole: bool = False
+        self,
+        columns: Sequence[Column],
+        *,
+        wide: bool = False,
+        whole: bool = False,
+        heads: bool = True,
     ) -> None:
         self._columns = [column for column in columns if wide or not column.wide]
         self._wide = wide
         self._whole = whole
+        self._heads = heads
         self._console = console()
+        self._below: list[Column] = []
         self._widths: list[int] = []
+        if self._console.is_terminal and not wide:
+            self._below = [column for column in self._columns if column.below]
+            self._columns = [column for column in self._columns if not column.below]
 
     def print(self, rows: Iterable[Any]) -> None:
         """Print rows; the first time with heads."""
-        cells = [[column.value(row) for column in self._columns] for row in rows]
+        rows = list(rows)
         if not self._widths:
-            heads = [column.head for column in self._columns]
-            self._widths = [
-                max(cell_len(line[index]) for line in (heads, *cells))
-                for index in range(len(heads))
-            ]
-            self._line(heads, "dim")
-        for line in cells:
-            self._line(line)
+            self._fit(rows)
+            if self._heads:
+                self._line([column.head for column in self._columns], "dim")
+        for row in rows:
+            self._line([column.value(row) for column in self._columns])
+            for column in self._below:
+                if text := column.value(row):
+                    _print_broken(self._console, Text(f"  {text}"), 2)
+
+    def _fit(self, rows: Sequence[Any]) -> None:
+        """Set the widths; on a terminal that is too narrow some columns are left out."""
+        self._widths = [
+            max(cell_len(text) for text in (column.head, *map(column.value, rows)))
+            for column in self._columns
+        ]
+        spare = max(self._columns, key=lambda column: column.spare)
+        room = self._console.width if self._console.is_terminal and not self._wide else None
+        if room and sum(self._widths) + GAP * (len(self._widths) - 1) > room and spare.spare:
+            self._columns.remove(spare)
+            self._fit(rows)
 
     def _line(self, cells: Sequence[str], style: str = "") -> None:
         """One row."""

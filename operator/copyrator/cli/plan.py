@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any
 
 import click
 
-from copyrator.api import names
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
+from copyrator.cli.acting import Actor, actor_of
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
-from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_object, dry_running
+from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_running
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, operator_namespace_option
-from copyrator.cli.manifests import Manifest, read_manifests
+from copyrator.cli.manifests import read_manifests
 from copyrator.cli.objects import What, complete_names, one
-from copyrator.cli.output import Format, Table, console, dump, output_option, prose
-from copyrator.cli.plan_rows import COLUMNS, Keys, Row, RowAction, action_of, diff, summary
-from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.cli.output import Format, output_option, prose
+from copyrator.cli.plan_inputs import Files
+from copyrator.cli.plan_rows import Keys, Result, Row, RowAction, action_of, diff
+from copyrator.cli.plan_show import show
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action
-from copyrator.copies.policy.sources import SourceReader
 from copyrator.copies.summarize import summarize_rule
 from copyrator.kube import errors
 from copyrator.kube.resources import RULES
@@ -76,65 +77,75 @@ def plan(
     """Show what a rule would create, update, adopt and delete, its conflicts and what is blocked.
 
     Give a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
-    planner and writer run with a server-side dry run, as you, or with --as as another user,
-    such as the operator. Sources in the file count as applied. Keys are named (+ added,
-    ~ changed, - removed), values never.
+    planner and writer run with a server-side dry run: as the operator where you may impersonate
+    its service account, else as you. Sources and namespaces in the file count as applied. Keys
+    are named (+ added, ~ changed, - removed), values never.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
         raise _WrongUsage("give a rule (plan rule NAME) or a file (plan -f FILE)")
-    manifests = read_manifests([filename]) if filename else []
-    if run(_plan(target, name, manifests, home, shape)):
+    files = Files(read_manifests([filename]) if filename else [], target)
+    if filename:
+        files.check()
+    results, notes = run(_plan(target, name, files, home))
+    show(results, shape)
+    if notes:
+        prose(notes, err=True)
+    if faults := [result.fault for result in results if result.fault]:
+        raise Fault("; ".join(faults))
+    if any(result.rows for result in results):
         raise click.exceptions.Exit(CHANGES)
 
 
 async def _plan(
-    target: Target,
-    name: str | None,
-    manifests: Sequence[Manifest],
-    home: str | None,
-    shape: Format,
-) -> bool:
+    target: Target, name: str | None, files: Files, home: str | None
+) -> tuple[list[Result], list[str]]:
+    """Plan each rule; a fault of one doesn't keep the others from being planned."""
     you = dataclasses.replace(target, user=None)
-    results = []
+    results, notes = [], []
     async with you.connect_with(DryRunClient) as mine:
         installation = await find_installation(mine, home)
-        for body in await _bodies(mine, target, name, manifests):
-            async with (
-                target.connect_with(DryRunClient) as client,
-                dry_running(client, installation) as dry_run,
-            ):
-                rule = await _serve(dry_run, body)
-                await _add_sources(dry_run, rule, mine, target, manifests)
-                _check_means_something(dry_run, rule)
-                results.append(await _rows(dry_run, rule))
-    _show(results, shape)
-    return any(rows for _, rows, _ in results)
+        async for where, read in _bodies(mine, target, name, files):
+            try:
+                body = await read()
+                near = body["metadata"]["namespace"]
+                actor = await actor_of(mine, target, installation, target.namespace, near)
+                async with dry_running(installation, actor) as dry_run:
+                    files.assume_namespaces(dry_run)
+                    rule = await _serve(dry_run, body)
+                    await files.add_sources(dry_run, rule, mine)
+                    _check_means_something(dry_run, rule)
+                    results.append(await _rows(dry_run, rule))
+            except (Fault, errors.ApiError) as error:
+                if name:
+                    raise
+                said = error.message if isinstance(error, errors.ApiError) else str(error)
+                results.append(Result(where, fault=said if where in said else f"{where}: {said}"))
+                continue
+            notes = _notes(actor)
+    return results, notes
+
+
+def _notes(actor: Actor) -> list[str]:
+    if not actor.who:
+        return []
+    tried = (
+        f"Tried as {actor.who}, not as the operator: its permissions may differ. --as the "
+        "operator's service account, or the permission to impersonate it, shows them."
+    )
+    return [tried, actor.note] if actor.note else [tried]
 
 
 async def _bodies(
-    client: DryRunClient, target: Target, name: str | None, manifests: Sequence[Manifest]
-) -> list[dict[str, Any]]:
-    """The requested rules, as the API server would store them."""
+    client: DryRunClient, target: Target, name: str | None, files: Files
+) -> AsyncIterator[tuple[str, Callable[[], Awaitable[dict[str, Any]]]]]:
+    """The requested rules: where each is, and how to read it as the API server would store it."""
     if name:
         namespace, name = split_name(name, "" if "/" in name else target.namespace)
-        return [await one(client, "rules", namespace, name)]
-    found = []
-    for manifest in manifests:
-        if manifest.kind != names.RULE_KIND:
-            continue
-        namespace = manifest.namespace or target.namespace
-        try:
-            found.append(await dry_object(client, RULES, namespace, manifest.body))
-        except errors.Invalid as error:
-            raise Fault(f"{manifest.where}: {error.message}") from None
-    if not found:
-        raise Fault("the file has no CopyratorRule; Bundles are explained by copyrator why")
-    return found
-
-
-Result = tuple[Rule, list[Row], int]
+        yield f"rule {namespace}/{name}", partial(one, client, "rules", namespace, name)
+    for manifest in files.rules():
+        yield manifest.where, partial(files.stored, client, RULES, manifest)
 
 
 async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
@@ -164,34 +175,6 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
 
 
-async def _add_sources(
-    dry_run: DryRun,
-    rule: Rule,
-    client: DryRunClient,
-    target: Target,
-    manifests: Sequence[Manifest],
-) -> None:
-    """Sources in the file count as applied."""
-    assert not isinstance(rule.spec, InvalidSpec)
-    source, context = rule.spec.source, dry_run.context
-    state = context.rule_states.get(rule.key)
-    if source is None or state is None or state.compiled is None:
-        return
-    resource = await context.home.discovery.resolve(source.kind, source.api_version)
-    for manifest in manifests:
-        namespace = manifest.namespace or target.namespace
-        labels = manifest.body["metadata"].get("labels") or {}
-        if manifest.kind != source.kind or namespace not in source.namespaces:
-            continue
-        named = source.name in (None, manifest.name)
-        if named and (source.selector is None or source.selector.matches(labels)):
-            body = await dry_object(client, resource, namespace, manifest.body)
-            record = SourceReader(resource.api_version, resource.kind)(body)
-            if not record.refused:
-                rank = (source.namespaces.index(namespace), manifest.name)
-                context.index.add(SourceBinding(state.compiled, record, rank))
-
-
 async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     context = dry_run.context
     found = FullSummary()
@@ -209,14 +192,26 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     mine = [key for key in due if key not in found.failures]
     tried = await asyncio.gather(*(try_(key) for key in [*mine, *found.unwanted]))
     rows += [row for row in tried if row]
-    kind = context.home.kinds[state.compiled.resource].resource.kind if state.compiled else ""
+    assert state.compiled is not None
+    resource = context.home.kinds[state.compiled.resource].resource
     for key, (reason, message) in found.failures.items():
         action = RowAction.CONFLICT if reason is FailureReason.CONFLICT else RowAction.BLOCKED
-        rows.append(Row(action, kind, key.namespace, key.name, reason.value, message))
+        rows.append(Row(action, resource.kind, key.namespace, key.name, reason.value, message))
+    rows = [
+        _with_report(dry_run, rule, dataclasses.replace(row, group=resource.group)) for row in rows
+    ]
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
-    return rule, rows, max(desired - changing, 0)
+    return Result(rule.owner, rows, max(desired - changing, 0))
+
+
+def _with_report(dry_run: DryRun, rule: Rule, row: Row) -> Row:
+    """A row of a write that was possible for the user, but not for the operator."""
+    said = dry_run.reported(rule.key, row.namespace, row.name)
+    if not said or not dry_run.actor.who or row.reason:
+        return row
+    return dataclasses.replace(row, note=dry_run.actor.tried(said).strip())
 
 
 async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
@@ -267,23 +262,3 @@ async def _diff(dry_run: DryRun, key: CopyKey, wanted: Mapping[str, Any], *, new
     except errors.ApiError:
         return Keys()
     return diff(live, wanted)
-
-
-def _show(results: Sequence[Result], shape: Format) -> None:
-    if shape in (Format.JSON, Format.YAML):
-        found = [
-            {"rule": rule.owner, "upToDate": right, "changes": [row.to_dict() for row in rows]}
-            for rule, rows, right in results
-        ]
-        dump(found[0] if len(found) == 1 else found, shape)
-        return
-    for rule, rows, right in results:
-        if shape is Format.NAME:
-            for row in rows:
-                click.echo(f"{row.kind.lower()}/{row.namespace}/{row.name}")
-            continue
-        if len(results) > 1:
-            console().print(f"rule {rule.owner}")
-        if rows:
-            Table(COLUMNS, wide=shape is Format.WIDE, whole=True).print(rows)
-        prose([summary(rows, right)])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from copyrator.api.counts import count
+from copyrator.cli.grouping import groups, some
 from copyrator.cli.output import Column
 from copyrator.copies.policy.transform import DATA_FIELDS
 
@@ -57,6 +58,16 @@ class Row:
     reason: str = ""
     message: str = ""
     keys: Keys = field(default_factory=Keys)
+    note: str = ""
+    """What else is known of it."""
+    group: str = ""
+    """The kind's API group."""
+
+    @property
+    def reference(self) -> str:
+        """As `kubectl -o name` prints it."""
+        kind = f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
+        return f"{kind}/{self.name}"
 
     def to_dict(self) -> dict[str, Any]:
         """As in -o json."""
@@ -75,15 +86,59 @@ class Row:
         }
         if any(keys.values()):
             found["keys"] = {name: list(value) for name, value in keys.items() if value}
+        if self.note:
+            found["note"] = self.note
         return found
+
+    @property
+    def what(self) -> str:
+        """The last column."""
+        said = f"{self.reason}: {self.message}" if self.reason else str(self.keys)
+        return f"{said} {self.note}".strip()
 
 
 COLUMNS = (
     Column("ACTION", lambda row: row.action.value),
     Column("NAMESPACE", lambda row: row.namespace),
-    Column("NAME", lambda row: row.name),
-    Column("WHAT", lambda row: f"{row.reason}: {row.message}" if row.reason else str(row.keys)),
+    Column("NAME", lambda row: row.name or "-"),
+    Column("WHAT", lambda row: row.what),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The plan of one rule."""
+
+    rule: str
+    """``namespace/name``; of a rule that has a fault, where it is."""
+    rows: Sequence[Row] = ()
+    right: int = 0
+    """Copies that are up to date."""
+    fault: str = ""
+    """Why there is no plan."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As in -o json."""
+        found: dict[str, Any] = {"apiVersion": API_VERSION, "kind": "Plan", "rule": self.rule}
+        if self.fault:
+            return {**found, "error": self.fault}
+        changes = [row.to_dict() for row in self.rows]
+        return {**found, "upToDate": self.right, "changes": changes}
+
+
+API_VERSION = "cli.copyrator.flant.com/v1"
+"""Of what only this program prints."""
+
+
+def merged(rows: Sequence[Row]) -> list[Row]:
+    """Rows with the same fault in several namespaces as one."""
+    found = [row for row in rows if not row.reason]
+    for group in groups(row for row in rows if row.reason):
+        spaces = [row.namespace for row in group]
+        names = {row.name for row in group}
+        shown = replace(group[0], name=names.pop() if len(names) == 1 else "*")
+        found.append(replace(shown, namespace=some(spaces, "namespaces")) if spaces[1:] else shown)
+    return found
 
 
 def action_of(methods: Sequence[str], *, foreign: bool) -> RowAction | None:

@@ -26,8 +26,33 @@ from copyrator.oci.auth import (
     credential_from_secret,
 )
 from copyrator.oci.client import RegistryClient
-from copyrator.oci.errors import NotFound
+from copyrator.oci.errors import NotFound, RegistryError
 from copyrator.oci.reference import Repository
+
+_OPTIONS = (
+    ("set spec.auth to a Secret", "set --auth-file"),
+    ("check the Secret of spec.auth", "check --auth-file"),
+    ("spec.auth names no Secret", "set --auth-file"),
+    ("of spec.auth", "of --auth-file"),
+    ("(spec.insecure: true; --insecure)", "(--insecure)"),
+    ("caSecret: the key ca.crt", "--ca-file: the file"),
+    ("see caSecret and skipTLSVerify", "see --ca-file and --skip-tls-verify"),
+    ("set spec.version to", "name"),
+    ("spec.prerelease: true admits", "--prerelease admits"),
+    ("expression in spec.tagFilter", "--tag-filter"),
+    (
+        "which spec.version doesn't accept; set version: '*' and tagFilter:",
+        "which no version is; resolve '*' with --tag-filter",
+    ),
+)
+"""What the registry client's messages name, and this command's options in its place."""
+
+
+def in_options(message: str) -> str:
+    """A message with this command's options in place of a Bundle's fields."""
+    for field, option in _OPTIONS:
+        message = message.replace(field, option)
+    return message
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +90,10 @@ def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> 
     code, from this machine. Exit code: 0 a tag was chosen; 1 none, or an error. -o json: tag,
     digest, rejected: [{tag, reason}].
     """
-    answer = run(_resolve(repository, constraint, options))
+    try:
+        answer = run(_resolve(repository, constraint, options))
+    except RegistryError as error:
+        raise Fault(in_options(error.message)) from None
     if shape in (Format.JSON, Format.YAML):
         rejected = list(answer.rejected)
         dump({"tag": answer.tag, "digest": answer.digest, "rejected": rejected}, shape)
@@ -91,7 +119,7 @@ async def _resolve(text: str, constraint: str, options: dict[str, Any]) -> Answe
     try:
         wanted = parse_version(constraint)
     except VersionError as error:
-        raise Fault(str(error)) from None
+        raise Fault(in_options(str(error))) from None
     client = RegistryClient(metrics=Metrics(), allowed=ANYWHERE)
     try:
         if isinstance(wanted, ExactTag):
@@ -139,7 +167,7 @@ async def _range(
     )
     if choice.tag is None:
         why = explain(choice, wanted.text, options["deployed"])
-        return Answer(None, None, rejected, f"{repository}: {why}")
+        return Answer(None, None, rejected, in_options(f"{repository}: {why}"))
     return Answer(choice.tag, await client.digest(repository, choice.tag, credential), rejected)
 
 

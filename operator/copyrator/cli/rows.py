@@ -9,6 +9,7 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.conditions import ConditionType, conditions_by_type
 from copyrator.api.times import parse_time
+from copyrator.cli.hints import hint
 from copyrator.cli.output import Column
 
 Body = Mapping[str, Any]
@@ -54,7 +55,7 @@ def digest(value: object) -> str:
 def trouble(body: Body) -> str:
     """The fault; empty where there is none."""
     if not ready(body):
-        return "not reconciled yet; see: copyrator doctor"
+        return f"not reconciled yet; see: {hint('doctor')}"
     condition = ready(body)
     return "" if condition.get("status") == "True" else str(condition.get("message") or "")
 
@@ -101,7 +102,7 @@ def _common(now: datetime) -> tuple[Column, ...]:
         NAME,
         Column("READY", lambda body: str(ready(body).get("status") or "-")),
         Column("REASON", lambda body: str(ready(body).get("reason") or "-")),
-        Column("SINCE", lambda body: age(ready(body).get("lastTransitionTime"), now)),
+        Column("SINCE", lambda body: age(ready(body).get("lastTransitionTime"), now), spare=2),
     )
 
 
@@ -118,7 +119,7 @@ def rule_columns(now: datetime) -> list[Column]:
         _counted("conflicts"),
         _counted("pending"),
         Column("AGE", lambda body: age(body["metadata"].get("creationTimestamp"), now), wide=True),
-        Column("MESSAGE", trouble),
+        Column("MESSAGE", trouble, below=True),
     ]
 
 
@@ -127,7 +128,7 @@ def bundle_columns(now: datetime) -> list[Column]:
     return [
         *_common(now),
         Column("DEPLOYED", _at("status", "deployed", "version")),
-        Column("AVAILABLE", _at("status", "available", "version")),
+        Column("AVAILABLE", _at("status", "available", "version"), spare=1),
         Column(
             "WANTED", lambda body: str((body.get("spec") or {}).get("version") or "latest"), True
         ),
@@ -141,7 +142,7 @@ def bundle_columns(now: datetime) -> list[Column]:
             lambda body: digest(((body.get("status") or {}).get("deployed") or {}).get("digest")),
             wide=True,
         ),
-        Column("MESSAGE", trouble),
+        Column("MESSAGE", trouble, below=True),
     ]
 
 

@@ -7,7 +7,7 @@ Only the keywords that our CRDs use. CEL rules aren't evaluated: the operator's 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -81,15 +81,27 @@ def _map(value: dict[str, Any], schema: Schema, path: tuple[Step, ...]) -> Itera
         elif isinstance(rest, Mapping):
             yield from problems(item, rest, here)
         elif not free and not (top and name in ("apiVersion", "kind", "metadata")):
-            close = get_close_matches(name, known, n=1)
+            close = closest(name, known)
             others = f"; known fields: {', '.join(known)}" if known else "; remove it"
-            hint = f"; did you mean {close[0]}?" if close else others
-            yield Problem(here, f"is an unknown field{hint}")
+            advice = f"; did you mean {close}?" if close else others
+            yield Problem(here, f"is an unknown field{advice}")
     for name in schema.get("required") or ():
         if value.get(name) is None:
             yield Problem(path, f"{name} is required")
     if "maxProperties" in schema and len(value) > schema["maxProperties"]:
         yield Problem(path, f"must have at most {schema['maxProperties']} entries")
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was meant: one is part of the other, or they are spelt much alike."""
+    word = word.lower()
+    lower = {one.lower(): one for one in known}
+    if word in lower:
+        return lower[word]
+    part = [one for one in lower if min(len(one), len(word)) > 3 and (one in word or word in one)]
+    found = [min(part, key=lambda one: abs(len(one) - len(word)))] if part else []
+    found = found or get_close_matches(word, lower, n=1, cutoff=0.7)
+    return lower[found[0]] if found else None
 
 
 def _list(value: list[Any], schema: Schema, path: tuple[Step, ...]) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,17 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.counts import count
-from copyrator.api.rule import InvalidSpec, parse_rule
+from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
 from copyrator.api.rule_transform import path_of
 from copyrator.cli.crds import schemas
+from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest, Step, read_manifests
-from copyrator.cli.output import Format, dump, output_option
+from copyrator.cli.output import Format, answer_option, dump
 from copyrator.cli.schema import Problem, problems
+from copyrator.cli.template_names import OF_NAME, OF_TEMPLATE, unknown_names
 from copyrator.copies.policy.compiling import compile_text, rule_texts
 from copyrator.copies.policy.template_meter import TemplateError
+from copyrator.kube.resources import WELL_KNOWN
 
 _VERSIONS = {
     names.RULE_KIND: names.RULE_API_VERSION,
@@ -64,18 +67,18 @@ class Finding:
     metavar="FILE",
     help="File, directory, -.",
 )
-@output_option
-def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format) -> None:
+@answer_option
+def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None) -> None:
     """Validate rules and Bundles in files without a cluster; each problem is shown with its line.
 
     They are validated against the CRDs and by the operator's own parsers. Other kinds are ignored.
     Exit code: 0 all are valid; 1 at least one isn't.
     """
     if not (files or more):
-        raise click.UsageError("name a file: copyrator validate -f rule.yaml")
-    manifests = [one for one in read_manifests([*files, *more]) if one.kind in _VERSIONS]
+        raise click.UsageError(f"name a file: {hint('validate', '-f', 'rule.yaml')}")
+    manifests = [one for one in read_manifests([*files, *more]) if is_ours(one)]
     found = [finding for manifest in manifests for finding in check(manifest)]
-    if shape in (Format.JSON, Format.YAML):
+    if shape is not None:
         dump([finding.to_dict() for finding in found], shape)
     else:
         for finding in found:
@@ -92,11 +95,31 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format) -> No
 
 def check(manifest: Manifest) -> Iterator[Finding]:
     """The problems of one manifest; the parser's message only where the schema has none."""
-    found = [*_version(manifest), *problems(manifest.body, schemas()[manifest.kind])]
+    if manifest.kind not in _VERSIONS:
+        problem = Problem(("kind",), _no_kind(manifest))
+        yield Finding(manifest, manifest.line(problem.path), problem)
+        return
+    kinds = list(_misspelt_kinds(manifest.body))
+    at = {problem.path for problem in kinds}
+    violations = problems(manifest.body, schemas()[manifest.kind])
+    found = [*_version(manifest), *kinds, *(one for one in violations if one.path not in at)]
     if not manifest.name:
         found.append(Problem(("metadata",), "name is required"))
     for problem in found or _parsed(manifest):
         yield Finding(manifest, manifest.line(problem.path), problem)
+
+
+def is_ours(manifest: Manifest) -> bool:
+    """Whether it is of one of our kinds, or of our API groups under a wrong kind."""
+    group, slash, _ = str(manifest.body.get("apiVersion")).partition("/")
+    groups = {version.partition("/")[0] for version in _VERSIONS.values()}
+    return manifest.kind in _VERSIONS or (bool(slash) and group in groups)
+
+
+def _no_kind(manifest: Manifest) -> str:
+    group = str(manifest.body.get("apiVersion")).partition("/")[0]
+    meant = next(kind for kind, version in _VERSIONS.items() if version.startswith(f"{group}/"))
+    return f"{group} has no kind {manifest.kind or '(none)'}; did you mean {meant}?"
 
 
 def _version(manifest: Manifest) -> Sequence[Problem]:
@@ -115,12 +138,38 @@ def _parsed(manifest: Manifest) -> list[Problem]:
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):
         return [_problem(rule)]
+    return list(_of_rule(rule))
+
+
+def _of_rule(rule: RuleSpec) -> Iterator[Problem]:
+    """Templates that don't compile, and unknown names in them, which only rendering finds."""
     for place, text in rule_texts(rule):
+        path = path_of(place)
         try:
             compile_text(text)
         except TemplateError as error:
-            return [_problem(InvalidSpec(path_of(place), str(error)))]
-    return []
+            yield _problem(InvalidSpec(path, str(error)))
+            continue
+        known = OF_NAME if path == "spec.transform.name" else OF_TEMPLATE
+        yield from (_problem(InvalidSpec(path, said)) for said in unknown_names(text, known))
+
+
+def _misspelt_kinds(body: Mapping[str, Any]) -> Iterator[Problem]:
+    """Kinds that rules name in another case, or in the plural."""
+    spec = body.get("spec")
+    for part in ("source", "template"):
+        inner = spec.get(part) if isinstance(spec, Mapping) else None
+        kind = inner.get("kind") if isinstance(inner, Mapping) else None
+        if isinstance(kind, str) and (meant := _meant(kind)):
+            said = f"{kind} isn't a kind; did you mean {meant}?"
+            yield Problem(("spec", part, "kind"), said)
+
+
+def _meant(kind: str) -> str | None:
+    kinds = {one.kind.lower(): one.kind for one in WELL_KNOWN.values()}
+    plurals = {one.plural: one.kind for one in WELL_KNOWN.values()}
+    meant = kinds.get(kind.lower()) or plurals.get(kind.lower())
+    return meant if meant != kind else None
 
 
 def _problem(invalid: InvalidSpec) -> Problem:

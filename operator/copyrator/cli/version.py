@@ -7,7 +7,7 @@ import click
 from copyrator import __version__
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.installation import find_installation, own_namespace_option
-from copyrator.cli.output import Format, dump, output_option
+from copyrator.cli.output import Format, answer_option, dump
 from copyrator.kube.client.connection import KubeconfigError
 from copyrator.kube.errors import ApiError
 
@@ -16,8 +16,8 @@ from copyrator.kube.errors import ApiError
 @cluster_options(namespace=False)
 @own_namespace_option
 @click.option("--client", "client_only", is_flag=True, help="Don't connect to the cluster.")
-@output_option
-def version(target: Target, home: str | None, client_only: bool, shape: Format) -> None:
+@answer_option
+def version(target: Target, home: str | None, client_only: bool, shape: Format | None) -> None:
     """Print this program's version, and the operator's image where one is installed."""
     found = {"client": __version__}
     if not client_only:
@@ -25,7 +25,7 @@ def version(target: Target, home: str | None, client_only: bool, shape: Format) 
             found["operator"] = run(_operator(target, home))
         except (ApiError, KubeconfigError) as error:
             click.echo(f"The cluster can't be read: {error}", err=True)
-    if shape in (Format.JSON, Format.YAML):
+    if shape is not None:
         dump(found, shape)
         return
     for part, text in found.items():

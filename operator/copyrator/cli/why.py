@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from copyrator.bundles.reference_scopes import Ref
+from copyrator.cli.acting import actor_of
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.dry_run import DryRunClient, dry_running, owner_of
+from copyrator.cli.dry_run import dry_running, owner_of
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -24,6 +25,7 @@ from copyrator.cli.objects import RESOURCES, listed
 from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.cli.why_bundle import explain_bundle
 from copyrator.cli.why_rules import Question, answers, explain, verdict_of
+from copyrator.cli.why_source import sources_of
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Discovery, Resource
@@ -47,8 +49,9 @@ def why(
 ) -> None:
     """Explain why an object exists or doesn't, for each rule; for a Bundle, why it has its version.
 
-    The object needn't exist. Nothing is written: a rule's write is sent as a dry run,
-    so that quotas, webhooks and missing permissions are named.
+    The object needn't exist. Nothing is written: a rule's write is sent as a dry run, as the
+    operator where you may impersonate its service account, so that quotas, webhooks and missing
+    permissions are named.
     """
     before, slash, rest = name.partition("/")
     namespace, name = (before, rest) if slash else (target.namespace, name)
@@ -73,7 +76,7 @@ class _Answer:
 async def _why(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
 ) -> _Answer:
-    async with target.connect_with(DryRunClient) as client:
+    async with target.connect() as client:
         installation = await find_installation(client, home)
         if kind is None or kind.lower() in ("bundle", "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)
@@ -84,11 +87,13 @@ async def _why(
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         resource, body = await _object(client, namespace, name, kind)
-        async with dry_running(client, installation) as dry_run:
-            await dry_run.serve_all(resource.kind)
-            asked = Question(dry_run, resource, namespace, name)
-            verdict, owner = await verdict_of(asked), owner_of(body or _NOBODY)
-            said = answers(asked)
+        actor = await actor_of(client, target, installation, namespace)
+    async with dry_running(installation, actor) as dry_run:
+        await dry_run.serve_all(resource.kind)
+        asked = Question(dry_run, resource, namespace, name)
+        owner = owner_of(body or _NOBODY)
+        verdict = dry_run.hidden(owner) or await verdict_of(asked)
+        said, sources = answers(asked), sources_of(dry_run, asked.key)
     head = (_head(resource, namespace, name, body), verdict)
     document = {
         **_subject(resource, namespace, name),
@@ -97,8 +102,12 @@ async def _why(
         "verdict": verdict,
         "rules": [{"rule": rule, "answer": answer} for rule, answer in said.items()],
     }
+    if sources:
+        document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
     seen = home is not None or installation.found
     remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
+    if actor.note:
+        remark = f"{remark} {actor.note}".strip()
     return _Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
 
 
@@ -155,7 +164,9 @@ async def _rules_kind(client: KubeClient) -> str:
     """The kind of all rules, where they have the same."""
     from copyrator.cli.rows import rule_kind  # noqa: PLC0415
 
-    kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
+    kinds: set[str] = set()
+    with suppress(errors.Forbidden):
+        kinds = {rule_kind(body) for body in await listed(client, RULES, None)}
     return kinds.pop() if len(kinds) == 1 and "-" not in kinds else _GUESSES[0]
 
 

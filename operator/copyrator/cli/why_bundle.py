@@ -16,13 +16,14 @@ from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",
     "PreRelease": "is a pre-release; spec.prerelease: true admits them",
     "Filtered": "doesn't match spec.tagFilter",
-    "Quarantined": "failed too often; copyrator reconcile bundle {name} retries it",
+    "Quarantined": "failed too often; {retry} retries it",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 
@@ -50,7 +51,7 @@ def explain_bundle(
     if condition:
         yield f"Its status is {condition.get('reason')}: {condition.get('message')}"
     else:
-        yield "No operator has reconciled it yet; see: copyrator doctor"
+        yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
         return
     yield from _choice(spec, status)
@@ -58,7 +59,11 @@ def explain_bundle(
     yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.image is not None)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
-        yield f"An edit of {ref} is seen at the next poll only; copyrator doctor explains why."
+        yield f"An edit of {ref} is seen at the next poll only; {hint('doctor')} explains why."
+
+
+def _hint(verb: str, spec: BundleSpec) -> str:
+    return hint(verb, "bundle", f"{spec.namespace}/{spec.name}")
 
 
 def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
@@ -73,7 +78,8 @@ def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
         yield f"No tag of {where} matches {spec.version}."
     for one in available.rejected:
         text = _REJECTED.get(str(one.reason), str(one.reason))
-        yield f"  rejected {one.version}: {text.format(wanted=spec.version, name=spec.name)}"
+        shown = text.format(wanted=spec.version, retry=_hint("reconcile", spec))
+        yield f"  rejected {one.version}: {shown}"
 
 
 def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -89,9 +95,9 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
     elif failures > spec.retry.limit:
         yield (
             f"It failed {times(failures)} and isn't retried until its tag, the spec or the values "
-            f"change, or on request: copyrator reconcile bundle -n {spec.namespace} {spec.name}"
+            f"change, or on request: {_hint('reconcile', spec)}"
         )
-    yield f"werf's log: copyrator logs bundle -n {spec.namespace} {spec.name}"
+    yield f"werf's log: {_hint('logs', spec)}"
 
 
 def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
@@ -103,8 +109,8 @@ def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
         )
     if spec.suspend:
         yield (
-            "spec.suspend is true: the registry is polled, nothing is deployed; copyrator resume "
-            f"bundle -n {spec.namespace} {spec.name}"
+            "spec.suspend is true: the registry is polled, nothing is deployed; "
+            f"{_hint('resume', spec)}"
         )
 
 
@@ -113,19 +119,22 @@ def _poll(
 ) -> Iterator[str]:
     if names.ANN_DISABLE_AUTOUPDATE in (body["metadata"].get("annotations") or {}):
         return
-    if not known and not body["spec"].get("interval"):
-        yield (
-            "The registry is polled every 10m, or as set by the operator's "
-            "WERF_OPERATOR_TIMER_INTERVAL."
-        )
-        return
     every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
+    assumed = not known and not body["spec"].get("interval")
+    how = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
+    how = f"every {every}{how if assumed else ''}"
     if said is None:
-        yield f"The registry is polled every {every}."
+        yield f"The registry is polled {how}."
         return
-    wait = (said - now).total_seconds()
-    if wait < 0:  # a poll without a change doesn't write the status
-        wait %= interval_of(spec)
-    yield (
-        f"The registry is polled every {every}; the next time in {format_duration(int(wait) + 1)}."
-    )
+    wait = next_poll(said, interval_of(spec), now)
+    yield f"The registry is polled {how}; the next time in {format_duration(wait)}."
+
+
+def next_poll(announced: datetime, interval: float, now: datetime) -> int:
+    """Seconds until the next poll.
+
+    A poll without a change doesn't write the status, so an announced time in the past is
+    whole intervals ago.
+    """
+    wait = (announced - now).total_seconds()
+    return int(wait if wait >= 0 else wait % interval) + 1

@@ -6,9 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from copyrator.api import names
-from copyrator.api.keys import CopyKey
+from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
+from copyrator.cli.grouping import LEAST, some
+from copyrator.cli.hints import hint
+from copyrator.cli.why_source import as_sentence, sources_of
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
@@ -62,12 +65,30 @@ async def verdict_of(asked: Question) -> str:
         return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
     if asked.resource.key not in context.home.kinds:
         return "No rule that is served is of this kind."
-    plan = context.plan(asked.key)
+    return await _verdict_in(asked, place)
+
+
+async def _verdict_in(asked: Question, place: Namespace) -> str:
+    plan = asked.dry_run.context.plan(asked.key)
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
         return "Its rule no longer requires it: it is going to be deleted."
-    return _sentence(plan.why, plan.winner.owner if plan.winner else "")
+    broken = None
+    if plan.why is Cause.UNWANTED:
+        broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
+    return broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
+
+
+def _broken(asked: Question, place: Namespace) -> str | None:
+    """A rule whose copy in the namespace can't be rendered: its name may be unknown."""
+    context = asked.dry_run.context
+    for rule in context.rules:
+        for binding in context.index.of_rule(rule.owner).values():
+            same = binding.compiled.resource == asked.resource.key
+            if same and binding.covers(place) and (problem := binding.at(place).problem):
+                return f"The rule {rule.owner} can't create its copy there: {problem}"
+    return None
 
 
 async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
@@ -75,10 +96,15 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     dry_run = asked.dry_run
     owner = plan.winner.owner if plan.winner else ""
     await dry_run.act(asked.key)
+    winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
+    said = dry_run.reported(winner, asked.namespace, asked.name)
+    tried = dry_run.actor.tried(said)
     if problem := dry_run.context.problems.get(asked.key):
-        return f"The rule {owner} requires it, but: {problem.reason}: {problem.message}"
+        return f"The rule {owner} requires it, but: {problem.reason}: {problem.message}{tried}"
     if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
         return _sentence(Cause.SATISFIED, owner)
+    if tried and said:
+        return f"The rule {owner} requires it, and the write is possible{tried}."
     if plan.act is Action.REPLACE and not dry_run.key_known:
         return (
             f"It belongs to the rule {owner}; more can't be determined without the operator's "
@@ -86,8 +112,8 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
         )
     found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
     return (
-        f"The rule {owner} requires it and can write it; if it still {found} in a few "
-        "seconds, the operator isn't running: copyrator doctor"
+        f"The rule {owner} requires it and can write it{tried}; if it still {found} in a few "
+        f"seconds, the operator isn't running: {hint('doctor')}"
     )
 
 
@@ -102,16 +128,28 @@ def answers(asked: Question) -> dict[str, str]:
 
 
 def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
-    """A line for each rule's answer."""
+    """A line for each rule's answer; rules with the same one share a line."""
     if not said:
-        yield "There are no rules; create one (docs/rules.md)."
+        yield "There are no rules that you may list; create one (docs/rules.md)."
+    same: dict[str, list[str]] = {}
     for rule, answer in said.items():
-        yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
+        same.setdefault(answer if rule != owner else f"{rule}{answer}", []).append(rule)
+    for rules in same.values():
+        answer = said[rules[0]]
+        if len(rules) >= LEAST:
+            yield f"{some(rules, 'rules')}: {answer}"
+            continue
+        for rule in rules:
+            yield f"rule {rule}{' (its owner)' if rule == owner else ''}: {answer}"
 
 
 def _of_rule(asked: Question, rule: Rule) -> str:
     if verdict := asked.dry_run.refusal(rule):
         return f"isn't served: {verdict.reason}: {verdict.message}"
+    return _of_served(asked, rule)
+
+
+def _of_served(asked: Question, rule: Rule) -> str:
     spec = rule.spec
     assert not isinstance(spec, InvalidSpec)
     if spec.kind != asked.resource.kind:
@@ -124,6 +162,8 @@ def _of_rule(asked: Question, rule: Rule) -> str:
     bindings = list(asked.dry_run.context.index.of_rule(rule.owner).values())
     if not bindings:
         return _paused(rule) + _no_source(asked.dry_run, rule)
+    if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
+        return _paused(rule) + "this is its source"
     said = _outside(bindings[0], place) or _of_bindings(asked, rule, bindings, place)
     return _paused(rule) + said
 
@@ -158,10 +198,10 @@ def _of_bindings(
     plan = asked.dry_run.context.plan(asked.key)
     if not binding.covers(place):
         return _uncovered(binding, place)
-    if plan.winner and plan.winner.owner != rule.owner:
-        return f"requires it, but it belongs to the rule {plan.winner.owner}"
     if problem := binding.at(place).problem:
         return f"can't be created: {problem}"
+    if plan.winner and plan.winner.owner != rule.owner:
+        return f"requires it, but it belongs to the rule {plan.winner.owner}"
     return f"requires it, from {binding.origin or 'its template'}"
 
 

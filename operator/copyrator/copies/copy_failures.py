@@ -86,15 +86,19 @@ def message_of(error: ApiError, bind: Refusal | None) -> str:
     if reason is FailureReason.IMMUTABLE:
         return f"{error.message}; set spec.onImmutable: Recreate to delete and recreate it"
     if reason is FailureReason.FORBIDDEN and NOT_HELD in error.message:
-        return f"{_not_held(bind)}. The API server: {error.message}"
+        return _not_held(bind, error.message)
     return error.message
 
 
-def _not_held(bind: Refusal | None) -> str:
+def _not_held(bind: Refusal | None, said: str) -> str:
+    """The grant that is missing; the API server's own message lists every rule of the role."""
     if bind is None:
-        return "the operator can't grant permissions that it doesn't have"
-    return (
-        'the operator has no permission to bind this role: the verb "bind" on '
-        f'{bind.right.resource} "{bind.name}" '
-        "(for a ClusterRole the chart's value rules.bindClusterRoles gives it)"
-    )
+        lacking = said.partition(f"{NOT_HELD}:")[2].split("\n")
+        rules = [rule.strip() for rule in lacking if rule.strip()]
+        more = f" and {len(rules) - 1} more" if len(rules) > 1 else ""
+        named = f": {rules[0]}{more}" if rules else ""
+        return f"the operator can't grant permissions that it doesn't have{named}"
+    verb = f'the verb "bind" on {bind.right.resource} "{bind.name}"'
+    if bind.right.resource == "clusterroles":
+        return f"needs rules.bindClusterRoles=[{bind.name}] (chart), which grants {verb}"
+    return f"needs {verb}"

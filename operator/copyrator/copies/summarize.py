@@ -140,7 +140,7 @@ def _summarize_target(
         summary.kept += 1
         summary.ready += 1
     else:
-        _count_target(context, summary, binding, key, owned=owned)
+        _count_target(context, summary, binding, namespace, key, owned=owned)
 
 
 def _find_refused(
@@ -191,7 +191,13 @@ def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
 
 
 def _count_target(
-    context: CopyContext, summary: RuleSummary, binding: SourceBinding, key: CopyKey, *, owned: bool
+    context: CopyContext,
+    summary: RuleSummary,
+    binding: SourceBinding,
+    namespace: Namespace,
+    key: CopyKey,
+    *,
+    owned: bool,
 ) -> None:
     """Count one target by its planned action."""
     plan = context.plan(key)
@@ -200,9 +206,11 @@ def _count_target(
     if mine and plan.why in (Cause.UP_TO_DATE, Cause.SATISFIED):
         summary.ready += 1
         summary.satisfied += plan.why is Cause.SATISFIED
-    elif plan.winner is not None and mine and plan.why is Cause.BROKEN:
+    elif problem := binding.at(namespace).problem:  # may be the cause of a conflict
         summary.failed += 1
-        summary.sample(key, FailureReason.TEMPLATE_ERROR, plan.winner.desired.problem or "")
+        summary.sample(key, FailureReason.TEMPLATE_ERROR, problem)
+        if not mine and plan.act is not Action.NOTHING:
+            summary.due.append(key)
     elif plan.winner is not None and not mine:
         summary.conflicts += 1
         summary.sample(key, FailureReason.CONFLICT, _lost_to(binding, plan.winner))

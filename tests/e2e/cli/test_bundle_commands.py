@@ -44,6 +44,23 @@ def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
         stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
 
 
+def test_reconcile_waits_until_the_deploy_has_ended(stage, shop):
+    said = stage.types(f"reconcile bundle {stage.apps}/shop")
+    assert "; status Deployed: " in said
+    assert stage.ready(BUNDLES.format(stage.apps), "shop")["status"] == "True"
+
+
+def test_a_suspended_bundle_isnt_reconciled_and_nothing_is_left_to_be_done(stage, shop):
+    shown, path = f"bundle {stage.apps}/shop", f"{BUNDLES.format(stage.apps)}/shop"
+    stage.types(f"suspend {shown}")
+    before = stage.api.get(path)["metadata"]["annotations"]
+    said = stage.types(f"reconcile {shown}", code=1)
+    assert said == f"Error: {shown} is suspended; resume it: copyrator resume {shown}\n"
+    assert stage.api.get(path)["metadata"]["annotations"] == before
+    stage.types(said.rpartition("copyrator ")[2].strip())  # as it is advised
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+
+
 def test_logs_show_what_werf_said(stage, shop):
     stage.types(f"reconcile bundle {stage.apps}/shop")
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
@@ -51,6 +68,24 @@ def test_logs_show_what_werf_said(stage, shop):
     assert result.exit_code == 0, result.output
     assert "container werf" in result.stderr
     assert result.stdout.strip()
+
+
+def test_a_followed_log_ends_with_the_job(stage, shop):
+    stage.types(f"reconcile bundle {stage.apps}/shop --no-wait")
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deploying")
+    result = stage.result(f"logs bundle {stage.apps}/shop --follow")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("container werf") == 1
+    assert result.stdout.strip()
+    lines = stage.result(f"logs bundle {stage.apps}/shop").stdout.splitlines()
+    assert result.stdout.splitlines()[-1] == lines[-1]
+    stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
+
+
+def test_a_bundles_tree_names_its_release(stage, shop):
+    said = plainly(stage.types(f"tree bundle {stage.apps}/shop"))
+    assert said.startswith(f"Bundle {stage.apps}/shop ")
+    assert f"Release {stage.apps}/shop 1.0.0 (DIGEST)\n" in said
 
 
 @pytest.mark.parametrize(
@@ -131,7 +166,7 @@ def test_logs_of_a_job_that_is_gone_say_so_or_what_the_status_kept(stage, shop, 
         stage.cluster.kubectl("delete", "jobs", "-n", stage.apps, "-l", mine)
     said = stage.types(f"logs bundle {stage.apps}/fine", code=1)
     assert f"Error: bundle {stage.apps}/fine has no Job with a log; the last attempt" in said
-    assert "copyrator history bundle fine shows their outcomes" in said
+    assert f"copyrator history bundle {stage.apps}/fine shows their outcomes" in said
     result = stage.result(f"logs bundle {stage.apps}/broken")
     assert result.exit_code == 0, result.output
     assert "on purpose" in result.stdout

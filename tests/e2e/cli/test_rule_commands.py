@@ -1,6 +1,7 @@
 """Commands about rules and copies, on a cluster where the operator runs."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import yaml
 from tests.e2e.cli.conftest import in_environment, plainly, rule, secret
 from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
+
+from copyrator.cli import _COMMANDS
 
 
 @pytest.fixture
@@ -202,7 +205,8 @@ def test_plan_names_every_kind_of_change_and_makes_none(
     wanted["spec"]["onConflict"] = "Overwrite"
     file.write_text(json.dumps({"kind": "List", "items": [newer, wanted]}))
     found = json.loads(stage.types(f"plan -f {file} -o json", code=2))
-    actions = {change["namespace"]: change["action"] for change in found["changes"]}
+    assert (found["kind"], found["items"][0]["kind"]) == ("PlanList", "Plan")
+    actions = {change["namespace"]: change["action"] for change in found["items"][0]["changes"]}
     assert actions[taken] == "adopt"
 
 
@@ -244,11 +248,11 @@ def test_plan_as_the_operator_says_which_right_is_missing(stage, word, namespace
         targets={"namespaces": [there]},
     )  # fmt: skip
     file.write_text(json.dumps(wanted))
-    assert "1 to create" in stage.types(f"plan -f {file}", code=2)
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    said = stage.types(f"plan -f {file} --as {user}", code=2)
-    assert f"blocked  {there}" in said
-    assert 'the verb "bind" on clusterroles "admin"' in said
+    for who in ("", f"--as {user}"):  # an administrator may impersonate the operator
+        said = stage.types(f"plan -f {file} {who}", code=2)
+        assert f"blocked  {there}" in said
+        assert "needs rules.bindClusterRoles=[admin]" in said
 
 
 def test_plan_refuses_what_the_api_server_would_refuse_and_says_where(stage, word, tmp_path):
@@ -360,7 +364,7 @@ def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
     shown = f"rule {stage.home}/{word}"
     said = stage.types(f"suspend rule {stage.home}/{word}")
     assert said == f"{shown} suspended; status Suspended: spec.suspend is true\n"
-    assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is suspended already.\n"
+    assert stage.types(f"suspend rule {stage.home}/{word}") == f"{shown} is already suspended.\n"
     said = stage.types(f"resume rule {stage.home}/{word}")
     assert said.startswith(f"{shown} resumed; status ")
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
@@ -418,3 +422,236 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     found = stage.api.get("/api/v1/secrets", params={"fieldSelector": f"metadata.name={word}"})
     left = {item["metadata"]["namespace"] for item in found["items"]}
     assert left == {stage.home, spaces[0]}
+
+
+def test_resuming_what_isnt_suspended_says_so(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    assert stage.types(f"resume {shown}") == f"{shown} isn't suspended.\n"
+
+
+def test_a_name_may_carry_its_namespace_as_in_every_other_command(stage, word, copied):
+    home = stage.home
+    here = stage.types(f"get rules -n {home} {word} -o name")
+    assert stage.types(f"get rule {home}/{word} -o name") == here
+    assert stage.types(f"get copies {copied[0]}/{word} {copied[1]}/{word} -o name") == (
+        f"secret/{word}\n" * 2
+    )
+    said = stage.types(f"get rule {home}/nope", code=1)
+    assert f"there is no CopyratorRule nope in the namespace {home}" in said
+
+
+def test_copies_of_a_rule_that_doesnt_exist_are_an_error(stage, word, copied):
+    for typed in (f"{stage.home}/nope", "nope"):
+        said = stage.types(f"get copies -A --rule {typed}", code=1)
+        assert "there is no CopyratorRule nope in " in said
+    assert "No copies found" in stage.types(f"get copies -n default --rule {stage.home}/{word}")
+
+
+def test_lists_are_selected_by_labels_and_printed_without_heads(stage, word, copied):
+    path = f"{RULES.format(stage.home)}/{word}"
+    stage.api.patch(path, {"metadata": {"labels": {"team": word}}})
+    typed = f"get rules -n {stage.home} -l team={word}"
+    assert stage.types(f"{typed} --no-headers").split()[0] == word
+    assert stage.types(f"{typed} -o name") == f"copyratorrule.flant.com/{word}\n"
+    assert "No rules found" in stage.types(f"get rules -n {stage.home} -l team=none{word}")
+    assert "No copies found" in stage.types(f"get copies -A -l team=none{word}")
+
+
+def test_get_all_lists_every_kind(stage, word, copied):
+    names = stage.types("get all -A -o name").split()
+    assert {f"copyratorrule.flant.com/{word}", f"secret/{word}"} <= set(names)
+    assert json.loads(stage.types("get all -A -o json"))["kind"] == "List"
+    shown = plainly(stage.types(f"get all -n {copied[0]}"))
+    assert shown == f"KIND NAME AGE RULE\nSecret {word} AGE {stage.home}/{word}\n"
+
+
+def test_a_suspended_rule_isnt_reconciled_and_that_is_said_at_once(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    stage.types(f"suspend {shown}")
+    assert stage.types(f"reconcile {shown}", code=1) == (
+        f"Error: {shown} is suspended; resume it: copyrator resume {shown}\n"
+    )
+    annotations = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]["annotations"]
+    assert "copyrator.flant.com/requestedAt" not in annotations
+    stage.types(f"resume {shown}")
+
+
+def test_suspend_and_resume_take_all_of_a_namespace(stage, word, namespace):
+    there = namespace(f"{word}-tenant")
+    for number in "12":
+        stage.apply(rule(there, f"{word}-{number}", source={"kind": "Secret", "name": word}))
+    assert stage.types(f"suspend rules --all -n {there} --timeout 0").splitlines() == [
+        f"rule {there}/{word}-{number} suspended." for number in "12"
+    ]
+    assert "already suspended" in stage.types(f"suspend rules --all -n {there} --timeout 0")
+    assert stage.types(f"resume rules --all -n {there} --timeout 0").count("resumed.") == 2
+    assert "name one of the rules, or all" in stage.types("suspend rules", code=2)
+
+
+def test_reconcile_ends_with_1_where_the_outcome_isnt_ready(stage, word, copied, namespace):
+    there = namespace(f"{word}-taken", labels={"copyrator.flant.com/ignore": "true"})
+    stage.apply(secret(there, word, "theirs"))
+    stage.api.patch(
+        f"/api/v1/namespaces/{there}",
+        {"metadata": {"labels": {"copyrator.flant.com/ignore": None}}},
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    shown = f"rule {stage.home}/{word}"
+    said = stage.types(f"reconcile {shown}", code=1)
+    assert said.startswith(f"Error: {shown} isn't ready; status PartialFailure: ")
+    assert stage.types(f"reconcile {shown} --no-wait").startswith(f"{shown} annotated; ")
+
+
+def test_plan_takes_a_rule_whose_namespace_comes_with_it(stage, word, namespace, tmp_path):
+    there = namespace(f"{word}-there")
+    new = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{word}-new"}}
+    wanted = rule(
+        stage.home,
+        word,
+        source={"kind": "Secret", "name": word},
+        targets={"namespaces": [f"{word}-*"]},
+    )
+    lost = rule(f"{word}-lost", "lost", source={"kind": "Secret", "name": word})
+    source = secret(stage.home, word, "user")
+    for number, document in enumerate((new, wanted, source)):
+        (tmp_path / f"{number}.json").write_text(json.dumps(document))
+    assert plainly(stage.types(f"plan -f {tmp_path}", code=2)) == (
+        "ACTION NAMESPACE NAME WHAT\n"
+        + "".join(f"create {one} {word} +user\n" for one in sorted([there, f"{word}-new"]))
+        + "Plan: 2 to create; 0 are up to date.\n"
+    )
+    (tmp_path / "3.json").write_text(json.dumps(lost))
+    said = stage.types(f"plan -f {tmp_path}", code=1)
+    assert "Plan: 2 to create" in said, "the others are planned all the same"
+    assert f"Error: {tmp_path}/3.json:1: CopyratorRule lost: the namespace {word}-lost" in said
+    (tmp_path / "4.json").write_text(json.dumps({**new, "metadata": {"name": f"{word}-lost"}}))
+    said = stage.types(f"plan -f {tmp_path}", code=1)
+    assert f"3.json:1: CopyratorRule lost: rule {word}-lost/lost wouldn't be served" in said
+
+
+def test_plan_of_a_file_says_what_validate_says(stage, word, tmp_path):
+    both = rule(stage.home, word, source={"kind": "Secret", "name": "a"})
+    file = tmp_path / "rule.json"
+    file.write_text(json.dumps({**both, "ruleType": "secret"}))
+    validated = stage.types(f"validate {file}", code=1).strip()
+    assert stage.types(f"plan -f {file}", code=1) == f"Error: {validated}\n"
+
+
+def test_the_names_that_plan_prints_are_kubectls(stage, word, namespace, tmp_path):
+    there = namespace(f"{word}-there")
+    template = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": word},
+        "spec": {"podSelector": {}},
+    }
+    file = tmp_path / "rule.json"
+    wanted = rule(stage.home, word, template=template, targets={"namespaces": [there]})
+    file.write_text(json.dumps(wanted))
+    printed = stage.types(f"plan -f {file} -o name", code=2)
+    assert printed == f"networkpolicy.networking.k8s.io/{word}\n"
+
+
+def test_a_name_that_cant_be_rendered_isnt_hidden_by_another_rules_copy(stage, word, copied):
+    home, there = stage.home, copied[0]
+    stage.apply(
+        rule(
+            home,
+            f"{word}-late",
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [there]},
+            transform={"name": "{{ source.labels.team }}"},
+        ),
+        rule(
+            home,
+            f"{word}-spaced",
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [there]},
+            transform={"name": "{{ namespace.labels.team }}"},
+        ),
+    )
+    try:
+        for name in ("late", "spaced"):
+            stage.wait_reason(RULES.format(home), f"{word}-{name}", "PartialFailure")
+            (failure,) = stage.api.get(f"{RULES.format(home)}/{word}-{name}")["status"]["failures"]
+            assert failure["reason"] == "TemplateError", failure
+        said = stage.types(f"describe rule {home}/{word}-spaced")
+        assert f"  {there}: TemplateError: " in said
+        said = stage.types(f"why {there}/other --kind secret")
+        assert "can't create its copy there: " in said
+        assert "No rule requires it" not in said
+        said = stage.types(f"why {there}/{word} --kind secret")
+        assert f"rule {home}/{word}-late: can't be created: " in said
+    finally:
+        for name in ("late", "spaced"):
+            stage.cluster.kubectl("delete", "copyrator", f"{word}-{name}", "-n", home)
+
+
+def test_why_on_a_source_says_that_it_is_one(stage, word, copied):
+    source, owner = f"{stage.home}/{word}", f"{stage.home}/{word}"
+    said = stage.types(f"why {source} --kind secret")
+    assert f"It is the source of the rule {owner} (2 copies).\n" in said
+    assert f"rule {owner}: this is its source\n" in said
+    found = json.loads(stage.types(f"why {source} --kind secret -o json"))
+    assert found["sourceOf"] == [{"rule": owner, "copies": 2}]
+
+
+def test_a_rule_is_described_for_programs_and_drawn_as_a_tree(stage, word, copied):
+    shown = f"rule {stage.home}/{word}"
+    found = json.loads(stage.types(f"describe {shown} -o json"))
+    assert found["object"]["metadata"]["name"] == word
+    assert isinstance(found["events"], list)
+    found = yaml.safe_load(stage.types(f"describe copy {copied[0]}/{word} -o yaml"))
+    assert found["state"].startswith("It is up to date")
+    assert stage.types(f"tree {shown}").splitlines()[1:] == [
+        f"└── Secret {stage.home}/{word}",
+        f"    ├── Secret {copied[0]}/{word}",
+        f"    └── Secret {copied[1]}/{word}",
+    ]
+
+
+def test_events_are_those_of_rules_and_bundles(stage, word, copied):
+    until(lambda: "Synced" in stage.types(f"events rule {stage.home}/{word}"), "an Event")
+    said = plainly(stage.types(f"events -n {stage.home}"))
+    assert said.startswith("LAST SEEN TYPE REASON OBJECT MESSAGE\n")
+    assert f"Normal Synced copyratorrule/{word} 2 copies are up to date\n" in said
+    found = json.loads(stage.types(f"events rule {stage.home}/{word} -o json"))
+    assert {event["involvedObject"]["name"] for event in found["items"]} == {word}
+    assert "No Events found" in stage.types("events bundles -n default")
+
+
+def test_what_create_exports_can_be_created(stage, word, namespace):
+    there = namespace(f"{word}-there")
+    stage.apply(secret(stage.home, word, "user"))
+    typed = f"create rule {word} -n {stage.home} --source {word} --to {there}"
+    exported = yaml.safe_load(stage.types(f"{typed} --export"))
+    assert stage.types(typed) == f"rule {stage.home}/{word} created.\n"
+    made = stage.api.get(f"{RULES.format(stage.home)}/{word}")
+    assert made["spec"]["source"]["name"] == exported["spec"]["source"]["name"] == word
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+
+
+def advised(said):
+    """The commands that an output advises."""
+    end = r"(?= (?:explains|lists|prints|shows|retries)|[,;)\n]|$)"
+    return re.findall(rf"copyrator ((?:{'|'.join(_COMMANDS)})\b.*?){end}", said)
+
+
+def test_every_advised_command_works_when_it_is_pasted(stage, word, copied):
+    owner = f"{stage.home}/{word}"
+    stage.types(f"suspend rule {owner}")
+    outputs = [
+        stage.types(f"reconcile rule {owner}", code=1),
+        stage.types(f"describe copy {copied[0]}/nope", code=1),
+        stage.types("get rules nope", code=1),
+        stage.types(f"get bundles {stage.apps}/nope", code=1),
+        stage.types("doctor", code=None),
+        stage.types(f"describe rule {owner}"),
+    ]
+    found = [command for said in outputs for command in advised(said)]
+    assert len(found) >= len(outputs), found
+    for command in dict.fromkeys(found):
+        result = stage.result(command)
+        assert result.exit_code == 0 or command == "doctor", (command, result.output)
+    assert f"rule {owner} isn't suspended" in stage.types(f"resume rule {owner}")

@@ -1,8 +1,11 @@
 """Eighty columns are enough: on a terminal lines end there; a pipe gets them whole."""
 
+from datetime import UTC, datetime
+
 import pytest
 from rich.text import Text
 
+from copyrator.cli import rows
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Table, prose, reference
 
@@ -87,3 +90,43 @@ def test_a_fault_breaks_between_words_too(capsys):
 def test_a_name_is_what_kubectl_prints_and_takes(version, kind, name):
     body = {"apiVersion": version, "kind": kind, "metadata": {"name": "a"}}
     assert reference(body) == name
+
+
+def bundle(**status):
+    return {
+        "metadata": {"name": "checkout-service", "namespace": "payments-production"},
+        "spec": {"registry": "r.example.com", "repo": "team/app"},
+        "status": status,
+    }
+
+
+FAILING = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "RegistryUnreachable",
+    "message": f"registry.example.com: {MESSAGE}",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.usefixtures("terminal")
+def test_bundles_of_all_namespaces_fit_and_the_message_is_below_its_row(capsys):
+    good = {**FAILING, "status": "True", "reason": "Deployed"}
+    versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
+    columns = [rows.NAMESPACE, *rows.bundle_columns(datetime(2026, 1, 2, tzinfo=UTC))]
+    failing, well = bundle(conditions=[FAILING], **versions), bundle(conditions=[good], **versions)
+    Table(columns).print([failing, well])
+    heads, first, *below, last = printed(capsys)
+    assert max(map(len, (heads, first, *below, last))) <= 80
+    assert heads.split() == ["NAMESPACE", "NAME", "READY", "REASON", "DEPLOYED"]
+    assert first.split()[-2:] == ["RegistryUnreachable", "1.10.0"]
+    assert " ".join(line.strip() for line in below) == FAILING["message"]
+    assert all(line.startswith("  ") for line in below)
+    assert last.split()[2:] == ["True", "Deployed", "1.10.0"]
+
+
+def test_a_pipe_gets_one_line_for_each_object(capsys):
+    columns = rows.bundle_columns(datetime(2026, 1, 2, tzinfo=UTC))
+    Table(columns, heads=False).print([bundle(conditions=[FAILING])])
+    (line,) = printed(capsys)
+    assert line.endswith(FAILING["message"])

@@ -51,6 +51,36 @@ def validate(text: str, *options: str):
             "stdin:8: Bundle b: spec.version:",
         ),
         (
+            GOOD.replace("kind: Secret", "kind: secrets"),
+            "stdin:7: CopyratorRule r: spec.source.kind: secrets isn't a kind; did you mean ",
+        ),
+        (
+            GOOD + '  transform: {name: "{{ sorce.name }}"}\n',
+            "stdin:9: CopyratorRule r: spec.transform.name: there is no variable sorce; did you m",
+        ),
+        (
+            RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata:\n"
+            '      name: "{{ namespace.label.team }}"\n',
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: namespace has no field label;",
+        ),
+        (
+            RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata:\n"
+            '      name: "{{ source.name }}"\n',
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: there is no variable source;",
+        ),
+        (
+            GOOD.replace("kind: CopyratorRule", "kind: Copyrator"),
+            "stdin:2: Copyrator r: kind: flant.com has no kind Copyrator; did you mean Copyrator",
+        ),
+        (
+            BUNDLE.replace("kind: Bundle", "kind: Bundles"),
+            "stdin:2: Bundles b: kind: operator.werf.dev has no kind Bundles; did you mean Bundle?",
+        ),
+        (
+            BUNDLE + "spec:\n  registry: x\n  repository: a\n",
+            "stdin:7: Bundle b: spec.repository: is an unknown field; did you mean repo?",
+        ),
+        (
             GOOD.replace("flant.com/v1", "flant.com/v2"),
             "stdin:1: CopyratorRule r: apiVersion: must",
         ),
@@ -99,3 +129,13 @@ def test_other_kinds_are_passed_over():
 def test_every_example_is_valid():
     result = CliRunner().invoke(cli, ["validate", "-f", str(ROOT / "examples")])
     assert (result.exit_code, result.output.split(":")[0]) == (0, "Valid"), result.output
+
+
+def test_names_that_a_template_sets_itself_are_known():
+    text = RULE + (
+        "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata: {name: a}\n"
+        "    data:\n"
+        '      a: "{% set x = namespace.labels %}{% for n in range(2) %}{{ x.y }}{{ n }}'
+        '{% endfor %}"\n'
+    )
+    assert validate(text).output == "Valid: 1 rule, 0 Bundles.\n"

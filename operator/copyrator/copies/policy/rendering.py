@@ -10,6 +10,7 @@ import jinja2
 from copyrator.api import syntax
 from copyrator.copies.policy.compiling import ENVIRONMENT, CompiledText, compile_text, is_jinja
 from copyrator.copies.policy.template_meter import Meter, TemplateError
+from copyrator.copies.policy.template_words import in_words
 from copyrator.settings.limits import RENDERED_TEXT
 
 __all__ = [
@@ -71,6 +72,8 @@ class Text:
         except Exception as error:
             # Filters raise any exception; only jinja2's own messages are free of values.
             told = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
+            if isinstance(error, jinja2.UndefinedError):
+                told = in_words(told, self.source, context)
             raise TemplateError(f"{_shown(self.source)}: {told}") from None
         if len(result) > RENDERED_TEXT:
             raise TemplateError(f"{_shown(self.source)}: the result is too large")

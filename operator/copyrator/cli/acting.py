@@ -1,0 +1,70 @@
+"""As whom a dry run is done: as the operator where the user may impersonate its account."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+from copyrator.cli.cluster import Target
+from copyrator.cli.doctor_rights import allowed
+from copyrator.cli.installation import Installation
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import NAMESPACES, Resource
+
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who sends the dry run's requests, and what they may list."""
+
+    target: Target
+    who: str = ""
+    """``you`` or a user's name; empty: the operator itself."""
+    scopes: tuple[str, ...] = ()
+    """The only namespaces that are read; empty: all of them."""
+    note: str = ""
+    """What is missing from the answer, for the user."""
+
+    def tried(self, reported: str = "") -> str:
+        """In brackets: as whom it was tried, and what the operator reported about it."""
+        if not self.who:
+            return ""
+        said = f"; the operator said: {reported}" if reported else ""
+        return f" (tried as {self.who}{said})"
+
+
+async def actor_of(
+    client: KubeClient, target: Target, installation: Installation, *near: str
+) -> Actor:
+    """Choose whom to act as; `near` are the namespaces that are read without cluster rights.
+
+    `client` is the user's own, without --as.
+    """
+    served = installation.settings.watch_namespaces
+    if target.user:
+        is_operator = target.user == installation.user
+        return Actor(target, "" if is_operator else target.user, served)
+    user, account = installation.user, installation.service_account
+    if user and account:
+        need = (ACCOUNTS, "", "impersonate", installation.namespace)
+        if await _may(client, need, account):
+            return Actor(dataclasses.replace(target, user=user), "", served)
+    if served or await _may(client, (NAMESPACES, "", "list", None)):
+        return Actor(target, "you", served)
+    scopes = tuple(dict.fromkeys([*near, installation.settings.namespace]))
+    note = (
+        f"You have no permission to list namespaces, so only {', '.join(scopes)} were read; what "
+        "you may not read in them is left out."
+    )
+    return Actor(target, "you", scopes, note)
+
+
+async def _may(
+    client: KubeClient, need: tuple[Resource, str, str, str | None], name: str = ""
+) -> bool:
+    try:
+        return await allowed(client, need, None, name)
+    except errors.ApiError:
+        return False

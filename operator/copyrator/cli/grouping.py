@@ -1,0 +1,76 @@
+"""Failures that are the same in several namespaces, on one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+NAMED = 2
+"""Namespaces that a group names."""
+LEAST = 3
+"""Members from which on failures are a group."""
+
+
+class Failing(Protocol):
+    """What is grouped."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the target."""
+
+    @property
+    def name(self) -> str:
+        """Of the copy; empty where it can't be determined."""
+
+    @property
+    def reason(self) -> str:
+        """A stable word."""
+
+    @property
+    def message(self) -> str:
+        """For the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A failure in a rule's status."""
+
+    namespace: str
+    name: str
+    reason: str
+    message: str
+
+
+F = TypeVar("F", bound=Failing)
+
+
+def groups(failures: Iterable[F]) -> Iterator[Sequence[F]]:
+    """Failures with the same reason and message together; single ones where they are few."""
+    found: dict[tuple[str, str], list[F]] = {}
+    for one in failures:
+        found.setdefault((one.reason, one.message), []).append(one)
+    for group in found.values():
+        if len({one.namespace for one in group}) >= LEAST:
+            yield group
+        else:
+            yield from ([one] for one in group)
+
+
+def some(names: Iterable[str], what: str) -> str:
+    """``7 namespaces (team-a, team-b, …)``."""
+    all_ = sorted(set(names))
+    more = ", …" if len(all_) > NAMED else ""
+    return f"{len(all_)} {what} ({', '.join(all_[:NAMED])}{more})"
+
+
+def lines(failures: Iterable[Failing]) -> Iterator[str]:
+    """A line for each group: ``7 namespaces (team-a, team-b, …): Forbidden: …``."""
+    for group in groups(failures):
+        first = group[0]
+        said = f"{first.reason}: {first.message}"
+        if len(group) > 1:
+            yield f"{some((one.namespace for one in group), 'namespaces')}: {said}"
+        else:
+            where = f"{first.namespace}/{first.name}" if first.name else first.namespace
+            yield f"{where}: {said}"

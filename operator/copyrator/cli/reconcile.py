@@ -1,0 +1,167 @@
+"""`copyrator reconcile` and `reseal`: requests by an annotation, and their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.times import format_micro_time
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint_about
+from copyrator.cli.objects import RESOURCES, SINGULAR, What, complete_names, one
+from copyrator.cli.output import Format, object_option, prose, show
+from copyrator.cli.waiting import result, shown, wait
+from copyrator.kube.client.client import KubeClient
+
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait.",
+)
+_no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
+
+
+@click.command()
+@click.argument("what", type=What("rules", "bundles"))
+@_name
+@cluster_options()
+@click.option("--force", is_flag=True, help="Use the annotation forceAt instead of requestedAt.")
+@_timeout
+@_no_wait
+@object_option
+def reconcile(
+    *,
+    target: Target,
+    what: str,
+    name: str,
+    force: bool,
+    timeout: float,
+    no_wait: bool,
+    shape: Format | None,
+) -> None:
+    """Reconcile a rule or Bundle now, and wait for the outcome.
+
+    A Bundle's registry is polled, and its version is deployed even if it is deployed already
+    or failed too often. A rule's failed copies are retried at once.
+
+    Exit code: 0 it is ready; 1 it isn't, or there was no outcome within --timeout.
+    """
+    waited = 0.0 if no_wait else timeout
+    body = run(_reconcile(target, what, name, force=force, timeout=waited))
+    if shape is not None:
+        show(body, shape)
+    elif waited == 0:
+        prose([f"{shown(what, body)} annotated; the operator reconciles it."])
+    elif _is_ready(body):
+        prose([f"{shown(what, body)} reconciled{result(body)}"])
+    else:
+        raise Fault(f"{shown(what, body)} isn't ready{result(body)}")
+    if waited and not _is_ready(body):
+        raise click.exceptions.Exit(1)
+
+
+def _is_ready(body: Mapping[str, Any]) -> bool:
+    """Ready, or Unknown because its author wants nothing to be written (mode: Plan)."""
+    return rows.ready(body).get("status") != ConditionStatus.FALSE
+
+
+@click.command()
+@click.argument("what", type=What("rules"))
+@_name
+@cluster_options()
+@_timeout
+@_no_wait
+def reseal(target: Target, what: str, name: str, timeout: float, no_wait: bool) -> None:
+    """Overwrite the objects that have a rule's marks without a valid seal.
+
+    Such objects result from a lost hash key, a restore or a forgery; those with the content that
+    the rule requires need no command. The others are in conflict until they are removed or
+    overwritten by this command. Only objects with the marks of this rule are overwritten, where it
+    requires a copy. Nothing is deleted.
+    """
+    run(_reseal(target, what, name, timeout=0.0 if no_wait else timeout))
+
+
+async def _annotated(
+    client: KubeClient, what: str, body: Mapping[str, Any], annotation: str
+) -> tuple[str, dict[str, Any]]:
+    """Set an annotation to a new value; return that, and the object."""
+    token = format_micro_time(datetime.now(UTC))
+    patch = {"metadata": {"annotations": {annotation: token}}}
+    metadata = body["metadata"]
+    return token, await client.patch(
+        RESOURCES[what], metadata["namespace"], metadata["name"], patch
+    )
+
+
+async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> None:  # noqa: ASYNC109
+    async with target.connect() as client:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        body: Mapping[str, Any] = await one(client, what, namespace, name)
+        _check_may_act(what, body)
+        token, body = await _annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
+
+        def done(seen: Mapping[str, Any]) -> bool:
+            annotations = seen["metadata"].get("annotations") or {}
+            return annotations.get(names.ANN_RULE_RESEAL_AT) != token
+
+        body = await wait(client, what, dict(body), timeout, done)
+        word = "resealed" if timeout else "annotated"
+        prose([f"{shown(what, body)} {word}{result(body, waited=timeout > 0)}"])
+
+
+async def _reconcile(
+    target: Target,
+    what: str,
+    name: str,
+    *,
+    force: bool,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    async with target.connect() as client:
+        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        body = await one(client, what, namespace, name)
+        _check_may_act(what, body)
+        if what == "rules":
+            annotation, echo = names.ANN_RULE_REQUESTED_AT, "lastHandledRequest"
+        elif force:
+            annotation, echo = names.ANN_FORCE_AT, "lastHandledForce"
+        else:
+            annotation, echo = names.ANN_REQUESTED_AT, "lastHandledRequest"
+        token, body = await _annotated(client, what, body, annotation)
+
+        def handled(seen: Mapping[str, Any]) -> bool:
+            return (seen.get("status") or {}).get(echo) == token
+
+        return await wait(client, what, body, timeout, handled, outcome=True)
+
+
+def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
+    """Refuse a request that would wait until somebody changes the object.
+
+    Raises:
+        Fault: it is suspended, or its updates are off.
+    """
+    spec = body.get("spec")
+    if isinstance(spec, Mapping) and spec.get("suspend"):
+        advice = hint_about("resume", SINGULAR[what], body)
+        raise Fault(f"{shown(what, body)} is suspended; resume it: {advice}")
+    annotations = body["metadata"].get("annotations") or {}
+    if what == "bundles" and names.ANN_DISABLE_AUTOUPDATE in annotations:
+        raise Fault(
+            f"{shown(what, body)} has the annotation {names.ANN_DISABLE_AUTOUPDATE}, so nothing is "
+            f"polled or deployed; remove it: kubectl annotate bundle -n "
+            f"{body['metadata']['namespace']} {body['metadata']['name']} "
+            f"{names.ANN_DISABLE_AUTOUPDATE}-"
+        )

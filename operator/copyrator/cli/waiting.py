@@ -1,0 +1,99 @@
+"""Waits until the operator has handled a change of a rule or Bundle."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from copyrator.api.conditions import ConditionStatus, ConditionType, conditions_by_type
+from copyrator.cli import rows
+from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
+from copyrator.cli.objects import RESOURCES, SINGULAR
+from copyrator.kube.client.client import KubeClient
+
+LOOK = 0.25
+"""Seconds between two reads of the object that is waited for."""
+
+Body = Mapping[str, Any]
+
+
+def shown(what: str, body: Body) -> str:
+    """``rule team-a/creds``."""
+    return f"{SINGULAR[what]} {body['metadata']['namespace']}/{body['metadata']['name']}"
+
+
+def result(body: Body, *, waited: bool = True) -> str:
+    """The end of a sentence: the status after the wait."""
+    condition = rows.ready(body)
+    if not waited or not condition:
+        return "."
+    message = f": {condition['message']}" if condition.get("message") else "."
+    return f"; status {condition.get('reason')}{message}"
+
+
+def observed(body: Body) -> int:
+    """The generation that the operator has seen."""
+    return int((body.get("status") or {}).get("observedGeneration") or 0)
+
+
+def in_progress(body: Body) -> bool:
+    """Whether work is going on whose outcome isn't known; as kstatus' InProgress."""
+    conditions = conditions_by_type((body.get("status") or {}).get("conditions"))
+    ready = conditions.get(ConditionType.READY, {}).get("status")
+    reconciling = conditions.get(ConditionType.RECONCILING, {}).get("status")
+    return ready == ConditionStatus.UNKNOWN and reconciling == ConditionStatus.TRUE
+
+
+async def wait(
+    client: KubeClient,
+    what: str,
+    body: dict[str, Any],
+    timeout: float,  # noqa: ASYNC109 - the user's
+    handled: Callable[[Body], bool],
+    *,
+    outcome: bool = False,
+) -> dict[str, Any]:
+    """Read the object until the operator has handled the change and, if required, is done.
+
+    Raises:
+        Fault: that isn't so within `timeout` seconds.
+    """
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    deadline = asyncio.get_running_loop().time() + timeout
+    told = ""
+    while timeout and not (handled(body) and not (outcome and in_progress(body))):
+        if asyncio.get_running_loop().time() > deadline:
+            raise Fault(_late(what, body, timeout, handled=handled(body)))
+        if handled(body):
+            told = _tell(body, told)
+        await asyncio.sleep(LOOK)
+        body = await client.get(RESOURCES[what], namespace, name)
+    return body
+
+
+def _tell(body: Body, told: str) -> str:
+    """On a terminal: the progress, once for each message."""
+    condition = rows.ready(body)
+    text = f"{condition.get('reason')}: {condition.get('message')}"
+    if text != told and sys.stderr.isatty():
+        click.echo(text, err=True)
+    return text
+
+
+def _late(what: str, body: Body, timeout: float, *, handled: bool) -> str:
+    condition = rows.ready(body)
+    said = f"{condition['reason']}: {condition.get('message')}" if condition else "empty"
+    if handled:
+        return (
+            f"{shown(what, body)} isn't finished after {timeout:g} s; its status is {said}. "
+            "The operator goes on; --timeout waits longer"
+        )
+    return (
+        f"{shown(what, body)}: the operator didn't respond within {timeout:g} s. Its status is "
+        f"{said}. Check that it is running: {hint('doctor')}"
+    )

@@ -1,0 +1,96 @@
+"""`why` and `plan` speak with the operator's permissions, or say that they couldn't."""
+
+from dataclasses import replace
+
+import pytest
+from tests.e2e.cli.conftest import plainly, rule
+from tests.e2e.installation import RULES
+
+NEEDED = "Forbidden: needs rules.bindClusterRoles=[admin] (chart)"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+pytestmark = pytest.mark.refused("*")
+
+
+@pytest.fixture
+def spaces(namespace, word):
+    """Four namespaces of a team."""
+    return sorted(namespace(f"{word}-team") for _ in range(4))
+
+
+@pytest.fixture
+def denied(stage, word, spaces):
+    """A rule whose RoleBindings name a ClusterRole that the operator may not bind."""
+    template = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "devs"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"
+        },
+        "subjects": [],
+    }  # fmt: skip
+    stage.apply(rule(stage.home, word, template=template, targets={"namespaces": [f"{word}-*"]}))
+    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    yield spaces[0]
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+
+
+@pytest.fixture
+def without_impersonation(stage, word):
+    """Somebody who may do all but act as another user."""
+    rules = [
+        {
+            "apiGroups": ["*"],
+            "resources": ["*"],
+            "verbs": [
+                *("get", "list", "watch", "create", "update", "patch", "delete"),
+                *("bind", "escalate"),
+            ],
+        },
+        {"nonResourceURLs": ["*"], "verbs": ["get"]},
+    ]
+    stage.api.create(ROLES, {"metadata": {"name": word}, "rules": rules})
+    stage.api.create(
+        BINDINGS,
+        {
+            "metadata": {"name": word},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": word
+            },
+            "subjects": [
+                {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"user-{word}"}
+            ],
+        },
+    )  # fmt: skip
+    yield replace(stage, admin=stage.cluster.kubeconfig_for_user(f"user-{word}", []))
+    stage.api.delete(f"{BINDINGS}/{word}")
+    stage.api.delete(f"{ROLES}/{word}")
+
+
+def test_an_administrator_hears_what_the_operator_may_not(stage, word, denied):
+    said = stage.types(f"why {denied}/devs --kind RoleBinding")
+    assert f"The rule {stage.home}/{word} requires it, but: {NEEDED}" in said
+    assert "operator isn't running" not in said
+    said = plainly(stage.types(f"plan rule {stage.home}/{word}", code=2))
+    assert f"blocked 4 namespaces ({word}-" in said
+    assert f"…) devs {NEEDED}" in said
+    assert said.count("blocked") == 2, "one row, and the sum"
+
+
+def test_who_may_not_impersonate_hears_what_the_operator_said(
+    stage, word, denied, without_impersonation
+):
+    said = without_impersonation.types(f"why {denied}/devs --kind RoleBinding")
+    assert "and the write is possible (tried as you; the operator said: " + NEEDED in said
+    said = without_impersonation.types(f"plan rule {stage.home}/{word}", code=2)
+    assert said.count("(tried as you; the operator said: " + NEEDED) == 4
+    assert "Tried as you, not as the operator" in said
+
+
+def test_failures_of_one_cause_are_one_line(stage, word, denied, spaces):
+    said = stage.types(f"describe rule {stage.home}/{word}")
+    assert f"  4 namespaces ({spaces[0]}, {spaces[1]}, …): {NEEDED}" in said
+    assert "APIGroups" not in said
+    assert len(said.splitlines()) < 30

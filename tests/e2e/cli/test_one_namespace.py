@@ -1,0 +1,116 @@
+"""Somebody with `edit` in one namespace uses get, describe, why and plan there."""
+
+from dataclasses import replace
+
+import pytest
+from tests.e2e.cli.conftest import plainly, rule, secret, staged
+from tests.e2e.installation import RULES
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+pytestmark = pytest.mark.refused("*")
+
+
+@pytest.fixture(scope="module")
+def stage(cluster, tmp_path_factory):
+    """An operator that serves tenants' rules."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with staged(
+        cluster, log, {"rules.tenantRules": True}, {"COPYRATOR_TENANT_RULES": "true"}
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def there(stage, word, namespace):
+    """The namespace of a developer who may edit it, rules and Bundles included."""
+    name = namespace(f"{word}-team")
+    kinds = {
+        "apiGroups": ["flant.com", "operator.werf.dev"],
+        "resources": ["copyrators", "bundles"],
+        "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+    }
+    stage.api.create(
+        f"{RBAC}/namespaces/{name}/roles", {"metadata": {"name": "ours"}, "rules": [kinds]}
+    )
+    for kind, role in (("ClusterRole", "edit"), ("Role", "ours")):
+        stage.api.create(
+            f"{RBAC}/namespaces/{name}/rolebindings",
+            {
+                "metadata": {"name": role},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+                "subjects": [
+                    {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"dev-{word}"}
+                ],
+            },
+        )
+    return name
+
+
+@pytest.fixture
+def dev(stage, word, there):
+    """The developer's terminal."""
+    return replace(stage, admin=stage.cluster.kubeconfig_for_user(f"dev-{word}", []))
+
+
+@pytest.fixture
+def copied(stage, word, there):
+    """A copy of a trusted rule, which the developer may not read."""
+    stage.apply(
+        secret(stage.home, word, "user"),
+        rule(
+            stage.home,
+            word,
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [there]},
+        ),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    yield
+    stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+
+
+def test_a_copy_of_a_rule_that_may_not_be_read_is_explained(stage, dev, word, there, copied):
+    owner = f"{stage.home}/{word}"
+    result = dev.result(f"get copies -n {there}")
+    assert (result.exit_code, word in result.stdout) == (0, True), result.output
+    assert f"Not shown, because you have no permission to list them: roles in {there}" in " ".join(
+        result.stderr.split()
+    )
+    hidden = f"It belongs to the rule {owner}, which you have no permission to read."
+    said = dev.types(f"why {there}/{word}")
+    assert f"Secret {there}/{word} exists and carries the marks of the rule {owner}.\n" in said
+    assert hidden in said
+    assert f"only {there}, {stage.home} were read" in " ".join(said.split())
+    said = dev.types(f"describe copy {there}/{word}")
+    assert hidden in said
+
+
+def test_a_rule_of_ones_own_is_shown_explained_and_planned(stage, dev, word, there):
+    dev.apply(secret(there, "mine", "user"))
+    stage.apply(
+        rule(
+            there,
+            word,
+            source={"kind": "Secret", "name": "mine"},
+            targets={"namespaces": [there]},
+            transform={"name": "copy-of-{{ source.name }}"},
+            suspend=True,
+        )
+    )
+    stage.api.patch(
+        f"/api/v1/namespaces/{there}",
+        {"metadata": {"annotations": {"copyrator.flant.com/allow-from": there}}},
+    )
+    stage.wait_reason(RULES.format(there), word, "Suspended")
+    assert word in dev.types(f"get rules -n {there}")
+    assert f"Source:        Secret mine in {there}" in dev.types(f"describe rule {there}/{word}")
+    said = plainly(dev.types(f"plan rule {there}/{word}", code=2))
+    assert f"create {there} copy-of-mine +user\n" in said
+    said = dev.types(f"why {there}/copy-of-mine --kind secret")
+    assert f"rule {there}/{word}: is suspended; otherwise: requires it, from {there}/mine" in said
+
+
+def test_what_may_not_be_listed_everywhere_is_said_in_a_line(dev, there):
+    assert "cannot list resource" in dev.types("get rules -A", code=1)
+    assert "No rules, bundles or copies found" in dev.types(f"get all -n {there}")

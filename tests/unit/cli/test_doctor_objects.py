@@ -1,0 +1,45 @@
+"""What `doctor` says about pods, and about objects without a status."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from copyrator.api.times import format_time
+from copyrator.cli.doctor_objects import is_overlooked, waiting
+from copyrator.cli.installation import Installation
+from copyrator.settings.config import Settings
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "served", "seconds", "overlooked"),
+    [
+        ("CopyratorRule", None, 31, True),
+        ("CopyratorRule", None, 29, False),
+        ("CopyratorRule", "other", 31, False),
+        ("CopyratorRule", "a", 31, True),
+        ("Bundle", "other", 31, True),
+    ],
+)
+def test_an_object_without_a_status_is_overlooked_after_a_while(kind, served, seconds, overlooked):
+    created = format_time(NOW - timedelta(seconds=seconds))
+    body = {"metadata": {"name": "a", "namespace": "b", "creationTimestamp": created}}
+    installation = Installation(settings=Settings(rule_name=served), namespace="b")
+    assert is_overlooked(body, kind, installation, NOW) is overlooked
+
+
+def test_a_pods_reasons_are_those_of_its_containers_and_its_node():
+    status = {
+        "containerStatuses": [
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}},
+            {"state": {"running": {}}},
+        ],
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no"}
+        ],
+    }
+    assert list(waiting({"metadata": {"name": "p"}, "status": status})) == [
+        "p: ImagePullBackOff: no such image",
+        "p: Unschedulable: no",
+    ]

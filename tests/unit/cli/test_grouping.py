@@ -1,0 +1,36 @@
+"""Failures that are the same share a line."""
+
+from copyrator.cli import grouping
+from copyrator.cli.grouping import Sample
+from copyrator.cli.plan_rows import Row, RowAction, merged
+
+
+def sample(namespace, name="devs", message="no"):
+    return Sample(namespace, name, "Forbidden", message)
+
+
+def test_the_same_failure_in_many_namespaces_is_one_line():
+    samples = [sample(f"team-{letter}") for letter in "cbadefg"]
+    assert list(grouping.lines([*samples, sample("other", message="quota")])) == [
+        "7 namespaces (team-a, team-b, …): Forbidden: no",
+        "other/devs: Forbidden: quota",
+    ]
+
+
+def test_a_few_are_listed_and_a_name_that_isnt_known_is_left_out():
+    assert list(grouping.lines([sample("a"), sample("b", name="")])) == [
+        "a/devs: Forbidden: no",
+        "b: Forbidden: no",
+    ]
+
+
+def test_rows_of_a_plan_are_merged_but_not_its_changes():
+    faults = [
+        Row(RowAction.BLOCKED, "Secret", f"team-{letter}", "a", "Forbidden", "no")
+        for letter in "abc"
+    ]
+    changes = [Row(RowAction.CREATE, "Secret", f"new-{letter}", "a") for letter in "abc"]
+    rows = merged([*faults, *changes])
+    assert [row.namespace for row in rows] == [
+        "new-a", "new-b", "new-c", "3 namespaces (team-a, team-b, …)"
+    ]  # fmt: skip

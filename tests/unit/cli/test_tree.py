@@ -1,0 +1,50 @@
+"""Trees of a rule and a Bundle."""
+
+from copyrator.cli.tree import bundle_tree, rule_tree
+
+READY = {"conditions": [{"type": "Ready", "status": "True", "reason": "Synced"}]}
+
+
+def copy(namespace, source, rule="ops/creds"):
+    annotations = {"copyrator.flant.com/rule": rule, "copyrator.flant.com/source": source}
+    metadata = {"name": "a", "namespace": namespace, "annotations": annotations}
+    return {"kind": "Secret", "metadata": metadata}
+
+
+def test_a_rules_copies_are_below_their_source():
+    rule = {"metadata": {"namespace": "ops", "name": "creds"}, "status": READY}
+    copies = [copy("x", "ops/a"), copy("y", "ops/a"), copy("z", "ops/b"), copy("o", "ops/a", "o/o")]
+    root = rule_tree(rule, copies)
+    assert [root.text, *root.lines()] == [
+        "CopyratorRule ops/creds  Synced (Ready=True)",
+        "├── Secret ops/a",
+        "│   ├── Secret x/a",
+        "│   └── Secret y/a",
+        "└── Secret ops/b",
+        "    └── Secret z/a",
+    ]
+    assert root.to_dict()["below"][1] == {
+        "object": "Secret ops/b",
+        "below": [{"object": "Secret z/a"}],
+    }
+
+
+def test_a_bundles_tree_has_what_it_reads_its_release_and_its_jobs():
+    bundle = {
+        "metadata": {"namespace": "apps", "name": "shop"},
+        "spec": {"registry": "r.example.com", "repo": "shop", "version": "1.*", "values": "v"},
+        "status": {**READY, "deployed": {"version": "1.0.0", "digest": "sha256:" + "a" * 64}},
+    }
+    done = {"type": "Complete", "status": "True"}
+    job = {
+        "kind": "Job",
+        "metadata": {"namespace": "apps", "name": "shop-1"},
+        "status": {"conditions": [done]},
+    }
+    lines = list(bundle_tree(bundle, [job]).lines())
+    assert lines[0] == "├── r.example.com/shop:1.*"
+    assert "apps/v" in lines[1]
+    assert lines[2:] == [
+        "├── Release apps/shop  1.0.0 (aaaaaaaaaaaa)",
+        "└── Job apps/shop-1  Complete",
+    ]

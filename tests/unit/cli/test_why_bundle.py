@@ -1,0 +1,39 @@
+"""When a Bundle's registry is polled next."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from copyrator.cli.installation import Installation
+from copyrator.cli.why_bundle import explain_bundle, next_poll
+from copyrator.settings.config import Settings
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("announced", "seconds"), [(30, 31), (-30, 571), (-630, 571), (-600, 1), (0, 1)]
+)
+def test_an_announced_time_in_the_past_is_whole_intervals_ago(announced, seconds):
+    assert next_poll(NOW + timedelta(seconds=announced), 600, NOW) == seconds
+
+
+def polls(**installed):
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+        "status": {"nextPollAt": "2026-01-02T11:58:00Z"},
+    }
+    installation = Installation(settings=Settings(), namespace="copyrator", **installed)
+    return [line for line in explain_bundle(body, installation, NOW) if "polled" in line]
+
+
+def test_without_an_interval_and_without_the_operators_settings_the_time_is_said_all_the_same():
+    (said,) = polls()
+    assert said == (
+        "The registry is polled every 10m by default (WERF_OPERATOR_TIMER_INTERVAL of the operator "
+        "isn't known); the next time in 8m1s."
+    )
+    assert polls(image="copyrator:1") == [
+        "The registry is polled every 10m; the next time in 8m1s."
+    ]
