@@ -34,18 +34,38 @@ ORDER = sorted(SIDES, key=OWN.__eq__)
     group="choices",
 )
 def kopf_way(rig: Rig, size: int) -> Iterator[Run]:
-    """The same Bundles and the same faults for each side."""
+    """The same Bundles for each side."""
 
     def run() -> Figures:
         sides = Sides()
         empty = {side: _memory_without_objects(rig, side) for side in ORDER}
-        with FaultProxy(rig.cluster) as broken:
-            lost = {side: missed(rig, broken, side) for side in ORDER}
         rig.tell(f"{size} Bundles are made")
         rig.bare("POST", objects.creations(size))
         for side in ORDER:
             rig.tell(f"{side}: {size} Bundles")
-            sides.add(side, _cost(rig, side, size, empty[side]) | lost[side])
+            sides.add(side, _cost(rig, side, size, empty[side]))
+        return sides.figures
+
+    yield run
+
+
+@scenario(
+    "choices-missed",
+    "kopf, {size} changes of each kind in each case",
+    size=5,
+    runs=1,
+    goals={},
+    warm_up=False,
+    group="choices",
+)
+def missed_keys(rig: Rig, size: int) -> Iterator[Run]:
+    """The same faults for each side."""
+
+    def run() -> Figures:
+        sides = Sides()
+        with FaultProxy(rig.cluster) as broken:
+            for side in ORDER:
+                sides.add(side, missed(rig, broken, side, size))
         return sides.figures
 
     yield run

@@ -16,9 +16,6 @@ from bench.process import BenchError
 from bench.rig import BUNDLES, Rig, until
 from localcluster import ApiStatusError
 
-EACH = 5
-"""Objects of each kind of change."""
-
 FAULT_SECONDS = 3.0
 LIMIT = 30.0
 """Seconds after the fault within which a key must have been passed on."""
@@ -39,8 +36,11 @@ CASES: dict[str, Fault | None] = {
 }
 
 
-def missed(rig: Rig, broken: FaultProxy, side: str) -> dict[str, float]:
-    """The keys missed in each case of 25 changes, the requests during it, and whether it ended."""
+def missed(rig: Rig, broken: FaultProxy, side: str, each: int) -> dict[str, float]:
+    """For each case: the keys missed, the requests meanwhile, and whether the process ended.
+
+    In each case `each` objects are changed in each way.
+    """
     kubeconfig = broken.kubeconfig(
         rig.operator_kubeconfig, rig.cluster.layout.config / "choices-kopf"
     )
@@ -48,7 +48,7 @@ def missed(rig: Rig, broken: FaultProxy, side: str) -> dict[str, float]:
     kinds = dict.fromkeys(KINDS, 0)
     with Passing(rig, side, kubeconfig) as child:
         for number, (name, fault) in enumerate(CASES.items()):
-            changes = _Changes(rig, f"case-{number}")
+            changes = _Changes(rig, f"case-{number}", each)
             changes.prepare()
             until(lambda c=changes: c.names() <= set(child.keys()), f"{side} is ready", 120)  # type: ignore[misc]
             since = time.monotonic()
@@ -67,11 +67,11 @@ def missed(rig: Rig, broken: FaultProxy, side: str) -> dict[str, float]:
             for kind in left:
                 kinds[kind] += 1
             rig.tell(f"{side}, {name}: {len(left)} missed, {asked} requests{', ended' * ended}")
-            figures[f"missed of {len(KINDS) * EACH}: {name}"] = float(len(left))
+            figures[f"missed of {len(KINDS) * each}: {name}"] = float(len(left))
             figures[f"lists and watches a second: {name}"] = asked / FAULT_SECONDS
             figures[f"the process ended: {name}"] = float(ended)
             changes.tidy_up()
-    of = len(CASES) * EACH
+    of = len(CASES) * each
     return figures | {f"missed in all, of {of}: {kind}": float(n) for kind, n in kinds.items()}
 
 
@@ -90,28 +90,29 @@ def _trouble(broken: FaultProxy, child: Passing, name: str, fault: Fault | None)
 class _Changes:
     """Some Bundles of a namespace of their own, and what is done to them."""
 
-    def __init__(self, rig: Rig, word: str) -> None:
+    def __init__(self, rig: Rig, word: str, each: int) -> None:
         self._rig = rig
+        self._numbers = range(each)
         self._word = word
         self._wanted: dict[str, tuple[str, int]] = {}
         """By key: the kind of change, and the resourceVersion it made; 0 where it is gone."""
 
     def prepare(self) -> None:
         """Make those that aren't to be created."""
-        for kind, number in itertools.product(range(1, len(KINDS)), range(EACH)):
+        for kind, number in itertools.product(range(1, len(KINDS)), self._numbers):
             finalizers = [FINALIZER] if kind == len(KINDS) - 1 else []
             self._rig.api.create(BUNDLES, bundle(self._name(kind, number), finalizers=finalizers))
 
     def names(self) -> set[str]:
         """The keys of those."""
-        numbers = itertools.product(range(1, len(KINDS)), range(EACH))
+        numbers = itertools.product(range(1, len(KINDS)), self._numbers)
         return {f"bundles/{self._name(kind, number)}" for kind, number in numbers}
 
     def make(self, child: Passing) -> None:
         """Make all changes; what was passed on before counts no more."""
         child.forget()
         api = self._rig.api
-        for kind, number in itertools.product(range(len(KINDS)), range(EACH)):
+        for kind, number in itertools.product(range(len(KINDS)), self._numbers):
             name = self._name(kind, number)
             path = f"{BUNDLES}/{name}"
             if KINDS[kind] == "created":
