@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from bench import copying, failures, fleet, growth, hostile, polling, report
-from bench.choices import checks, clients, kopf_way, oras_pusher
+from bench.choices import checks, clients, kopf_way, lease, oras_pusher
 from bench.process import BenchError
 from bench.rig import Rig, verbs
 from bench.scenario import REGISTRY, Result, Scenario, chosen
@@ -34,6 +34,7 @@ MODULES = (
     kopf_way,
     clients,
     oras_pusher,
+    lease,
     checks,
 )
 """Imported for the scenarios that they define."""
