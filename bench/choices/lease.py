@@ -15,8 +15,10 @@ from bench.choices.child import Child
 from bench.choices.lease_child import SIDES
 from bench.choices.sides import Sides
 from bench.process import BenchError
-from bench.rig import Rig, until
+from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Run, scenario
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases"
 
 STEADY = 30.0
 HANGS = 30.0
@@ -72,8 +74,14 @@ def _tried(
     logs = rig.cluster.layout.logs
     first = Candidate(side, kubeconfig, name, "first", logs / f"{name}-first.log")
     try:
-        until(lambda: first.said("leads"), f"{side} leads")
-        figures = _steady(rig, first)
+        until(lambda: first.said("leads") or first.ended, f"{side} leads")
+        creates = not first.ended
+        if not creates:
+            rig.tell(f"{side} ends:\n{first.tail()}")
+            rig.api.create(LEASES, {"metadata": {"name": name}, "spec": {}})
+            first = Candidate(side, kubeconfig, name, "first", logs / f"{name}-first.log")
+            until(lambda: first.said("leads"), f"{side} leads with a Lease that is there")
+        figures = {"makes its Lease": float(creates)} | _steady(rig, first)
         with broken.fault(_breaks, only(of=("leases",))):
             time.sleep(BREAKS)
         time.sleep(4.0)

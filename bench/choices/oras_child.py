@@ -98,7 +98,7 @@ def main(side: str, work: dict[str, Any]) -> dict[str, float]:
     make: Callable[..., Target] = today if side == TODAY else OrasTarget
     registry, count, directory = work["registry"], int(work["count"]), Path(work["directory"])
     began, modules = time.process_time(), len(sys.modules)
-    target = make(registry, f"choices/{side.split(maxsplit=1)[0]}", None, None)
+    target = make(registry, work["repo"], None, None)
     figures = {
         "CPU of the import, ms": 1000 * (time.process_time() - began),
         "modules imported": float(len(sys.modules) - modules),
@@ -121,7 +121,7 @@ def main(side: str, work: dict[str, Any]) -> dict[str, float]:
         "CPU of reading a manifest, ms", lambda _: target.manifest("1.0.0"), range(count)
     )
     figures["the digest is that of the manifest"] = float(
-        _digest_of(registry, f"choices/{side.split(maxsplit=1)[0]}") == _digest(manifest)
+        _digest_of(registry, work["repo"]) == _digest(manifest)
     )
     figures["memory, MB"] = peak()
     big = (directory / "big").read_bytes()
