@@ -12,7 +12,6 @@ from tests.e2e.faults.proxy import Fault, FaultProxy, only
 
 from bench.choices.objects import FINALIZER, bundle
 from bench.choices.passing import Passing
-from bench.process import BenchError
 from bench.rig import BUNDLES, Rig, until
 from localcluster import ApiStatusError
 
@@ -50,6 +49,7 @@ def missed(rig: Rig, broken: FaultProxy, side: str, each: int) -> dict[str, floa
         for number, (name, fault) in enumerate(CASES.items()):
             changes = _Changes(rig, f"case-{number}", each)
             changes.prepare()
+            child.restart_ended()
             until(lambda c=changes: c.names() <= set(child.keys()), f"{side} is ready", 120)  # type: ignore[misc]
             since = time.monotonic()
             with _trouble(broken, child, name, fault):
@@ -58,12 +58,7 @@ def missed(rig: Rig, broken: FaultProxy, side: str, each: int) -> dict[str, floa
                 asked = len(broken.since(since, only("watch", "list", of=("bundles",))))
             if name == RESTART:
                 child.start()
-            ended = child.process.ended
-            if ended:
-                child.start()
-            with suppress(BenchError):
-                until(lambda c=changes: not c.left(child), "all keys", LIMIT, pause=0.2)  # type: ignore[misc]
-            left = changes.left(child)
+            left, ended = _left(changes, child)
             for kind in left:
                 kinds[kind] += 1
             rig.tell(f"{side}, {name}: {len(left)} missed, {asked} requests{', ended' * ended}")
@@ -73,6 +68,15 @@ def missed(rig: Rig, broken: FaultProxy, side: str, each: int) -> dict[str, floa
             changes.tidy_up()
     of = len(CASES) * each
     return figures | {f"missed in all, of {of}: {kind}": float(n) for kind, n in kinds.items()}
+
+
+def _left(changes: _Changes, child: Passing) -> tuple[list[str], bool]:
+    """Wait; return the kinds of what was missed, and whether the process had to be restarted."""
+    ended, until_ = False, time.monotonic() + LIMIT
+    while (left := changes.left(child)) and time.monotonic() < until_:
+        ended |= child.restart_ended()
+        time.sleep(0.2)
+    return left, ended
 
 
 @contextmanager

@@ -34,6 +34,13 @@ class Passing:
         arguments = [self.side, str(self._kubeconfig), str(self._file)]
         self.process = Child("kopf_child", arguments, self._log)
 
+    def restart_ended(self) -> bool:
+        """Start it again where it has ended by itself, as the kubelet would; return whether."""
+        ended = self.process.ended
+        if ended:
+            self.start()
+        return ended
+
     def kill(self) -> None:
         """As a crash would."""
         self.process.send(signal.SIGKILL)
