@@ -15,15 +15,28 @@ import click
 from rich.console import Console
 
 from bench import copying, failures, fleet, growth, hostile, polling, report
+from bench.choices import checks, clients, kopf_way, lease, oras_pusher
 from bench.process import BenchError
 from bench.rig import Rig, verbs
-from bench.scenario import REGISTRY, Result, Scenario
+from bench.scenario import REGISTRY, Result, Scenario, chosen
 from demo.chart import ROOT
 from localcluster import Cluster, LocalClusterError
 from localcluster.cluster import discard
 from localcluster.paths import state_root
 
-MODULES = (copying, fleet, polling, growth, hostile, failures)
+MODULES = (
+    copying,
+    fleet,
+    polling,
+    growth,
+    hostile,
+    failures,
+    kopf_way,
+    clients,
+    oras_pusher,
+    lease,
+    checks,
+)
 """Imported for the scenarios that they define."""
 
 
@@ -56,16 +69,17 @@ def main(  # noqa: PLR0917 - click passes them by name
     console = Console(stderr=True)
     if shows:
         for one in REGISTRY.values():
-            print(f"{one.name:16} {one.title.format(size=one.size)}; runs: {one.runs}")
+            print(f"{one.name:20} {one.title.format(size=one.size)}; runs: {one.runs}")
         return
-    if unknown := sorted(set(names) - set(REGISTRY)):
-        raise click.UsageError(f"no such scenario: {', '.join(unknown)}; --list names them")
-    chosen = [REGISTRY[name] for name in names or REGISTRY]
+    try:
+        wanted = chosen(names)
+    except KeyError as error:
+        raise click.UsageError(f"no such scenario: {error.args[0]}; --list names them") from None
     results: list[Result] = []
     missed: list[str] = []
     try:
         with trees(against) as sources:
-            for one in chosen:
+            for one in wanted:
                 try:
                     results += measure(one, sources, size, runs, console)
                 except (BenchError, subprocess.CalledProcessError) as error:

@@ -18,6 +18,8 @@ from typing import Any
 import aiohttp
 import yaml
 
+_TYPES = {"PATCH": "application/merge-patch+json"}
+
 IN_FLIGHT = 32
 """The knee of the API server on two cores."""
 
@@ -43,7 +45,7 @@ async def _work(config: Any, method: str, requests: list[tuple[str, Any]]) -> No
     context = ssl.create_default_context(cadata=authority)
     headers = {
         "Authorization": f"Bearer {config['users'][0]['user']['token']}",
-        "Content-Type": "application/json",
+        "Content-Type": _TYPES.get(method, "application/json"),
     }
     bodies = [(path, json.dumps(body).encode()) for path, body in reversed(requests)]
     connector = aiohttp.TCPConnector(ssl=context, limit=IN_FLIGHT)

@@ -34,53 +34,17 @@ class Command:
     port: int
 
 
-class Operator:
-    """A running operator.
+class Measured:
+    """A process that is measured: its processor time and its memory."""
 
-    Attributes:
-        ready_after: seconds from its start until /readyz answered 200.
-    """
+    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+        self._process = process
+        self.log = log
 
-    def __init__(self, command: Command) -> None:
-        self._command = command
-        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
-        environment |= dict(command.environment)
-        environment["PYTHONPATH"] = str(command.tree / "operator")
-        began = time.monotonic()
-        with command.log.open("ab") as output:
-            self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "copyrator", *command.arguments),
-                    *("--kubeconfig", str(command.kubeconfig), "--health-port", str(command.port)),
-                ],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        try:
-            self._wait_ready()
-        except BaseException:
-            self._process.kill()
-            self._process.wait()
-            raise
-        self.ready_after = time.monotonic() - began
-
-    def page(self, path: str) -> str:
-        """What the health server answers; empty when it says no, or nothing."""
-        try:
-            url = f"http://127.0.0.1:{self._command.port}{path}"
-            with _DIRECT.open(url, timeout=5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return ""
-
-    def metric(self, name: str) -> float:
-        """The sum of a metric over its labels."""
-        lines = self.page("/metrics").splitlines()
-        values = [line.split() for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
-        return sum(float(value[-1]) for value in values)
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process.poll() is not None
 
     @property
     def cpu(self) -> float:
@@ -121,12 +85,65 @@ class Operator:
         for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
             if line.startswith(f"{field}:"):
                 return int(line.split()[1]) * 1024 / 1e6
-        raise BenchError(f"the operator has ended: {self._command.log}")
+        raise BenchError(f"the process has ended: {self.log}")
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        return "\n".join(self.log.read_text().splitlines()[-10:])
+
+
+class Operator(Measured):
+    """A running operator.
+
+    Attributes:
+        ready_after: seconds from its start until /readyz answered 200.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self._command = command
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= dict(command.environment)
+        environment["PYTHONPATH"] = str(command.tree / "operator")
+        began = time.monotonic()
+        with command.log.open("ab") as output:
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "copyrator", *command.arguments),
+                    *("--kubeconfig", str(command.kubeconfig), "--health-port", str(command.port)),
+                ],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        super().__init__(process, command.log)
+        try:
+            self._wait_ready()
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self.ready_after = time.monotonic() - began
+
+    def page(self, path: str) -> str:
+        """What the health server answers; empty when it says no, or nothing."""
+        try:
+            url = f"http://127.0.0.1:{self._command.port}{path}"
+            with _DIRECT.open(url, timeout=5) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            return ""
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over its labels."""
+        lines = self.page("/metrics").splitlines()
+        values = [line.split() for line in lines if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(value[-1]) for value in values)
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not self.page("/readyz"):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                tail = "\n".join(self._command.log.read_text().splitlines()[-10:])
-                raise BenchError(f"the operator doesn't become ready:\n{tail}")
+                raise BenchError(f"the operator doesn't become ready:\n{self.tail()}")
             time.sleep(0.01)

@@ -55,8 +55,8 @@ class Rig:
         objects.apply(self.chart.crds)
         objects.apply(self.chart.rights)
         objects.apply(_bare_rights(self.bare_account))
-        self._operator_kubeconfig = self._kubeconfig(self.chart.service_account)
-        self._bare_kubeconfig = self._kubeconfig(self.bare_account)
+        self.operator_kubeconfig = self._kubeconfig(self.chart.service_account)
+        self.bare_kubeconfig = self._kubeconfig(self.bare_account)
         until(self._served, "the CRDs are served")
 
     @property
@@ -91,7 +91,7 @@ class Rig:
         return Operator(
             Command(
                 tree=self.tree,
-                kubeconfig=self._operator_kubeconfig,
+                kubeconfig=self.operator_kubeconfig,
                 arguments=(*container["args"], *arguments),
                 environment=tuple(variables.items()),
                 log=self.cluster.layout.logs / log,
@@ -111,7 +111,7 @@ class Rig:
 
     def bare(self, method: str, requests: Iterable[tuple[str, Any]]) -> None:
         """Have the bare client make requests."""
-        bare.writes(self._bare_kubeconfig, method, list(requests))
+        bare.writes(self.bare_kubeconfig, method, list(requests))
 
     def namespaces(self, *names: str, labels: dict[str, str] | None = None) -> None:
         """Create namespaces one by one, where they aren't there."""

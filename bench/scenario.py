@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
@@ -34,6 +34,7 @@ class Scenario:
         runs: how many are made; the first one more is for warming up where `warm_up`.
         goals: by the name of the figure.
         set_up: prepares, yields what makes one run, and tidies up.
+        group: a name for several scenarios, which are measured only where it is asked for.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Scenario:
     goals: Mapping[str, Goal]
     set_up: Callable[[Rig, int], AbstractContextManager[Run]]
     warm_up: bool = True
+    group: str = ""
 
 
 @dataclass(slots=True)
@@ -95,14 +97,38 @@ REGISTRY: dict[str, Scenario] = {}
 """All scenarios by name, in the order in which they are defined."""
 
 
+def chosen(names: Iterable[str]) -> list[Scenario]:
+    """The scenarios of these names and groups; without any name all that are in no group.
+
+    Raises:
+        KeyError: there is none of a name; the names are in its first argument.
+    """
+    wanted = list(names)
+    known = {*REGISTRY, *(one.group for one in REGISTRY.values() if one.group)}
+    if unknown := sorted(set(wanted) - known):
+        raise KeyError(", ".join(unknown))
+    if not wanted:
+        return [one for one in REGISTRY.values() if not one.group]
+    return [
+        one for name in wanted for one in REGISTRY.values() if name in (one.name, one.group or None)
+    ]
+
+
 def scenario(
-    name: str, title: str, *, size: int, runs: int, goals: Mapping[str, Goal], warm_up: bool = True
+    name: str,
+    title: str,
+    *,
+    size: int,
+    runs: int,
+    goals: Mapping[str, Goal],
+    warm_up: bool = True,
+    group: str = "",
 ) -> Callable[[SetUp], SetUp]:
     """Make a generator function that yields a run a scenario."""
 
     def register(set_up: SetUp) -> SetUp:
         managed = contextmanager(set_up)
-        REGISTRY[name] = Scenario(name, title, size, runs, goals, managed, warm_up)
+        REGISTRY[name] = Scenario(name, title, size, runs, goals, managed, warm_up, group)
         return set_up
 
     return register

@@ -1,5 +1,7 @@
 """Makes the project's virtual environment where it is missing and prints its path.
 
+With the path of another lock file as its argument it makes the environment of that one.
+
 Standard library only, for any Python from 3.11 on. The environment holds the locked dependencies,
 never the project itself, so that clones with the same lock share it: it lives in the user's cache
 under the hash of the lock, the interpreter and the machine. An interrupted build leaves no stamp
@@ -24,14 +26,14 @@ ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements-dev.lock"
 
 
-def main() -> int:
+def main(lock: Path = LOCK) -> int:
     """Print the environment's path; messages go to stderr."""
-    venv = location()
+    venv = location(lock)
     if not usable(venv):
         try:
             with held(venv.with_suffix(".building")):
                 if not usable(venv):  # another builder may have finished while we waited
-                    build(venv)
+                    build(venv, lock)
         except (OSError, subprocess.CalledProcessError) as error:
             tell(f"The environment {venv} couldn't be made: {error}")
             tell(
@@ -45,13 +47,13 @@ def main() -> int:
     return 0
 
 
-def location() -> Path:
+def location(lock: Path = LOCK) -> Path:
     """Return where the environment of this lock, interpreter and machine is."""
     chosen = os.environ.get("COPYRATOR_CACHE")
     user = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(chosen) if chosen else Path(user) / "copyrator"
     version = platform.python_version()
-    key = hashlib.sha256(LOCK.read_bytes())
+    key = hashlib.sha256(lock.read_bytes())
     key.update(f"{version} {sys.base_prefix} {platform.machine()} {platform.libc_ver()}".encode())
     return cache.absolute() / f"venv-{version}-{key.hexdigest()[:16]}"
 
@@ -79,7 +81,7 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
-def build(venv: Path) -> None:
+def build(venv: Path, lock: Path) -> None:
     """Make the environment from the lock, hashes checked."""
     started = time.monotonic()
     tell(f"Setting up Python {platform.python_version()} in {venv} (once for each lock file) ...")
@@ -93,7 +95,7 @@ def build(venv: Path) -> None:
         tell(f"{sys.executable} can't make environments. Debian, Ubuntu: apt-get install {package}")
         raise subprocess.CalledProcessError(created.returncode, command)
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    options = ["--require-hashes", "--requirement", str(LOCK)]
+    options = ["--require-hashes", "--requirement", str(lock)]
     # To stderr: stdout is for the path.
     subprocess.run([*pip, "install", *options], check=True, stdout=sys.stderr)
     stamp(venv).touch()
@@ -106,4 +108,4 @@ def tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(*map(Path, sys.argv[1:2])))

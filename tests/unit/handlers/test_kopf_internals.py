@@ -1,0 +1,73 @@
+"""What the operator takes from kopf's inside: each of these fails when a new kopf changes it.
+
+pyproject.toml allows one minor version of kopf. Who raises it starts here.
+"""
+
+import importlib
+import inspect
+import logging
+import re
+from pathlib import Path
+
+import kopf
+import pytest
+from kopf._cogs.clients import api, errors, watching
+from kopf._core.reactor import orchestration, running
+from kopf._core.reactor.inventory import ResourceMemories
+
+from copyrator import handlers
+from copyrator.handlers.lifecycle import WATCHER, NoMemories
+
+SOURCES = Path(handlers.__path__[0]).parent
+PRIVATE = {
+    "kopf._cogs.clients.errors",
+    "kopf._core.engines.activities",
+    "kopf._core.reactor.inventory",
+    "kopf._core.reactor.running",
+}
+"""The private modules that the operator names; each has its tests below."""
+
+
+def test_no_other_private_module_is_named() -> None:
+    texts = [path.read_text() for path in SOURCES.rglob("*.py")]
+    assert {name for text in texts for name in re.findall(r"kopf\._[\w.]+", text)} == PRIVATE
+
+
+@pytest.mark.parametrize("name", ["kopf._core.engines.activities", "kopf._core.reactor.running"])
+def test_the_loggers_that_are_silenced_are_those_of_modules(name: str) -> None:
+    logger: logging.Logger = importlib.import_module(name).logger
+    assert logger.name == name
+
+
+def test_answers_of_the_api_server_are_errors_of_one_module() -> None:
+    of_answers = [
+        kind
+        for _, kind in inspect.getmembers(errors, inspect.isclass)
+        if issubclass(kind, errors.APIError)
+    ]
+    assert errors.APINotFoundError in of_answers
+    assert {kind.__module__ for kind in of_answers} == {"kopf._cogs.clients.errors"}
+
+
+def test_memories_are_recalled_by_the_method_that_keeps_none() -> None:
+    theirs, ours = (
+        inspect.signature(kind.recall).parameters for kind in (ResourceMemories, NoMemories)
+    )
+    assert {name: one.kind for name, one in theirs.items()} == {
+        name: one.kind for name, one in ours.items()
+    }
+    assert "memories" in inspect.signature(kopf.spawn_tasks).parameters
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        (orchestration, f'name=f"{WATCHER}{{what}}"'),
+        (running, 'name="credentials retriever"'),
+        (watching, "def infinite_watch("),
+        (api, "failed; TCP closed; will re-authenticate"),
+        (api, "content.iter_chunked("),
+    ],
+)
+def test_kopf_still_says(module: object, text: str) -> None:
+    assert text in inspect.getsource(module)  # type: ignore[arg-type]
