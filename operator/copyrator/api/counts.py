@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Final
+
+NAMED: Final = 2
+"""Members that `some` names."""
+GROUP: Final = 3
+"""Members from which on the same message is said once for all."""
+
 
 def count(number: int, one: str, many: str | None = None) -> str:
     """``1 copy``, ``3 copies``; the words may include the verb: ``1 copy is``, ``3 copies are``."""
     return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def some(members: Iterable[str], what: str) -> str:
+    """``7 namespaces (team-a, team-b, …)``."""
+    all_ = sorted(set(members))
+    more = ", …" if len(all_) > NAMED else ""
+    return f"{len(all_)} {what} ({', '.join(all_[:NAMED])}{more})"

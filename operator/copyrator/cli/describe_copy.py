@@ -62,8 +62,8 @@ async def state_of(
             asked = Question(dry_run, resource, metadata["namespace"], metadata["name"])
             owner = rows.annotation(body, names.ANN_RULE)
             return dry_run.hidden(owner) or await verdict_of(asked)
-    except errors.Forbidden as error:
-        return f"unknown, a permission is missing: {error.message}"
+    except (errors.Forbidden, Fault) as error:
+        return f"unknown: {error}"
 
 
 def copy_lines(body: Body, state: str, now: datetime) -> Iterator[str]:

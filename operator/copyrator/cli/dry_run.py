@@ -1,7 +1,6 @@
 """The operator's own copying half as a dry run: nothing that it writes is stored.
 
-Every write is sent with dryRun=All: quotas, webhooks and RBAC respond as they would. The planner,
-the writer and their state are the operator's: there is no second implementation.
+The planner, the writer and their state are the operator's: there is no second implementation.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.cli.acting import Actor
+from copyrator.cli.dry_run_client import DryRunClient
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed
 from copyrator.copies.admission import refusal
@@ -37,10 +38,8 @@ from copyrator.copies.rule_reconciler import RuleReconciler
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.summarize import RuleSummary
 from copyrator.kube import errors
-from copyrator.kube.client import calls
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
-from copyrator.kube.resources import NAMESPACES, RULES, Discovery, Resource
+from copyrator.kube.resources import NAMESPACES, RULES, Discovery
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.scoped_informers import ScopedPool
 from copyrator.metrics import Metrics
@@ -48,49 +47,6 @@ from copyrator.workqueue.queue import WorkQueue
 
 PATIENCE = 60.0
 """Seconds to list everything that a rule needs."""
-
-
-class DryRunClient(KubeClient):
-    """Sends every write with dryRun=All; records those of copies, answers those of rules itself.
-
-    A rule's finalizer and status aren't part of a dry run.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, on_dry_run=self._answered, **kwargs)
-        self.writes: dict[str, list[tuple[str, Mapping[str, Any] | None]]] = {}
-        """Method and body by path, in order, of those that succeeded."""
-        self.verdicts: dict[RuleKey, Mapping[str, Any]] = {}
-        """The Ready conditions that would have been written."""
-        self.assumed: set[str] = set()
-        """Namespaces that don't exist: nothing is sent for a creation in them."""
-
-    async def patch(
-        self, res: Resource, namespace: str | None, name: str, body: Any, **options: Any
-    ) -> dict[str, Any]:
-        """For a rule nothing is sent."""
-        if res is not RULES:
-            return await super().patch(res, namespace, name, body, **options)
-        if "status" in body:
-            conditions = body["status"]["conditions"]
-            ready = next(one for one in conditions if one["type"] == "Ready")
-            self.verdicts[RuleKey(str(namespace), name)] = ready
-        return {"metadata": {"resourceVersion": "0", **body.get("metadata", {})}}
-
-    async def request(self, method: str, path: str, *, body: Any = None, **options: Any) -> Any:
-        """For an object in an assumed namespace nothing is sent."""
-        if method != "POST" or _namespace_of(path) not in self.assumed:
-            return await super().request(method, path, body=body, **options)
-        answer = {**body, "metadata": {**body["metadata"], "uid": path}}
-        self._answered(calls.Call("create", "", path, method, body=body), answer)
-        return answer
-
-    def _answered(self, call: calls.Call, answer: Any) -> None:
-        self.writes.setdefault(call.path, []).append((call.method, call.body))
-        if isinstance(answer, dict) and isinstance(answer.get("metadata"), dict):
-            answer["metadata"].setdefault("resourceVersion", "0")  # without storage there is none
-            if call.method == "DELETE":
-                answer["metadata"].pop("deletionTimestamp", None)  # no finalizer is waited for
 
 
 class _AnySealer(Sealer):
@@ -297,12 +253,15 @@ async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator
         try:
             await dry_run.begin()
             yield dry_run
+        except errors.Forbidden as error:
+            if actor.who:
+                raise
+            raise Fault(
+                f"the operator's account {actor.target.user} lacks a permission: {error.message}; "
+                f"all that it lacks: {hint('doctor')}"
+            ) from None
         finally:
             await dry_run.close()
-
-
-def _namespace_of(path: str) -> str:
-    return path.partition("/namespaces/")[2].partition("/")[0]
 
 
 def owner_of(body: Mapping[str, Any]) -> str | None:

@@ -168,19 +168,16 @@ async def _read(client: KubeClient, what: str, choice: _Choice) -> _Found:
     if what == "copies":
         there = await find_copies(client, choice.scopes, labels)
         labels = f"{MANAGED},{labels}" if labels else MANAGED
-        bodies, resources, denied = there.bodies, there.resources, there.denied
+        bodies, read, denied = there.bodies, there.read, there.denied
     else:
-        resources, denied = [RESOURCES[what]], []
+        read, denied = [(RESOURCES[what], scope) for scope in choice.scopes], []
         bodies = [
             body
-            for scope in choice.scopes
-            for body in await listed(client, resources[0], scope, selector=labels)
+            for resource, scope in read
+            for body in await listed(client, resource, scope, selector=labels)
         ]
-    watched = [
-        Watched(resource, scope, labels, metadata_only=what == "copies")
-        for resource in resources
-        for scope in choice.scopes
-    ]
+    only = what == "copies"
+    watched = [Watched(resource, scope, labels, metadata_only=only) for resource, scope in read]
     return _Found(what, [body for body in bodies if choice.includes(body)], watched, denied)
 
 

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-NAMED = 2
-"""Namespaces that a group names."""
-LEAST = 3
-"""Members from which on failures are a group."""
+from copyrator.api.counts import GROUP, some
 
 
 class Failing(Protocol):
@@ -51,17 +48,10 @@ def groups(failures: Iterable[F]) -> Iterator[Sequence[F]]:
     for one in failures:
         found.setdefault((one.reason, one.message), []).append(one)
     for group in found.values():
-        if len({one.namespace for one in group}) >= LEAST:
+        if len({one.namespace for one in group}) >= GROUP:
             yield group
         else:
             yield from ([one] for one in group)
-
-
-def some(names: Iterable[str], what: str) -> str:
-    """``7 namespaces (team-a, team-b, …)``."""
-    all_ = sorted(set(names))
-    more = ", …" if len(all_) > NAMED else ""
-    return f"{len(all_)} {what} ({', '.join(all_[:NAMED])}{more})"
 
 
 def lines(failures: Iterable[Failing]) -> Iterator[str]:

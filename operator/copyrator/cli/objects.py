@@ -172,6 +172,8 @@ class Copies:
     bodies: list[dict[str, Any]]
     denied: list[errors.Forbidden]
     """What the user may not list."""
+    read: list[tuple[Resource, str | None]]
+    """The lists that were read: kind and namespace."""
 
 
 async def find_copies(
@@ -185,7 +187,7 @@ async def find_copies(
     rules: list[dict[str, Any]] = []
     with suppress(errors.Forbidden):
         rules = await listed(client, RULES, None)
-    found = Copies(await copy_kinds(client, rules), [], [])
+    found = Copies(await copy_kinds(client, rules), [], [], [])
     labels = f"{MANAGED},{selector}" if selector else MANAGED
     for resource, scope in itertools.product(found.resources, scopes):
         try:
@@ -193,10 +195,11 @@ async def find_copies(
         except errors.Forbidden as error:
             found.denied.append(error)
             continue
+        found.read.append((resource, scope))
         found.bodies.extend(
             body for body in bodies if names.ANN_RULE in (body["metadata"].get("annotations") or {})
         )
-    if found.denied and len(found.denied) == len(found.resources) * len(scopes):
+    if found.denied and not found.read:
         raise found.denied[0]
     return found
 

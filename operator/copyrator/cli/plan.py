@@ -15,7 +15,8 @@ from copyrator.api.rule import InvalidSpec
 from copyrator.api.rule_status import FailureReason
 from copyrator.cli.acting import Actor, actor_of
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
-from copyrator.cli.dry_run import DryRun, DryRunClient, FullSummary, dry_running
+from copyrator.cli.dry_run import DryRun, FullSummary, dry_running
+from copyrator.cli.dry_run_client import DryRunClient
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import find_installation, operator_namespace_option
 from copyrator.cli.manifests import read_manifests

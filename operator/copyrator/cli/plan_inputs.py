@@ -15,7 +15,8 @@ from copyrator.api import names
 from copyrator.api.rule import InvalidSpec, Source
 from copyrator.api.times import format_time
 from copyrator.cli.cluster import Target
-from copyrator.cli.dry_run import DryRun, DryRunClient
+from copyrator.cli.dry_run import DryRun
+from copyrator.cli.dry_run_client import DryRunClient
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest

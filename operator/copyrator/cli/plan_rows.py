@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from copyrator.api.counts import count
-from copyrator.cli.grouping import groups, some
+from copyrator.api.counts import count, some
+from copyrator.cli.grouping import groups
 from copyrator.cli.output import Column
 from copyrator.copies.policy.transform import DATA_FIELDS
 

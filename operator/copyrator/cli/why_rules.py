@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from copyrator.api import names
+from copyrator.api.counts import GROUP, some
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
-from copyrator.cli.grouping import LEAST, some
 from copyrator.cli.hints import hint
 from copyrator.cli.why_source import as_sentence, sources_of
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
@@ -136,7 +136,7 @@ def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
         same.setdefault(answer if rule != owner else f"{rule}{answer}", []).append(rule)
     for rules in same.values():
         answer = said[rules[0]]
-        if len(rules) >= LEAST:
+        if len(rules) >= GROUP:
             yield f"{some(rules, 'rules')}: {answer}"
             continue
         for rule in rules:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from copyrator.api import names
 from copyrator.api.conditions import Health, ReadyCondition
-from copyrator.api.counts import count
+from copyrator.api.counts import GROUP, count, some
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
 from copyrator.api.rule_status import (
     CopyCounts,
@@ -230,9 +230,18 @@ def _failing(summary: RuleSummary) -> str:
         f"{count(summary.conflicts, 'conflicts', 'conflict')} with other objects"
     )
     text += f", {summary.stuck} can't be removed" if summary.stuck else ""
-    forbidden = (one for one in summary.samples if one.reason is FailureReason.FORBIDDEN)
-    first = next(forbidden, None)
-    return f"{text} (see status.failures)" + (f": {first.message}" if first else "")
+    return f"{text} (see status.failures){_missing_permission(summary)}"
+
+
+def _missing_permission(summary: RuleSummary) -> str:
+    """The first missing permission, with the namespaces in which it is missing."""
+    forbidden = [one for one in summary.samples if one.reason is FailureReason.FORBIDDEN]
+    if not forbidden:
+        return ""
+    message = forbidden[0].message
+    spaces = {one.namespace for one in forbidden if one.message == message}
+    where = f"{some(spaces, 'namespaces')}: " if len(spaces) >= GROUP else ""
+    return f": {where}{message}"
 
 
 def _missing(spec: RuleSpec, refused: int) -> str:
