@@ -14,6 +14,7 @@ from copyrator.api.rule_status import RuleReason, read_rule_status, read_unconfi
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose, show
 from copyrator.kube import errors
@@ -77,7 +78,7 @@ async def _confirm(
         except errors.ConflictError:
             raise Fault(
                 f"rule {namespace}/{name} has just been changed; look at it, and try again: "
-                f"copyrator describe rule {namespace}/{name}"
+                f"{hint('describe', 'rule', f'{namespace}/{name}')}"
             ) from None
         if timeout:
             body = await _wait(client, body, timeout)
@@ -112,7 +113,7 @@ async def _wait(client: KubeClient, body: dict[str, Any], timeout: float) -> dic
         if asyncio.get_running_loop().time() > deadline:
             raise Fault(
                 f"rule {namespace}/{name}: the operator didn't respond within {timeout:g} s. Check "
-                "that it is running: copyrator doctor"
+                f"that it is running: {hint('doctor')}"
             )
         await asyncio.sleep(LOOK)
         body = await client.get(RULES, namespace, name)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli import rows
 from copyrator.cli.doctor_check import Check
@@ -96,8 +97,12 @@ def _faults(
     for body in bodies:
         metadata = body["metadata"]
         shown = f"{kind} {metadata['namespace']}/{metadata['name']}"
-        if rows.ready(body).get("status") == "False":
-            yield Check(shown, False, f"{rows.ready(body).get('reason')}: {rows.trouble(body)}")
+        condition = rows.ready(body)
+        said = f"{condition.get('reason')}: {rows.trouble(body)}"
+        if condition.get("status") == "False":
+            yield Check(shown, False, said)
+        elif condition.get("reason") == RuleReason.NO_TARGETS:
+            yield Check(shown, None, said)
         elif not rows.ready(body) and is_overlooked(body, kind, installation, now):
             said = "the operator hasn't looked at it: it isn't running, or can't list its kind"
             yield Check(shown, False, said)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import click
 
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import InvalidSpec
-from copyrator.api.rule_status import FailureReason
+from copyrator.api.rule import InvalidSpec, RuleSpec
+from copyrator.api.rule_status import FailureReason, RuleReason
+from copyrator.cli import system_namespaces
 from copyrator.cli.acting import Actor, actor_of
 from copyrator.cli.cluster import Target, cluster_options, run, split_name
 from copyrator.cli.dry_run import DryRun, FullSummary, dry_running
@@ -204,7 +205,16 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     rows.sort(key=lambda row: (row.namespace, row.name))
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
-    return Result(rule.owner, rows, max(desired - changing, 0))
+    notes = list(_notes_of(dry_run, rule, state.compiled.spec))
+    return Result(rule.owner, rows, max(desired - changing, 0), notes=notes)
+
+
+def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
+    said = dry_run.client.verdicts.get(rule.key)
+    if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
+        yield f"{said['reason']}: {said['message']}"
+    if not spec.legacy and (reached := system_namespaces.warning(spec.targets)):
+        yield f"Warning: {reached}"
 
 
 def _with_report(dry_run: DryRun, rule: Rule, row: Row) -> Row:

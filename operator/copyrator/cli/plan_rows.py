@@ -116,6 +116,8 @@ class Result:
     """Copies that are up to date."""
     fault: str = ""
     """Why there is no plan."""
+    notes: Sequence[str] = ()
+    """What else to know before it is applied."""
 
     def to_dict(self) -> dict[str, Any]:
         """As in -o json."""
@@ -123,7 +125,8 @@ class Result:
         if self.fault:
             return {**found, "error": self.fault}
         changes = [row.to_dict() for row in self.rows]
-        return {**found, "upToDate": self.right, "changes": changes}
+        notes = {"notes": list(self.notes)} if self.notes else {}
+        return {**found, "upToDate": self.right, "changes": changes, **notes}
 
 
 API_VERSION = "cli.copyrator.flant.com/v1"

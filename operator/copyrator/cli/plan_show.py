@@ -29,4 +29,4 @@ def show(results: Sequence[Result], shape: Format) -> None:
             wide = shape is Format.WIDE
             rows = result.rows if wide else merged(result.rows)
             Table(COLUMNS, wide=wide, whole=True).print(rows)
-        prose([summary(result.rows, result.right)])
+        prose([summary(result.rows, result.right), *result.notes])

@@ -8,6 +8,7 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli.hints import hint
 from copyrator.cli.output import Column
@@ -57,7 +58,8 @@ def trouble(body: Body) -> str:
     if not ready(body):
         return f"not reconciled yet; see: {hint('doctor')}"
     condition = ready(body)
-    return "" if condition.get("status") == "True" else str(condition.get("message") or "")
+    fine = condition.get("status") == "True" and condition.get("reason") != RuleReason.NO_TARGETS
+    return "" if fine else str(condition.get("message") or "")
 
 
 def rule_kind(body: Body) -> str:

@@ -14,6 +14,7 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
 from copyrator.api.rule_transform import path_of
+from copyrator.cli import system_namespaces
 from copyrator.cli.crds import schemas
 from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest, Step, read_manifests
@@ -78,6 +79,8 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
         raise click.UsageError(f"name a file: {hint('validate', '-f', 'rule.yaml')}")
     manifests = [one for one in read_manifests([*files, *more]) if is_ours(one)]
     found = [finding for manifest in manifests for finding in check(manifest)]
+    for warning in filter(None, map(_warning, manifests)) if not found else ():
+        click.echo(f"Warning: {warning}", err=True)
     if shape is not None:
         dump([finding.to_dict() for finding in found], shape)
     else:
@@ -107,6 +110,16 @@ def check(manifest: Manifest) -> Iterator[Finding]:
         found.append(Problem(("metadata",), "name is required"))
     for problem in found or _parsed(manifest):
         yield Finding(manifest, manifest.line(problem.path), problem)
+
+
+def _warning(manifest: Manifest) -> str:
+    """What is valid, but perhaps not meant."""
+    rule = parse_rule({**manifest.body, "metadata": {"namespace": "default"}})
+    if manifest.kind != names.RULE_KIND or isinstance(rule, InvalidSpec) or rule.legacy:
+        return ""  # the old form can't leave namespaces out
+    said = system_namespaces.warning(rule.targets)
+    line = manifest.line(("spec", "targets"))
+    return f"{manifest.source}:{line}: {manifest.kind} {manifest.name}: {said}" if said else ""
 
 
 def is_ours(manifest: Manifest) -> bool:

@@ -412,6 +412,8 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     assert "no deletion waits for a confirmation" in nothing
     stage.apply(rule(stage.home, word, source=copies, targets={"namespaces": spaces[:1]}))
     stage.wait_reason(RULES.format(stage.home), word, "DeletionUnconfirmed")
+    planned = stage.types(f"plan rule {stage.home}/{word}", code=2)
+    assert f"confirm: copyrator confirm-delete rule {stage.home}/{word}" in planned
     for space in spaces:
         assert stage.api.get(f"/api/v1/namespaces/{space}/secrets/{word}")
     said = stage.types(f"confirm-delete rule {stage.home}/{word}")

@@ -48,7 +48,7 @@ def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
     assert yaml.safe_load(printed.output)["spec"] == spec
     assert yaml.safe_load(printed.output)["metadata"]["namespace"] == "ops"
     valid = CliRunner().invoke(cli, ["validate", "-"], input=printed.output)
-    assert valid.output.startswith("Valid: "), valid.output
+    assert valid.stdout.startswith("Valid: "), valid.output
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,13 @@ def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
     assert cells(rows.rule_columns(NOW), body)["MESSAGE"] == ""
 
 
+def test_a_rule_without_targets_is_ready_and_says_which_it_has():
+    message = "targets team-* match no namespace"
+    condition = {"type": "Ready", "status": "True", "reason": "NoTargets", "message": message}
+    body = {"metadata": {"generation": 1}, "status": {"conditions": [condition]}}
+    assert rows.trouble(body) == message
+
+
 def test_a_bundle_shows_what_runs_and_what_there_is():
     body = {
         "metadata": {"name": "b", "namespace": "n"},

@@ -128,7 +128,7 @@ def test_other_kinds_are_passed_over():
 
 def test_every_example_is_valid():
     result = CliRunner().invoke(cli, ["validate", "-f", str(ROOT / "examples")])
-    assert (result.exit_code, result.output.split(":")[0]) == (0, "Valid"), result.output
+    assert (result.exit_code, result.stdout.split(":")[0]) == (0, "Valid"), result.output
 
 
 def test_names_that_a_template_sets_itself_are_known():
@@ -138,4 +138,27 @@ def test_names_that_a_template_sets_itself_are_known():
         '      a: "{% set x = namespace.labels %}{% for n in range(2) %}{{ x.y }}{{ n }}'
         '{% endfor %}"\n'
     )
-    assert validate(text).output == "Valid: 1 rule, 0 Bundles.\n"
+    assert validate(text).stdout == "Valid: 1 rule, 0 Bundles.\n"
+
+
+@pytest.mark.parametrize(
+    ("targets", "reached"),
+    [
+        ("", "kube-node-lease, kube-public, kube-system"),
+        ('  targets: {namespaces: ["*-system"]}\n', "kube-system"),
+        ("  targets: {exclude: [kube-system]}\n", "kube-node-lease, kube-public"),
+        ('  targets: {exclude: ["kube-*"]}\n', ""),
+        ('  targets: {namespaces: ["team-*"]}\n', ""),
+        ('  targets: {namespaces: ["*", kube-system]}\n', ""),
+        ("  targets: {selector: {matchLabels: {team: a}}}\n", ""),
+    ],
+)
+def test_kubernetes_own_namespaces_are_not_reached_unasked(targets, reached):
+    done = validate(GOOD + targets)
+    assert done.exit_code == 0
+    assert "Valid: 1 rule" in done.stdout
+    warning = (
+        f"Warning: stdin:{9 if targets else 5}: CopyratorRule r: the targets include {reached};"
+    )
+    assert (warning in done.stderr) == bool(reached), done.stderr
+    assert bool(done.stderr) == bool(reached)
