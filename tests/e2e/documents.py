@@ -26,6 +26,7 @@ DOCUMENTS = (
     "docs/architecture.md",
     "docs/alerts.md",
     "docs/installation.md",
+    "docs/guides.md",
     "charts/copyrator/README.md",
 )
 
