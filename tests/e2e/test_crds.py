@@ -338,6 +338,7 @@ def test_defaults_are_filled_in_and_the_old_form_stays_as_it_is(crds: Api) -> No
         "onImmutable": "Fail",
         "deletionPolicy": "Delete",
         "limit": 100_000,
+        "maxDelete": "50%",
         "mode": "Apply",
         "suspend": False,
     }

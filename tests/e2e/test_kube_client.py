@@ -59,6 +59,32 @@ def named(name: str, **fields: Any) -> dict[str, Any]:
 # --- writes and errors ---------------------------------------------------------------------------
 
 
+async def test_a_dry_run_changes_nothing_whatever_the_verb(
+    cluster: Cluster, client: KubeClient, namespace: MakeNamespace
+) -> None:
+    ns = namespace()
+    made = await client.create(SECRETS, ns, named("s", stringData={"a": "1"}))
+    metadata = made["metadata"]
+    told: list[str] = []
+    connection = await load_connection(cluster.admin_kubeconfig)
+    async with KubeClient(connection, on_dry_run=lambda call, _: told.append(call.verb)) as dry:
+        await dry.create(SECRETS, ns, named("new"))
+        body = {"metadata": metadata, "data": {"b": "Mg=="}}
+        await dry.request("PUT", SECRETS.path(ns, "s"), body=body)
+        for kind in (PatchType.MERGE, PatchType.APPLY):
+            apply = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
+            await dry.patch(SECRETS, ns, "s", {**apply, "data": {"b": "Mg=="}}, kind=kind)
+        await dry.delete(SECRETS, ns, "s")
+        await dry.delete(
+            SECRETS, ns, "s", uid=metadata["uid"], resource_version=metadata["resourceVersion"]
+        )
+        await dry.request("DELETE", SECRETS.path(ns, "s"))
+    assert told == ["create", "update", "patch", "patch", "delete", "delete", "delete"]
+    assert await client.get(SECRETS, ns, "s") == made
+    with pytest.raises(errors.NotFound):
+        await client.get(SECRETS, ns, "new")
+
+
 async def test_an_object_is_created_read_replaced_patched_and_deleted(
     client: KubeClient, namespace: MakeNamespace
 ) -> None:

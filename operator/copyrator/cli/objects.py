@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -136,11 +136,13 @@ async def one(client: KubeClient, what: str, namespace: str, name: str) -> dict[
     raise Fault(f"there is no {resource.kind} {name} in the namespace {namespace}; {advice}")
 
 
-async def copy_kinds(client: KubeClient, rules: list[dict[str, Any]]) -> list[Resource]:
+async def copy_kinds(
+    client: KubeClient, rules: list[dict[str, Any]], known: Iterable[str] = KNOWN_KINDS
+) -> list[Resource]:
     """The kinds that copies can be of: the known ones and those that rules name."""
     from copyrator.api.rule import InvalidSpec, parse_rule  # noqa: PLC0415
 
-    wanted = {kind.partition(".")[0]: None for kind in KNOWN_KINDS}
+    wanted = {kind.partition(".")[0]: None for kind in known}
     versions: dict[str, str | None] = dict(wanted)
     for body in rules:
         spec = parse_rule(body)

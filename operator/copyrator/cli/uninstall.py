@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,6 +20,7 @@ from copyrator.cli.stopping import stop
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, RULES, Resource
+from copyrator.settings.config import Settings
 
 OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
 
@@ -69,7 +70,7 @@ async def _uninstall(
         ]
         for resource, body in held:
             await _let_go(client, resource, body, dry_run=dry_run)
-        await _what_stays(client, held, installation.settings.scopes)
+        await _what_stays(client, held, installation.settings)
         if holder:
             click.echo(f"Stop the operator first; {holder} holds the Lease now.")
         if dry_run:
@@ -99,11 +100,12 @@ async def _let_go(
 
 
 async def _what_stays(
-    client: KubeClient, held: list[tuple[Resource, dict[str, Any]]], scopes: Sequence[str | None]
+    client: KubeClient, held: list[tuple[Resource, dict[str, Any]]], settings: Settings
 ) -> None:
     copies = 0
-    kinds = await copy_kinds(client, [body for kind, body in held if kind is RULES])
-    for resource, scope in itertools.product(kinds, scopes):
+    rules = [body for kind, body in held if kind is RULES]
+    kinds = await copy_kinds(client, rules, settings.kinds)
+    for resource, scope in itertools.product(kinds, settings.scopes):
         with suppress(errors.Forbidden):
             found = await listed(client, resource, scope, selector=MANAGED, metadata_only=True)
             copies += sum(rows.annotation(body, names.ANN_RULE) != "-" for body in found)

@@ -75,6 +75,8 @@ async def test_with_dry_run_no_write_is_kept_whatever_method_makes_it(api: FakeA
     dry = [seen.verb for seen in api.seen if seen.params.get("dryRun") == "All"]
     assert told == dry
     assert set(dry) == calls.WRITES
+    deletes = [seen.body for seen in api.seen if seen.verb == "delete"]
+    assert [body.get("dryRun") for body in deletes] == [["All"]] * len(deletes)
     rest = [(seen.verb, seen.path) for seen in api.seen if "dryRun" not in seen.params]
     assert rest == [("create", REVIEWS), ("get", CONFIGMAPS.path("ns", "c"))]
 

@@ -253,7 +253,7 @@ async def test_a_list_that_fails_is_tried_again_until_it_is_whole(
     monkeypatch: pytest.MonkeyPatch,
     broken: Answer,
 ) -> None:
-    monkeypatch.setattr(kopf_guard, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(kopf_guard, "ANSWER_SECONDS", 1.0)
     api.put("a")
     api.script("list", *[broken] * 4)
     found = await start().get()

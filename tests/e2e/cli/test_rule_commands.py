@@ -421,7 +421,7 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
         f"rule {stage.home}/{word}: the deletion of 21 copies by generation 2 is confirmed; status "
     )
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
-    found = stage.api.get("/api/v1/secrets", params={"fieldSelector": f"metadata.name={word}"})
+    found = stage.api.get("/api/v1/secrets", fieldSelector=f"metadata.name={word}")
     left = {item["metadata"]["namespace"] for item in found["items"]}
     assert left == {stage.home, spaces[0]}
 

@@ -1,5 +1,7 @@
 """A rule's message names a missing permission once, with the namespaces that lack it."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from copyrator.api.keys import CopyKey
@@ -30,5 +32,6 @@ def test_a_missing_permission_is_said_once(spaces, told):
         key = CopyKey("secrets", f"team-{letter}", "a")
         summary.sample(key, FailureReason.FORBIDDEN, "needs it")
     summary.sample(CopyKey("secrets", "x", "a"), FailureReason.TOO_LARGE, "no")
-    message = summarized(SPEC, summary, 1, 0).message
+    compiled = SimpleNamespace(spec=SPEC)
+    message = summarized(compiled, summary, 1, 0).message  # type: ignore[arg-type]
     assert message.endswith(f"(see status.failures){told}")
