@@ -98,7 +98,8 @@ def fields(crd: str, title: str) -> str:
 
 def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
     required = schema.get("required") or ()
-    for name, field in (schema.get("properties") or {}).items():
+    properties = (schema.get("properties") or {}).items()
+    for name, field in sorted(properties, key=lambda one: bool(path) or one[0] != "spec"):
         here = f"{path}.{name}" if path else name
         if here in ("apiVersion", "kind", "metadata"):
             continue

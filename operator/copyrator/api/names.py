@@ -71,7 +71,7 @@ ANN_DISABLE_AUTOUPDATE: Final = "operator.werf.dev/disable-autoupdate"
 """On a Bundle, any value: no request to the registry and no update until it is removed."""
 ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
 """On a Bundle, any new value: poll now and deploy the result, even if it is deployed already or
-quarantined. The good form of ``status.forceUpdate``.
+quarantined. What to use in place of ``status.forceUpdate``.
 """
 ANN_FORCE_AT: Final = "operator.werf.dev/forceAt"
 """On a Bundle, any new value: the same, with an echo of its own in the status."""

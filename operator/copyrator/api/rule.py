@@ -213,7 +213,7 @@ def _split_labels(text: str) -> dict[str, str]:
     return labels
 
 
-# The good form ----------------------------------------------------------------------------------
+# Under spec --------------------------------------------------------------------------------------
 
 
 def _read_spec(spec: Fields, home: str) -> RuleSpec:
