@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from copyrator.api.keys import CopyKey
 from copyrator.copies.policy.planning import Action
-from copyrator.copies.policy.trace import REMEMBERED, Burst, Trigger
+from copyrator.copies.policy.trace import LONGEST, REMEMBERED, Burst, Trigger
 
 K = TypeVar("K", bound=Hashable)
 
@@ -31,6 +31,8 @@ class RuleTrace:
     namespaces: dict[str, None] = field(default_factory=dict)
     lost: dict[CopyKey, None] = field(default_factory=dict)
     _burst: Burst | None = None
+    _waiting: float | None = None
+    """Since when causes wait for a write."""
 
     def begin(self, edit: str) -> None:
         """A version of the spec is served from now on; it is the cause of what follows."""
@@ -58,13 +60,26 @@ class RuleTrace:
     def take(self, now: float) -> str:
         """The text of a burst that is over; empty where there is none."""
         burst = self._burst
-        if burst is None or not burst.is_over(now):
+        if burst is None:
+            self._forget_old(now)
+            return ""
+        if not burst.is_over(now):
             return ""
         self._burst = None
         self._forget()
         return burst.to_string()
 
+    def _forget_old(self, now: float) -> None:
+        """Drop causes that no write follows: they are not the cause of a later one."""
+        if not (self.sources or self.namespaces or self.lost):
+            self._waiting = None
+        elif self._waiting is None:
+            self._waiting = now
+        elif now - self._waiting >= LONGEST:
+            self._forget()
+
     def _forget(self) -> None:
+        self._waiting = None
         for causes in (self.sources, self.namespaces, self.lost):
             causes.clear()
 

@@ -131,3 +131,27 @@ def test_causes_are_bounded() -> None:
     for number in range(REMEMBERED + 5):
         trace.namespace_changed(f"n{number}")
     assert len(trace.namespaces) == REMEMBERED
+
+
+def test_causes_that_no_write_follows_are_forgotten() -> None:
+    trace = RuleTrace()
+    trace.source_changed("default/app")
+    assert trace.take(100.0) == ""
+    trace.namespace_changed("team-a")
+    assert trace.take(100.0 + LONGEST - 1) == ""
+    assert (list(trace.sources), list(trace.namespaces)) == (["default/app"], ["team-a"])
+    assert trace.take(100.0 + LONGEST) == ""
+    assert not trace.sources
+    assert not trace.namespaces
+
+
+def test_causes_of_a_burst_stay_until_it_is_over() -> None:
+    trace = RuleTrace()
+    trace.source_changed("default/app")
+    assert trace.take(100.0) == ""
+    trace.add(Action.CREATE, Trigger.SOURCE, "default/app", 150.0)
+    trace.add(Action.CREATE, Trigger.SOURCE, "default/app", 200.0)
+    assert trace.take(201.0) == ""
+    assert trace.sources
+    assert trace.take(202.0) == "created 2 copies: source default/app is new or changed"
+    assert not trace.sources
