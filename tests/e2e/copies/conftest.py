@@ -180,8 +180,11 @@ def grant(operator: Operator, kinds: tuple[str, ...], **values: Any) -> None:
     install(operator.cluster, operator.namespace, chart)
 
 
-def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 3.0) -> int:
-    """Wait until the operator has written nothing there for some seconds; return the offset."""
+def wait_quiet(operator: Operator, *namespaces: str, seconds: float = 4.0) -> int:
+    """Wait until the operator has written nothing there for some seconds; return the offset.
+
+    The Event about a burst of writes is up to 3.5 s late.
+    """
     offset, since = operator.cluster.audit_offset(), time.monotonic()
 
     def quiet() -> bool:

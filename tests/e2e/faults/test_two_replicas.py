@@ -129,8 +129,11 @@ def elapsed(since: float) -> float:
     return time.monotonic() - since
 
 
-def wait_quiet(pair: Pair, seconds: float = 3.0) -> None:
-    """Wait until nothing but the Lease has been written for so long."""
+def wait_quiet(pair: Pair, seconds: float = 4.0) -> None:
+    """Wait until nothing but the Lease has been written for so long.
+
+    The Event about a burst of writes is up to 3.5 s late.
+    """
     since, at = pair.home.cluster.requests(), time.monotonic()
     while elapsed(at) < seconds:
         if any(replica.writes(since) for replica in pair.both):
@@ -154,7 +157,9 @@ def test_a_standby_is_ready_and_writes_nothing_and_an_idle_pair_but_renewals(
     wait_quiet(pair)
     idle = pair.home.cluster.requests()
     time.sleep(6)  # a rate is measured over a time
-    renewals = pair.leader.writes(idle, lease=True)
+    # Bundles of other tests may be on their way out.
+    ours = {pair.home.namespace, team.namespace, fleet.source, *fleet.targets}
+    renewals = [one for one in pair.leader.writes(idle, lease=True) if one.namespace in ours]
     assert {(event.verb, event.resource, event.code) for event in renewals} == {
         ("update", "leases", 200)
     }
@@ -276,9 +281,9 @@ def test_who_loses_the_lease_under_kopf_run_ends_in_order(pair: Pair) -> None:
 
 
 def is_quiet(home: Installation, replicas: tuple[Replica, ...]) -> bool:
-    """Whether none of them writes within a second."""
+    """Whether none of them writes within 4 s: the Event about a burst of writes is 3.5 s late."""
     since = home.cluster.requests()
-    time.sleep(1)
+    time.sleep(4)
     return not any(replica.writes(since) for replica in replicas)
 
 
