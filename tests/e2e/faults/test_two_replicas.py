@@ -263,7 +263,9 @@ def test_a_leader_that_stood_still_does_no_harm_and_steps_down(
     assert "wasn't renewed for 7 s (the process was suspended)" in paused.log
     until(lambda: paused.get("/readyz")[0] == 200 and not paused.leads, "it stands by again")
     team.wait_deployed("shop", digest)
-    assert [event for event in paused.writes(since, lease=True) if event.code < 300] == []
+    written = [event for event in paused.writes(since, lease=True) if event.code < 300]
+    # An Event that was recorded before may follow; it changes nothing.
+    assert [event for event in written if event.resource != "events"] == []
     assert fleet.holds("third")
     assert len(team.jobs("shop")) == 2
     assert other.leads
