@@ -128,7 +128,7 @@ def loops_that_are_never_held(request: pytest.FixtureRequest) -> Iterator[None]:
     assert not found, "an operator's event loop was blocked:\n" + "\n".join(found)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def api(cluster: Cluster) -> Api:
     """A synchronous client with all rights, which isn't the code under test."""
     return cluster.api()

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.objects import RESOURCES, What, complete_names, listed, one
 from copyrator.cli.output import Format, dump, items, object_option, prose, reference, show
-from copyrator.cli.waiting import observed, result, shown, wait
+from copyrator.cli.waiting import observed, response_timeout_option, result, shown, wait
 from copyrator.kube.client.client import KubeClient
 
 AT_ONCE = 8
@@ -23,14 +23,6 @@ _name = click.argument(
     "name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names
 )
 _all = click.option("--all", "every", is_flag=True, help="All in the namespace.")
-_timeout = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for the operator; 0 doesn't wait.",
-)
 
 Result = tuple[dict[str, Any], str]
 """The object, and what was done to it."""
@@ -41,7 +33,7 @@ Result = tuple[dict[str, Any], str]
 @_name
 @cluster_options()
 @_all
-@_timeout
+@response_timeout_option
 @object_option
 def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> None:
     """Suspend a rule or Bundle: nothing is written or deployed until it is resumed."""
@@ -53,7 +45,7 @@ def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> Non
 @_name
 @cluster_options()
 @_all
-@_timeout
+@response_timeout_option
 @object_option
 def resume(target: Target, what: str, shape: Format | None, **more: Any) -> None:
     """Resume a suspended rule or Bundle."""
@@ -100,7 +92,7 @@ async def _chosen(
     client: KubeClient, target: Target, what: str, name: str | None
 ) -> list[dict[str, Any]]:
     if name:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         return [await one(client, what, namespace, name)]
     found = await listed(client, RESOURCES[what], target.namespace)
     if what == "rules":  # the old form has no suspend

@@ -41,6 +41,11 @@ class Target:
         """The namespace of a list; None is the whole cluster."""
         return None if self.everywhere else self.namespace
 
+    def locate(self, text: str) -> tuple[str, str]:
+        """Namespace and name of ``namespace/name``, or of a name in this namespace."""
+        before, slash, name = text.partition("/")
+        return (before, name) if slash else (self.namespace, text)
+
     def connect(self) -> AbstractAsyncContextManager[KubeClient]:
         """A client for the cluster, closed at the end."""
         return self.connect_with(KubeClient)
@@ -104,9 +109,3 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(work)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
-
-
-def split_name(text: str, namespace: str) -> tuple[str, str]:
-    """``namespace/name``, or a name in `namespace`."""
-    before, slash, name = text.partition("/")
-    return (before, name) if slash else (namespace, text)

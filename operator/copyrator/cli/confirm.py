@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,31 +11,21 @@ from copyrator.api import names
 from copyrator.api.counts import count
 from copyrator.api.rule_status import RuleReason, read_rule_status, read_unconfirmed
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
-from copyrator.cli.hints import hint
+from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose, show
+from copyrator.cli.waiting import response_timeout_option, result, shown, wait
 from copyrator.kube import errors
-from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import RULES
-
-LOOK = 0.25
-"""Seconds between two reads of the rule that is waited for."""
 
 
 @click.command("confirm-delete")
 @click.argument("what", type=What("rules"))
 @click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 @cluster_options()
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait for the operator; 0 doesn't wait.",
-)
+@response_timeout_option
 @object_option
 def confirm_delete(
     target: Target, what: str, name: str, timeout: float, shape: Format | None
@@ -64,9 +53,9 @@ async def _confirm(
         Fault: no deletion of it waits, or the rule was edited meanwhile.
     """
     async with target.connect() as client:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
-        deleted, generation = _waiting(body), body["metadata"]["generation"]
+        deleted, generation = _waiting(what, body), body["metadata"]["generation"]
         patch = {
             "metadata": {
                 "resourceVersion": body["metadata"]["resourceVersion"],
@@ -77,49 +66,29 @@ async def _confirm(
             body = await client.patch(RULES, namespace, name, patch)
         except errors.ConflictError:
             raise Fault(
-                f"rule {namespace}/{name} has just been changed; look at it, and try again: "
-                f"{hint('describe', 'rule', f'{namespace}/{name}')}"
+                f"{shown(what, body)} has just been changed; look at it, and try again: "
+                f"{hint_about('describe', 'rule', body)}"
             ) from None
-        if timeout:
-            body = await _wait(client, body, timeout)
-        text = f"rule {namespace}/{name}: the deletion of {deleted} by generation {generation}"
-        return body, f"{text} is confirmed{_how(body) if timeout else '.'}"
+        body = await wait(client, what, body, timeout, _is_taken)
+        text = f"{shown(what, body)}: the deletion of {deleted} by generation {generation}"
+        return body, f"{text} is confirmed{result(body, waited=timeout > 0)}"
 
 
-def _waiting(body: Mapping[str, Any]) -> str:
+def _is_taken(body: Mapping[str, Any]) -> bool:
+    """Whether the operator has taken the confirmation."""
+    return rows.ready(body).get("reason") != RuleReason.DELETION_UNCONFIRMED
+
+
+def _waiting(what: str, body: Mapping[str, Any]) -> str:
     """The copies whose deletion waits, with their number."""
-    shown = f"rule {body['metadata']['namespace']}/{body['metadata']['name']}"
     status = body.get("status") or {}
     edit = read_unconfirmed(read_rule_status(status))
     generation = body["metadata"]["generation"]
     if status.get("observedGeneration") != generation:
         raise Fault(
-            f"{shown}: the operator hasn't reconciled its present generation yet; try again"
+            f"{shown(what, body)}: the operator hasn't reconciled its present generation yet; try "
+            "again"
         )
     if edit is None or not edit.copies:
-        raise Fault(f"{shown}: no deletion waits for a confirmation")
+        raise Fault(f"{shown(what, body)}: no deletion waits for a confirmation")
     return count(edit.copies, "copy", "copies")
-
-
-async def _wait(client: KubeClient, body: dict[str, Any], timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
-    """Read the rule until the operator has taken the confirmation.
-
-    Raises:
-        Fault: it hasn't, within `timeout` seconds.
-    """
-    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
-    deadline = asyncio.get_running_loop().time() + timeout
-    while rows.ready(body).get("reason") == RuleReason.DELETION_UNCONFIRMED:
-        if asyncio.get_running_loop().time() > deadline:
-            raise Fault(
-                f"rule {namespace}/{name}: the operator didn't respond within {timeout:g} s. Check "
-                f"that it is running: {hint('doctor')}"
-            )
-        await asyncio.sleep(LOOK)
-        body = await client.get(RULES, namespace, name)
-    return body
-
-
-def _how(body: Mapping[str, Any]) -> str:
-    condition = rows.ready(body)
-    return f"; status {condition.get('reason')}: {condition.get('message')}"

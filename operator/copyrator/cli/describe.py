@@ -16,7 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.cli import grouping, rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
 from copyrator.cli.grouping import Sample
@@ -57,7 +57,7 @@ def describe(
     if kind and what != "copies":
         advice = hint("describe", "copy", name, "--kind", kind)
         raise click.UsageError(f"--kind is only for copies: {advice}")
-    namespace, name = split_name(name, target.namespace if "/" not in name else "")
+    namespace, name = target.locate(name)
     work = (
         _copy(target, namespace, name, kind, home)
         if what == "copies"

@@ -11,7 +11,7 @@ import click
 
 from copyrator.api import names
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import RESOURCES, What, complete_names, one
 from copyrator.cli.output import Column, Format, Table, dump, items, output_option, plain, reference
 from copyrator.kube.client.client import KubeClient
@@ -49,7 +49,7 @@ def events(
 async def _events(target: Target, what: str | None, name: str | None) -> list[dict[str, Any]]:
     async with target.connect() as client:
         if what and name:
-            namespace, name = split_name(name, "" if "/" in name else target.namespace)
+            namespace, name = target.locate(name)
             return await events_of(client, await one(client, what, namespace, name))
         kinds = [RESOURCES[what].kind] if what else OURS
         found = await _listed(client, target.scope)

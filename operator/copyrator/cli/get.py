@@ -11,7 +11,7 @@ import click
 
 from copyrator.api import names
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.get_watch import Watched, changes_of
 from copyrator.cli.hints import hint
@@ -60,7 +60,7 @@ class _Choice:
         if not wanted:
             return cls([target.scope], rule=rule, labels=labels)
         here = target.scope if any("/" not in name for name in wanted) else None
-        found = {split_name(name, "") if "/" in name else (here, name) for name in wanted}
+        found = {target.locate(name) if "/" in name else (here, name) for name in wanted}
         scopes = sorted({scope for scope, _ in found}, key=str)
         return cls([None] if None in scopes else scopes, frozenset(found), rule, labels)
 
@@ -192,7 +192,7 @@ async def _check(client: KubeClient, target: Target, part: _Found, choice: _Choi
         await one(client, part.what, place or target.namespace, absent)  # says where it is
     if not choice.rule or part.bodies:
         return
-    namespace, name = split_name(choice.rule, "")
+    namespace, _, name = choice.rule.rpartition("/")
     if namespace:
         await one(client, "rules", namespace, name)
         return

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Column, Format, Table, dump, output_option
 
@@ -26,7 +26,7 @@ def history(target: Target, what: str, name: str, shape: Format) -> None:
 
 async def _history(target: Target, what: str, name: str, shape: Format) -> None:
     async with target.connect() as client:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
     entries: list[dict[str, Any]] = (body.get("status") or {}).get("history") or []
     match shape:

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.bundles.policy.observation import read_job
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import What, complete_names, listed, one
@@ -35,7 +36,7 @@ def logs(target: Target, what: str, name: str, tail: int | None, follow: bool) -
 
 async def _logs(target: Target, what: str, name: str, tail: int | None, *, follow: bool) -> None:
     async with target.connect() as client:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         selector = f"{names.LABEL_BUNDLE}={name}"
         jobs = await listed(client, JOBS, namespace, selector=selector)
@@ -55,10 +56,8 @@ def _start(text: str, tail: int | None) -> int:
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:
-    conditions = (job.get("status") or {}).get("conditions") or ()
-    return any(
-        one_["type"] in ("Complete", "Failed") and one_["status"] == "True" for one_ in conditions
-    )
+    record = read_job(job)
+    return record is None or record.done
 
 
 async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> None:

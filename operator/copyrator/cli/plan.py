@@ -15,7 +15,7 @@ from copyrator.api.rule import InvalidSpec, RuleSpec
 from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli import system_namespaces
 from copyrator.cli.acting import Actor, actor_of
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.dry_run import DryRun, FullSummary, dry_running
 from copyrator.cli.dry_run_client import DryRunClient
 from copyrator.cli.faults import Fault
@@ -144,7 +144,7 @@ async def _bodies(
 ) -> AsyncIterator[tuple[str, Callable[[], Awaitable[dict[str, Any]]]]]:
     """The requested rules: where each is, and how to read it as the API server would store it."""
     if name:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         yield f"rule {namespace}/{name}", partial(one, client, "rules", namespace, name)
     for manifest in files.rules():
         yield manifest.where, partial(files.stored, client, RULES, manifest)

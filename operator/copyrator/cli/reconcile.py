@@ -12,23 +12,16 @@ from copyrator.api import names
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.times import format_micro_time
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import RESOURCES, SINGULAR, What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose, show
-from copyrator.cli.waiting import result, shown, wait
+from copyrator.cli.waiting import result, shown, timeout_option, wait
 from copyrator.kube.client.client import KubeClient
 
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
-_timeout = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0),
-    default=300.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="How long to wait.",
-)
+_timeout = timeout_option(300.0, "How long to wait.")
 _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
 
 
@@ -107,7 +100,7 @@ async def _annotated(
 
 async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> None:  # noqa: ASYNC109
     async with target.connect() as client:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         body: Mapping[str, Any] = await one(client, what, namespace, name)
         _check_may_act(what, body)
         token, body = await _annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
@@ -130,7 +123,7 @@ async def _reconcile(
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
     async with target.connect() as client:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         _check_may_act(what, body)
         if what == "rules":

@@ -12,7 +12,7 @@ from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
-from copyrator.cli.cluster import Target, cluster_options, run, split_name
+from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, find_copies, listed, one, skipped
 from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.kube.client.client import KubeClient
@@ -60,7 +60,7 @@ def tree(target: Target, what: str, name: str, shape: Format | None) -> None:
 
 async def _tree(target: Target, what: str, name: str) -> tuple[Node, str]:
     async with target.connect() as client:
-        namespace, name = split_name(name, "" if "/" in name else target.namespace)
+        namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         if what == "bundles":
             return await _bundle(client, body), ""

@@ -19,6 +19,21 @@ from copyrator.kube.client.client import KubeClient
 LOOK = 0.25
 """Seconds between two reads of the object that is waited for."""
 
+
+def timeout_option(seconds: float, text: str) -> Callable[..., Any]:
+    """The option --timeout, with its default."""
+    return click.option(
+        "--timeout",
+        type=click.FloatRange(min=0),
+        default=seconds,
+        show_default=True,
+        metavar="SECONDS",
+        help=text,
+    )
+
+
+response_timeout_option = timeout_option(60.0, "How long to wait for the operator; 0 doesn't wait.")
+
 Body = Mapping[str, Any]
 
 

@@ -197,11 +197,6 @@ def cluster(disposable: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def api(cluster: Cluster) -> Api:
-    return cluster.api()
-
-
-@pytest.fixture(scope="module")
 def crowd(
     cluster: Cluster, api: Api, registry: FakeRegistry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Crowd]:

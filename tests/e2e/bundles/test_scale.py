@@ -132,11 +132,6 @@ def cluster(disposable: Cluster) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def api(cluster: Cluster) -> Api:
-    return cluster.api()
-
-
-@pytest.fixture(scope="module")
 def fleet(
     cluster: Cluster, api: Api, registry: Registry, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Fleet]:

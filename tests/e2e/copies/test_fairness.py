@@ -26,11 +26,6 @@ def cluster(disposable):
     return disposable
 
 
-@pytest.fixture(scope="module")
-def api(cluster):
-    return cluster.api()
-
-
 @pytest.fixture
 def serving_tenants(cluster, tmp_path):
     with deploy(cluster, tmp_path / "operator.log", DATA, "--tenant-rules") as operator:

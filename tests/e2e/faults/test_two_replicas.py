@@ -81,7 +81,7 @@ def pair(running: Pair) -> Pair:
 team = bundle_team
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def user(api: Api) -> User:
     return User(api)
 
