@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.conftest import eventually
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]
@@ -194,10 +194,54 @@ async def test_a_request_waits_for_a_registry_that_does_not_answer(
     await eventually(lambda: cluster.reason() == "RegistryUnreachable")
     await polled(registry)
     assert "lastHandledRequest" not in cluster.status()
+    assert cluster.status()["lastFailedRequest"] == "now"
+    annotate(cluster, requestedAt="again", forceAt="again")
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "again")
+    assert cluster.status()["lastFailedForce"] == "again"
 
     registry.fault = None
     await says(cluster, "Deployed", 2)
-    assert cluster.status()["lastHandledRequest"] == "now"
+    assert cluster.status()["lastHandledRequest"] == "again"
+    assert not {"lastFailedRequest", "lastFailedForce"} & set(cluster.status())
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"version": ">=1,<"}, "InvalidSpec"),
+        ({"values": "none"}, "ValuesMissing"),
+        ({"auth": "none"}, "AuthenticationFailed"),
+        ({"serviceAccountName": "none"}, "InvalidSpec"),
+    ],
+)
+async def test_a_request_has_its_answer_where_the_bundle_names_what_is_missing(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any, spec: Any, reason: str
+) -> None:
+    await deployed()
+    cluster.change("bundles", "shop", spec=spec)
+    await says(cluster, reason, 1)
+
+    annotate(cluster, requestedAt="now")
+
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
+    assert "lastHandledRequest" not in cluster.status()
+    assert cluster.reason() == reason
+
+
+async def test_a_request_has_its_answer_without_a_service_account(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
+) -> None:
+    await deployed()
+    cluster.drop(path_of("serviceaccounts", "werf"))
+
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
+    assert cluster.reason() == "ServiceAccountMissing"
+
+    cluster.put_object("serviceaccounts", "werf")
+    annotate(cluster, requestedAt="again")
+    await says(cluster, "Deployed", 2)
+    assert "lastFailedRequest" not in cluster.status()
 
 
 async def test_a_request_waits_while_the_bundle_is_suspended(
