@@ -16,7 +16,7 @@ from copyrator.cli.objects import listed
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import LEASES, Resource
-from copyrator.settings.config import Settings
+from copyrator.settings.config import KNOWN_KINDS, Settings
 from copyrator.settings.options import from_options, parameters
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -36,6 +36,8 @@ class Installation:
     service_account: str | None = None
     found: bool = False
     """False: nothing was found, and these are the defaults."""
+    settings_known: bool = True
+    """False: an operator without a Deployment; its rules' statuses tell what it refuses."""
     others: Sequence[str] = field(default=())
     """Namespaces of further Deployments."""
 
@@ -89,7 +91,10 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
         if lease["metadata"]["name"] == LEASE_NAME:
             namespace = lease["metadata"]["namespace"]
             return Installation(
-                settings=Settings(namespace=namespace), namespace=namespace, found=True
+                settings=Settings(namespace=namespace, tenant_rules=True, kinds=KNOWN_KINDS),
+                namespace=namespace,
+                found=True,
+                settings_known=False,
             )
     namespace = home or Settings().namespace
     return Installation(settings=Settings(namespace=namespace), namespace=namespace)
