@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from copyrator.cli.describe import bundle_lines
 from copyrator.cli.installation import Installation
 from copyrator.cli.why_bundle import explain_bundle, next_poll
 from copyrator.settings.config import Settings
@@ -37,3 +38,17 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
     assert polls(image="copyrator:1") == [
         "The registry is polled every 10m; the next time in 8m1s."
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [({}, "in 1m1s, every 3m by default"), ({"interval": "5m"}, "in 3m1s, every 5m")],
+)
+def test_the_next_poll_is_by_the_operators_interval(spec, said):
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop", **spec},
+        "status": {"nextPollAt": "2026-01-02T11:58:00Z"},
+    }
+    lines = list(bundle_lines(body, NOW, Settings(timer_interval=180.0)))
+    assert f"Next poll:     {said}" in lines
