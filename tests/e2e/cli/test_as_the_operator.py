@@ -1,5 +1,6 @@
 """`why` and `plan` speak with the operator's permissions, or say that they couldn't."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -122,6 +123,26 @@ def test_without_a_deployment_the_status_says_which_rules_are_refused(
     said = stage.types(f"plan rule {tenant}/{word}", code=1)
     assert f"Error: rule {tenant}/{word} wouldn't be served: NotTrusted: " in said
     assert "NotTrusted" in stage.types(f"why {tenant}/other --kind configmap")
+
+
+def test_without_a_deployment_a_plan_of_files_says_that_settings_arent_known(
+    word, namespace, without_deployment, tmp_path
+):
+    stage, team = without_deployment, namespace("team")
+    file = tmp_path / "rule.yaml"
+    template = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": word}}
+    body = rule(stage.home, word, template=template, targets={"namespaces": [team]})
+    file.write_text(json.dumps(body))
+    said = " ".join(stage.types(f"plan -f {file}", code=2).split())
+    assert f"create {team} {word}" in said
+    assert "its settings aren't known" in said
+
+
+def test_without_a_deployment_a_users_own_permissions_are_no_fault(without_deployment):
+    stage = without_deployment
+    said = stage.types("doctor --as nobody-in-particular", code=None)
+    assert "BAD Rights" not in said
+    assert "?   Rights: the operator's account isn't known without a Deployment" in said
 
 
 def test_failures_of_one_cause_are_one_line(stage, word, denied, spaces):
