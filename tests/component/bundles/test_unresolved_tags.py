@@ -6,6 +6,7 @@ again by its digest.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from aiohttp import web
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.oci.fake_registry import FakeRegistry, digest_of
+
+from copyrator.api.keys import BundleKey
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
@@ -258,3 +261,28 @@ async def test_a_request_waits_while_the_bundle_is_suspended(
 
     cluster.change("bundles", "shop", spec={"suspend": False})
     await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+
+
+async def test_a_request_is_answered_by_a_newer_poll_than_the_one_in_flight(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.0.0")
+    operator = await run(timer_interval=1.0)
+    await says(cluster, "Deployed", 1)
+    gate, old = asyncio.Event(), digest_of(registry.manifests["app", "1.0.0"])
+
+    async def slow(_: web.Request) -> web.Response:
+        registry.fault = None  # the next request is answered at once
+        await gate.wait()
+        return web.Response(headers={"Docker-Content-Digest": old})
+
+    registry.fault = slow
+    await eventually(lambda: registry.fault is None, "a poll is in flight")
+    digest = registry.put("app", "1.0.0", "pushed before the request")
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: operator.bundles.get(BundleKey("team", "shop")).request)
+    gate.set()
+
+    await says(cluster, "Deployed", 2)
+    assert last_tag(cluster) == f"1.0.0@{digest}"
+    assert cluster.status()["lastHandledRequest"] == "now"
