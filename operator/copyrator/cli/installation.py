@@ -42,6 +42,11 @@ class Installation:
     """Namespaces of further Deployments."""
 
     @property
+    def is_read(self) -> bool:
+        """Whether the settings are the operator's, and not the defaults."""
+        return self.image is not None or (self.found and self.settings_known)
+
+    @property
     def user(self) -> str | None:
         """The operator's user name in RBAC."""
         if self.service_account is None:
