@@ -151,6 +151,7 @@ async def _reconcile(
         echoes = _HANDLED[annotation], _FAILED.get(annotation, "")
 
         def handled(seen: Mapping[str, Any]) -> bool:
+            _check_may_act(what, seen)  # it may be suspended meanwhile
             status = seen.get("status") or {}
             return token in [status.get(echo) for echo in echoes]
 

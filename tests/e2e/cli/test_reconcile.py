@@ -1,9 +1,12 @@
 """`copyrator reconcile` ends with the outcome, also where nothing can be deployed."""
 
+import subprocess
+import sys
+
 import pytest
 from tests.component.oci.fake_registry import answering
-from tests.e2e.bundles.bad_registry import Front, serving
-from tests.e2e.cli.conftest import rule
+from tests.e2e.bundles.bad_registry import Front, serving, stalling
+from tests.e2e.cli.conftest import in_environment, rule
 from tests.e2e.installation import BUNDLES, RULES
 from tests.e2e.operator_process import until
 
@@ -67,6 +70,26 @@ def test_a_registry_that_refuses_ends_the_wait(stage, front, options, field):
     after = status(stage, "fronted")
     assert after["attempted"]["attempt"] == revision["attempt"] + 1
     assert f"lastFailed{field}" not in after
+
+
+def test_a_suspension_ends_the_wait(stage, front):
+    path, shown = f"{BUNDLES.format(stage.apps)}/fronted", f"bundle {stage.apps}/fronted"
+    before = stage.api.get(path)["metadata"]["annotations"]
+    front.fault = stalling
+    with subprocess.Popen(
+        [sys.executable, "-m", "copyrator", "reconcile", *shown.split(), *PATIENCE.split()],
+        env=in_environment(stage),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        until(lambda: stage.api.get(path)["metadata"]["annotations"] != before, "it is requested")
+        stage.api.patch(path, {"spec": {"suspend": True}})
+        _, said = process.communicate(timeout=120)
+    front.fault = None
+    assert process.returncode == 1
+    assert f"Error: {shown} is suspended; resume it: " in said
+    stage.api.patch(path, {"spec": {"suspend": None}})
+    stage.wait_reason(BUNDLES.format(stage.apps), "fronted", "Deployed")
 
 
 @pytest.mark.parametrize(
