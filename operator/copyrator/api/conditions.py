@@ -71,6 +71,11 @@ class ReadyCondition:
     reason: str
     message: str = ""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether Ready is False."""
+        return self.health in (Health.RETRYING, Health.STALLED)
+
 
 def build_conditions(
     previous: Any, verdict: ReadyCondition, *, generation: int, now: datetime
