@@ -135,7 +135,7 @@ def idle(rig: Rig, size: int) -> Iterator[Run]:
 
 @scenario(
     "drift",
-    "{size} copies, 200 of which are edited and restored",
+    "{size} copies, up to 200 of which are edited and restored",
     size=10_000,
     runs=1,
     goals={
