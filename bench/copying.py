@@ -18,9 +18,9 @@ from bench.rig import Rig, span, until, verbs
 from bench.scenario import Figures, Goal, Run, scenario
 from localcluster.audit import AuditEvent
 
-ONE_WRITE = Goal("writes a copy", "", 1.0)
-NO_READ = Goal("reads a copy", "", 0.0)
-CPU = Goal("processor time of a write", "ms")
+ONE_WRITE = Goal("writes per copy", "", 1.0)
+NO_READ = Goal("reads per copy", "", 0.0)
+CPU = Goal("CPU time per write", "ms")
 RSS = Goal("memory afterwards", "MB")
 
 
@@ -136,7 +136,7 @@ def _reads(rig: Rig, since: int, source: str) -> int:
 
 @scenario(
     "burst",
-    "100 sources into 10 namespaces that are made at once ({size} copies)",
+    "100 sources into 10 namespaces that are created at once ({size} copies)",
     size=1000,
     runs=11,
     goals={

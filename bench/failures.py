@@ -56,12 +56,12 @@ class _Copies:
 
 @scenario(
     "take-over",
-    "{size} copies; the leader of two replicas is ended while their source changes",
+    "{size} copies; the leader of two replicas is terminated while their source changes",
     size=20,
     runs=3,
     goals={
-        "sigterm_seconds": Goal("all copies right after SIGTERM", "s", 3.0),
-        "sigkill_seconds": Goal("all copies right after SIGKILL", "s", 15.0),
+        "sigterm_seconds": Goal("all copies in sync after SIGTERM", "s", 3.0),
+        "sigkill_seconds": Goal("all copies in sync after SIGKILL", "s", 15.0),
     },
     warm_up=False,
 )
@@ -98,10 +98,10 @@ def _replica(rig: Rig, name: str) -> Operator:
 
 @scenario(
     "outage",
-    "{size} copies; API server and etcd are killed and are back after 5 s",
+    "{size} copies; API server and etcd are killed and start again after 5 s",
     size=20,
     runs=3,
-    goals={"right_seconds": Goal("all copies right after their return", "s", 60.0)},
+    goals={"right_seconds": Goal("all copies in sync after their return", "s", 60.0)},
     warm_up=False,
 )
 def outage(rig: Rig, size: int) -> Iterator[Run]:

@@ -44,7 +44,7 @@ RESTART = {
     "writes": Goal("writes", "", 0.0),
     "ready_seconds": Goal("ready after", "s", 3.0),
     "requests": Goal("requests in the first 15 s", "", 60.0),
-    "cpu_seconds": Goal("processor time of the first 15 s", "s"),
+    "cpu_seconds": Goal("CPU time in the first 15 s", "s"),
     "rss_mb": Goal("memory afterwards", "MB"),
     "peak_mb": Goal("memory, peak", "MB", 400.0),
 }
@@ -52,7 +52,7 @@ RESTART = {
 
 @scenario(
     "restart",
-    "A restart over {size} copies that are as they should be",
+    "A restart with {size} copies in sync",
     size=10_000,
     runs=5,
     goals=RESTART,
@@ -65,14 +65,14 @@ def restart(rig: Rig, size: int) -> Iterator[Run]:
 
 @scenario(
     "large-restart",
-    "A restart over {size} copies that are as they should be",
+    "A restart with {size} copies in sync",
     size=100_000,
     runs=3,
     goals={
         **RESTART,
         "ready_seconds": Goal("ready after", "s", 30.0),
         "requests": Goal("requests in the first 60 s", ""),
-        "cpu_seconds": Goal("processor time of the first 60 s", "s"),
+        "cpu_seconds": Goal("CPU time in the first 60 s", "s"),
     },
     warm_up=False,
 )
@@ -103,13 +103,13 @@ def _restarts(rig: Rig, size: int, *, settle: float) -> Iterator[Run]:
 
 @scenario(
     "idle",
-    "Five minutes with {size} copies in which nothing happens",
+    "Five minutes with {size} copies and no changes",
     size=10_000,
     runs=1,
     goals={
-        "writes": Goal("writes but for the Lease", "", 0.0),
-        "cpu_percent": Goal("of a core", "%", 1.0),
-        "requests_a_minute": Goal("requests a minute but for the Lease", ""),
+        "writes": Goal("writes, without the Lease's", "", 0.0),
+        "cpu_percent": Goal("share of a core", "%", 1.0),
+        "requests_a_minute": Goal("requests per minute, without the Lease's", ""),
         "rss_mb": Goal("memory", "MB"),
     },
     warm_up=False,
@@ -135,13 +135,13 @@ def idle(rig: Rig, size: int) -> Iterator[Run]:
 
 @scenario(
     "drift",
-    "A copy of {size} is edited, 200 times, and healed",
+    "{size} copies, up to 200 of which are edited and restored",
     size=10_000,
     runs=1,
     goals={
-        "p50_ms": Goal("edit to healed, median", "ms"),
-        "p99_ms": Goal("edit to healed, 99th percentile", "ms", 500.0),
-        "writes_an_edit": Goal("writes an edit", "", 1.0),
+        "p50_ms": Goal("edit to restored, median", "ms"),
+        "p99_ms": Goal("edit to restored, 99th percentile", "ms", 500.0),
+        "writes_an_edit": Goal("writes per edit", "", 1.0),
     },
     warm_up=False,
 )
@@ -177,11 +177,11 @@ def drift(rig: Rig, size: int) -> Iterator[Run]:
 
 @scenario(
     "strangers",
-    "{size} Secrets of 2 KB that no rule is about",
+    "{size} unmanaged Secrets of 2 KB",
     size=50_000,
     runs=3,
     goals={
-        "more_mb": Goal("memory over none", "MB", 5.0),
+        "more_mb": Goal("additional memory", "MB", 5.0),
         "lists": Goal("lists of all Secrets", "", 0.0),
         "rss_mb": Goal("memory", "MB"),
     },

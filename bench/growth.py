@@ -22,9 +22,7 @@ STEPS = 4
         "namespaces_time": Goal("time when namespaces double, at worst", "times", 2.0),
         "namespaces_time_mean": Goal("time when namespaces double, on average", "times", 2.0),
         "copies_memory": Goal("memory when copies double, at worst", "times", 2.0),
-        "copies_cpu": Goal(
-            "processor time of a restart when copies double, at worst", "times", 2.0
-        ),
+        "copies_cpu": Goal("CPU time of a restart when copies double, at worst", "times", 2.0),
         "bundles_memory": Goal("memory when rules and Bundles double, at worst", "times", 2.0),
     },
     warm_up=False,

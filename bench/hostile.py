@@ -20,19 +20,19 @@ PLACES = Places(("evil-0", "evil-1"), (f"{WORD}-forged-0",), "victim", "copyrato
 
 @scenario(
     "hostile",
-    "A new namespace each second for {size} s, beside bad objects and a bad registry",
+    "A new namespace each second for {size} s, with malformed objects and a misbehaving registry",
     size=300,
     runs=1,
     goals={
         "p99_seconds": Goal("namespace to copy, 99th percentile", "s", 1.0),
         "p50_seconds": Goal("namespace to copy, median", "s"),
-        "bare_p99_seconds": Goal("bare client beside them, 99th percentile", "s"),
-        "quiet_p99_seconds": Goal("without bad objects, 99th percentile", "s"),
-        "quiet_p50_seconds": Goal("without bad objects, median", "s"),
-        "ready_seconds": Goal("ready after a restart among them", "s", 5.0),
+        "bare_p99_seconds": Goal("bare client at the same time, 99th percentile", "s"),
+        "quiet_p99_seconds": Goal("without malformed objects, 99th percentile", "s"),
+        "quiet_p50_seconds": Goal("without malformed objects, median", "s"),
+        "ready_seconds": Goal("ready after a restart with them present", "s", 5.0),
         "first_seconds": Goal("the next new namespace after it", "s"),
         "peak_mb": Goal("memory, peak", "MB", 300.0),
-        "bad_mb": Goal("bad objects written", "MB"),
+        "bad_mb": Goal("malformed objects written", "MB"),
     },
     warm_up=False,
 )

@@ -29,13 +29,14 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @scenario(
     "repositories",
-    "{size} Bundles of {size} repositories, polled each minute, for three minutes",
+    "{size} Bundles of {size} repositories, polled every minute, for three minutes",
     size=1000,
     runs=1,
     goals={
-        "cpu_a_minute": Goal("processor time a minute", "s", 2.0),
-        "writes": Goal("writes but for the Lease", "", 0.0),
-        "heads_a_poll": Goal("requests a poll", "", 1.0),
+        "cpu_a_minute": Goal("CPU time per minute", "s", 2.0),
+        "writes": Goal("writes, without the Lease's", "", 0.0),
+        "heads_a_minute": Goal("HEAD requests per minute", ""),
+        "heads_a_poll": Goal("requests per poll", "", 1.0),
         "busiest": Goal("busiest second, against the mean", "times", 1.5),
         "late_p99": Goal("lateness of a poll, 99th percentile", "s", 2.0),
         "rss_mb": Goal("memory", "MB", 200.0),
@@ -53,13 +54,13 @@ def repositories(rig: Rig, size: int) -> Iterator[Run]:
 
 @scenario(
     "one-repository",
-    "{size} Bundles of one repository, polled each minute, for three minutes",
+    "{size} Bundles of one repository, polled every minute, for three minutes",
     size=1000,
     runs=1,
     goals={
-        "cpu_a_minute": Goal("processor time a minute", "s"),
-        "writes": Goal("writes but for the Lease", "", 0.0),
-        "heads_a_minute": Goal("requests a minute", "", 1.0),
+        "cpu_a_minute": Goal("CPU time per minute", "s"),
+        "writes": Goal("writes, without the Lease's", "", 0.0),
+        "heads_a_minute": Goal("requests per minute", "", 1.0),
         "rss_mb": Goal("memory", "MB", 200.0),
     },
     warm_up=False,
@@ -136,7 +137,7 @@ def _request(line: str) -> tuple[float, str]:
 
 @scenario(
     "tags",
-    "A repository of {size} tags, asked for a range",
+    "A range in a repository of {size} tags",
     size=20_000,
     runs=1,
     goals={"more_mb": Goal("memory above idle, at its peak", "MB", 30.0)},
@@ -170,12 +171,12 @@ def _available(rig: Rig, name: str) -> str:
 
 @scenario(
     "push",
-    "{size} pushes, each until its Job is there: by polling each 10 s, and by the webhook",
+    "{size} pushes, each until its Job exists: with polling every 10 s, and with the webhook",
     size=10,
     runs=1,
     goals={
-        "polled_seconds": Goal("by polling, median", "s", 6.0),
-        "webhook_seconds": Goal("by the webhook, median", "s", 1.0),
+        "polled_seconds": Goal("with polling, median", "s", 6.0),
+        "webhook_seconds": Goal("with the webhook, median", "s", 1.0),
     },
     warm_up=False,
 )

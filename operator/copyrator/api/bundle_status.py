@@ -224,6 +224,12 @@ class BundleStatus(Record):
     """
     last_handled_force: str | None = None
     """The last value of the forceAt annotation that was handled."""
+    last_failed_request: str | None = None
+    """A value of the requestedAt annotation that can't be handled yet; the conditions have the
+    cause. Absent once it is handled.
+    """
+    last_failed_force: str | None = None
+    """The same of the forceAt annotation."""
 
     @property
     def forced(self) -> bool:

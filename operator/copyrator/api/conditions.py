@@ -74,6 +74,11 @@ class ReadyCondition:
     reason: str
     message: str = ""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether Ready is False."""
+        return self.health in (Health.RETRYING, Health.STALLED)
+
 
 @dataclass(frozen=True, slots=True)
 class PendingUpdate:

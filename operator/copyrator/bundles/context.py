@@ -54,6 +54,8 @@ class Memory:
     """The last one that was handled."""
     asked_since: float | None = None
     """Monotonic seconds: an answer must be at least so new; None while no poll is pending."""
+    asked_for: str = ""
+    """The user's request (its token) that the pending poll was begun for; empty: for none."""
     asked_at: datetime | None = None
     """The same by the wall clock."""
     again: float | None = None

@@ -76,11 +76,13 @@ class Resolutions:
         if memory.desired is None and is_answered(entry.status, desired):
             memory.desired = desired
             memory.next_poll = self._context.slot(entry, spec).after(now)
-        if memory.asked_since is not None:
+        is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
+        if memory.asked_since is not None and not is_newer:
             return True
         slot, retry = self._slot(entry), entry.retry_at
         if memory.desired != desired:
             strict = bool(desired.request)
+            memory.asked_for = desired.request
             memory.asked_since = monotonic - (0.0 if strict else SHARING)
         elif memory.again is not None and monotonic >= memory.again:
             memory.asked_since, memory.again = memory.again, None

@@ -25,7 +25,7 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy import verdicts
-from copyrator.bundles.policy.requests import FORCE_UPDATE, reset_patch
+from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.bundles.reference_watches import ReferenceWatches
 from copyrator.kube.client.client import PatchType
@@ -63,7 +63,7 @@ class StatusWriter:
 
         Args:
             entry: the Bundle that the status was decided on.
-            status: all of it but conditions and observedGeneration.
+            status: all of it but conditions, observedGeneration and failed requests.
             verdict: becomes the conditions.
             decided: whether the present spec was evaluated; the outcome of an older spec's Job
                 doesn't set its observedGeneration.
@@ -87,6 +87,8 @@ class StatusWriter:
             update=verdicts.update_pending(status) if gated else None,
         ) + foreign_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
+        if decided and entry.request is not None and verdict.is_failure:
+            status = failed(status, entry.request)
         if not _says_something_new(entry, status):
             return entry
         # Not server-side apply, which removes nothing that another manager wrote: after a restored

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from copyrator.cli.cluster import Target
@@ -43,22 +44,32 @@ async def actor_of(
     `client` is the user's own, without --as.
     """
     served = installation.settings.watch_namespaces
+    if target.user and target.user == installation.user:
+        return Actor(target, "", served)
     if target.user:
-        is_operator = target.user == installation.user
-        return Actor(target, "" if is_operator else target.user, served)
+        async with target.connect() as impersonated:
+            return await _limited(impersonated, target, installation, near)
     user, account = installation.user, installation.service_account
     if user and account:
         need = (ACCOUNTS, "", "impersonate", installation.namespace)
         if await _may(client, need, account):
             return Actor(dataclasses.replace(target, user=user), "", served)
+    return await _limited(client, target, installation, near)
+
+
+async def _limited(
+    client: KubeClient, target: Target, installation: Installation, near: Sequence[str]
+) -> Actor:
+    """Act as the user of `client`, in the namespaces that are known where none may be listed."""
+    served, who = installation.settings.watch_namespaces, target.user or "you"
     if served or await _may(client, (NAMESPACES, "", "list", None)):
-        return Actor(target, "you", served)
+        return Actor(target, who, served)
     scopes = tuple(dict.fromkeys([*near, installation.settings.namespace]))
     note = (
         f"You have no permission to list namespaces, so only {', '.join(scopes)} were read; what "
         "you may not read in them is left out."
     )
-    return Actor(target, "you", scopes, note)
+    return Actor(target, who, scopes, note)
 
 
 async def _may(

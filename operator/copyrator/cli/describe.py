@@ -21,10 +21,14 @@ from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
 from copyrator.cli.grouping import Sample
 from copyrator.cli.hints import hint, hint_about
-from copyrator.cli.installation import operator_namespace_option
+from copyrator.cli.installation import (
+    Installation,
+    find_installation,
+    operator_namespace_option,
+)
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, answer_option, dump, labelled, plain, prose
-from copyrator.cli.why_bundle import next_poll
+from copyrator.cli.why_bundle import ASSUMED, next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 
@@ -61,7 +65,7 @@ def describe(
     work = (
         _copy(target, namespace, name, kind, home)
         if what == "copies"
-        else _described(target, what, namespace, name)
+        else _described(target, what, namespace, name, home)
     )
     found = run(work)
     if shape is None:
@@ -82,12 +86,17 @@ class _Found:
     """Of a copy."""
 
 
-async def _described(target: Target, what: str, namespace: str, name: str) -> _Found:
+async def _described(
+    target: Target, what: str, namespace: str, name: str, home: str | None
+) -> _Found:
+    now = datetime.now(UTC)
     async with target.connect() as client:
         body = await one(client, what, namespace, name)
         events = await _events(client, body)
-    now = datetime.now(UTC)
-    lines = rule_lines(body, now) if what == "rules" else bundle_lines(body, now)
+        if what == "rules":
+            lines = rule_lines(body, now)
+        else:
+            lines = bundle_lines(body, now, await find_installation(client, home))
     return _Found(body, events, [*lines, *condition_lines(body, now), *event_lines(events, now)])
 
 
@@ -176,7 +185,7 @@ def _targets(targets: Any) -> str:
     return " ".join(parts)
 
 
-def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
+def bundle_lines(body: Body, now: datetime, installation: Installation) -> Iterator[str]:
     """The lines about a Bundle."""
     yield from _head(body, now)
     spec, status = body.get("spec") or {}, body.get("status") or {}
@@ -197,7 +206,7 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
     else:
-        yield labelled("Next poll", _next_poll(body, status, now))
+        yield labelled("Next poll", _next_poll(body, installation, now))
     if spec.get("suspend"):
         yield labelled("Suspended", f"yes; {hint_about('resume', 'bundle', body)}")
     error = status.get("lastError") or {}
@@ -207,12 +216,13 @@ def bundle_lines(body: Body, now: datetime) -> Iterator[str]:
         yield f"  ({hint_about('logs', 'bundle', body)} prints werf's log)"
 
 
-def _next_poll(body: Body, status: Body, now: datetime) -> str:
-    parsed = parse_bundle(body, BundleDefaults())
-    announced = parse_time(status.get("nextPollAt"))
+def _next_poll(body: Body, installation: Installation, now: datetime) -> str:
+    parsed = parse_bundle(body, BundleDefaults(interval=installation.settings.timer_interval))
+    announced = parse_time((body.get("status") or {}).get("nextPollAt"))
     if announced is None or not isinstance(parsed, BundleSpec):
         return "-"
-    default = "" if body["spec"].get("interval") else " by default"
+    default = " by default" if installation.is_read else ASSUMED
+    default = "" if body["spec"].get("interval") else default
     wait = format_duration(next_poll(announced, interval_of(parsed), now))
     return f"in {wait}, every {format_duration(parsed.interval)}{default}"
 

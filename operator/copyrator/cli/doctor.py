@@ -145,6 +145,14 @@ async def _rights(client: KubeClient, installation: Installation) -> AsyncIterat
     except errors.ApiError as error:
         yield Check("Rights", None, f"of {who} can't be reviewed: {error.message}")
         return
+    if missing and user is None:
+        more = f" and {len(missing) - 1} more" if missing[1:] else ""
+        said = (
+            f"the operator's account isn't known without a Deployment; you may not {missing[0]}"
+            f"{more} of the permissions that it needs"
+        )
+        yield Check("Rights", None, said)
+        return
     for right in missing:
         yield Check("Rights", False, f"{who} may not {right}: install the chart's ClusterRole")
     if not missing:

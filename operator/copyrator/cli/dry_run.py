@@ -15,10 +15,15 @@ from secrets import token_bytes
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.conditions import ReadyCondition
+from copyrator.api.conditions import (
+    ConditionType,
+    Health,
+    ReadyCondition,
+    conditions_by_type,
+)
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule import InvalidSpec
-from copyrator.api.rule_status import FailureReason
+from copyrator.api.rule_status import FailureReason, RuleReason
 from copyrator.cli.acting import Actor
 from copyrator.cli.dry_run_client import DryRunClient
 from copyrator.cli.faults import Fault
@@ -45,6 +50,8 @@ from copyrator.kube.watch.scoped_informers import ScopedPool
 from copyrator.metrics import Metrics
 from copyrator.workqueue.queue import WorkQueue
 
+_REFUSED = (RuleReason.NOT_TRUSTED, RuleReason.KIND_UNAVAILABLE)
+"""Reasons that depend on the operator's settings."""
 PATIENCE = 60.0
 """Seconds to list everything that a rule needs."""
 
@@ -162,6 +169,12 @@ class DryRun:
         settings = self.installation.settings
         if settings.rule_name is not None and rule.key.name != settings.rule_name:
             return None
+        if not self.installation.settings_known:
+            conditions = conditions_by_type(self._statuses[rule.key].get("conditions"))
+            condition = conditions.get(ConditionType.READY, {})
+            if condition.get("reason") in _REFUSED:
+                reason, message = condition["reason"], str(condition.get("message"))
+                return ReadyCondition(Health.STALLED, reason, message)
         return refusal(rule, settings, self.kinds)
 
     async def serve(self, rule: Rule) -> RuleState | None:

@@ -41,7 +41,7 @@ def events(
     elif not found:
         click.echo("No Events found; the API server keeps them for an hour.", err=True)
     else:
-        columns = _columns(datetime.now(UTC), namespaces=target.everywhere)
+        columns = event_columns(datetime.now(UTC), namespaces=target.everywhere)
         wide = shape is Format.WIDE
         Table(columns, wide=wide, whole=True, heads=not no_headers).print(found)
 
@@ -81,7 +81,9 @@ def last_seen(event: Body) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
 
 
-def _columns(now: datetime, *, namespaces: bool) -> list[Column]:
+def event_columns(now: datetime, *, namespaces: bool) -> list[Column]:
+    """The columns of `events`."""
+
     def of(event: Body) -> str:
         involved = event["involvedObject"]
         return f"{str(involved.get('kind')).lower()}/{involved.get('name')}"
@@ -91,7 +93,7 @@ def _columns(now: datetime, *, namespaces: bool) -> list[Column]:
         Column("TYPE", lambda event: str(event.get("type"))),
         Column("REASON", lambda event: str(event.get("reason"))),
         Column("OBJECT", of),
-        Column("MESSAGE", lambda event: str(event.get("message"))),
+        Column("MESSAGE", lambda event: str(event.get("message")), below=True),
     ]
     return [rows.NAMESPACE, *columns] if namespaces else columns
 

@@ -42,11 +42,16 @@ class Sample:
 F = TypeVar("F", bound=Failing)
 
 
+def shared_message(one: Failing) -> str:
+    """A failure's message without the name of its namespace, so that it is the same in others."""
+    return one.message.replace(f"namespace {one.namespace} ", "the namespace ")
+
+
 def groups(failures: Iterable[F]) -> Iterator[Sequence[F]]:
     """Failures with the same reason and message together; single ones where they are few."""
     found: dict[tuple[str, str], list[F]] = {}
     for one in failures:
-        found.setdefault((one.reason, one.message), []).append(one)
+        found.setdefault((one.reason, shared_message(one)), []).append(one)
     for group in found.values():
         if len({one.namespace for one in group}) >= GROUP:
             yield group
@@ -58,9 +63,9 @@ def lines(failures: Iterable[Failing]) -> Iterator[str]:
     """A line for each group: ``7 namespaces (team-a, team-b, …): Forbidden: …``."""
     for group in groups(failures):
         first = group[0]
-        said = f"{first.reason}: {first.message}"
         if len(group) > 1:
-            yield f"{some((one.namespace for one in group), 'namespaces')}: {said}"
+            spaces = some((one.namespace for one in group), "namespaces")
+            yield f"{spaces}: {first.reason}: {shared_message(first)}"
         else:
             where = f"{first.namespace}/{first.name}" if first.name else first.namespace
-            yield f"{where}: {said}"
+            yield f"{where}: {first.reason}: {first.message}"

@@ -16,7 +16,7 @@ from copyrator.cli.objects import listed
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import LEASES, Resource
-from copyrator.settings.config import Settings
+from copyrator.settings.config import KNOWN_KINDS, Settings
 from copyrator.settings.options import from_options, parameters
 
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
@@ -36,8 +36,15 @@ class Installation:
     service_account: str | None = None
     found: bool = False
     """False: nothing was found, and these are the defaults."""
+    settings_known: bool = True
+    """False: an operator without a Deployment; its rules' statuses tell what it refuses."""
     others: Sequence[str] = field(default=())
     """Namespaces of further Deployments."""
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the settings are the operator's, and not the defaults."""
+        return self.image is not None or (self.found and self.settings_known)
 
     @property
     def user(self) -> str | None:
@@ -89,7 +96,10 @@ async def find_installation(client: KubeClient, home: str | None = None) -> Inst
         if lease["metadata"]["name"] == LEASE_NAME:
             namespace = lease["metadata"]["namespace"]
             return Installation(
-                settings=Settings(namespace=namespace), namespace=namespace, found=True
+                settings=Settings(namespace=namespace, tenant_rules=True, kinds=KNOWN_KINDS),
+                namespace=namespace,
+                found=True,
+                settings_known=False,
             )
     namespace = home or Settings().namespace
     return Installation(settings=Settings(namespace=namespace), namespace=namespace)

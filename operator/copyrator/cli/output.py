@@ -20,6 +20,9 @@ GAP = 2
 NARROWEST = 24
 """Characters that a column needs to be readable when its text is wrapped."""
 
+NARROW = 10
+"""Characters that every column has at least where there isn't room for its longest text."""
+
 _STYLES = {"True": "green", "False": "bold red", "Unknown": "yellow"}
 
 
@@ -76,8 +79,9 @@ def console(**options: Any) -> Console:
 class Table:
     """Rows below heads. Once printed, further rows keep to its widths (--watch).
 
-    On a terminal what doesn't fit is truncated, except in wide tables; `whole` wraps the last
-    column instead.
+    On a terminal a row goes on in the next line after a cell that is too long for its column, and
+    the last cell is truncated if it is longer than a line; `whole` wraps it instead. Wide tables
+    have lines of any length.
     """
 
     def __init__(
@@ -112,6 +116,11 @@ class Table:
                 if text := column.value(row):
                     _print_broken(self._console, Text(f"  {text}"), 2)
 
+    @property
+    def _room(self) -> int | None:
+        """Characters of a line; None where lines may have any length."""
+        return self._console.width if self._console.is_terminal and not self._wide else None
+
     def _fit(self, rows: Sequence[Any]) -> None:
         """Set the widths; on a terminal that is too narrow some columns are left out."""
         self._widths = [
@@ -119,28 +128,51 @@ class Table:
             for column in self._columns
         ]
         spare = max(self._columns, key=lambda column: column.spare)
-        room = self._console.width if self._console.is_terminal and not self._wide else None
-        if room and sum(self._widths) + GAP * (len(self._widths) - 1) > room and spare.spare:
+        gaps = GAP * (len(self._widths) - 1)
+        if self._room and sum(self._widths) + gaps > self._room and spare.spare:
             self._columns.remove(spare)
             self._fit(rows)
+        elif self._room:
+            self._shorten(self._room - gaps)
+
+    def _shorten(self, room: int) -> None:
+        """Narrow the widest columns: a row with a longer cell goes on in the next line."""
+        last = min(self._widths[-1], NARROWEST)
+        while sum(self._widths[:-1]) + last > room:
+            index = max(range(len(self._widths) - 1), key=self._widths.__getitem__)
+            if self._widths[index] <= NARROW:
+                break
+            self._widths[index] -= 1
 
     def _line(self, cells: Sequence[str], style: str = "") -> None:
         """One row."""
-        text = Text(style=style)
+        text, indent = Text(style=style), 0
         *front, last = cells
         for cell, width in zip(front, self._widths, strict=False):
+            indent += width + GAP
             text.append(cell, _STYLES.get(cell, ""))
-            text.append(" " * (max(width - cell_len(cell), 0) + GAP))
-        indent = text.cell_len
+            if self._room and cell_len(cell) > width:
+                text = self._next_line(text, indent)
+            else:
+                text.append(" " * max(indent - text.cell_len, GAP))
+        size = cell_len(last)
+        if self._room and not self._whole and size + GAP <= self._room < size + indent:
+            text = self._next_line(text, GAP)
         text.append(last, _STYLES.get(last, ""))
         text.rstrip()
-        if not self._console.is_terminal or self._wide:
+        if self._room is None:
             self._console.print(text, soft_wrap=True)
-        elif self._whole and self._console.width - indent >= NARROWEST:
+        elif self._whole and self._room - indent >= NARROWEST:
             _print_broken(self._console, text, indent)
         else:
-            text.truncate(self._console.width, overflow="ellipsis")
+            text.truncate(self._room, overflow="ellipsis")
             self._console.print(text, soft_wrap=True)
+
+    def _next_line(self, text: Text, indent: int) -> Text:
+        """Print the beginning of a row; return that of its next line."""
+        text.rstrip()
+        self._console.print(text, soft_wrap=True)
+        return Text(" " * indent, style=text.style)
 
 
 def prose(lines: Iterable[str | Text], *, err: bool = False) -> None:

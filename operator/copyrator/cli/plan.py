@@ -26,6 +26,7 @@ from copyrator.cli.output import Format, output_option, prose
 from copyrator.cli.plan_inputs import Files
 from copyrator.cli.plan_rows import Keys, Result, Row, RowAction, action_of, diff
 from copyrator.cli.plan_show import show
+from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action
 from copyrator.copies.summarize import summarize_rule
@@ -36,6 +37,12 @@ AT_ONCE = 8
 """Dry runs in flight."""
 CHANGES = 2
 """Exit code where something would be done, or is blocked or in conflict."""
+
+
+_UNKNOWN_SETTINGS = (
+    "No operator's Deployment is found, so its settings aren't known: whether it serves rules of "
+    "these kinds and namespaces is in their status once they are applied."
+)
 
 
 class _WrongUsage(click.UsageError):
@@ -95,7 +102,7 @@ def plan(
     if notes:
         prose(notes, err=True)
     if faults := [result.fault for result in results if result.fault]:
-        raise Fault("; ".join(faults))
+        raise Fault("\n".join(faults))
     if any(result.rows for result in results):
         raise click.exceptions.Exit(CHANGES)
 
@@ -126,6 +133,8 @@ async def _plan(
                 results.append(Result(where, fault=said if where in said else f"{where}: {said}"))
                 continue
             notes = _notes(actor)
+        if files.manifests and not installation.settings_known:
+            notes.append(_UNKNOWN_SETTINGS)
     return results, notes
 
 
@@ -173,8 +182,16 @@ def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
     context = dry_run.context
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
         said = dry_run.client.verdicts.get(rule.key)
-        why = f"{said['reason']}: {said['message']}" if said else "it has no source yet"
+        why = f"{said['reason']}: {said['message']}" if said else _no_source(dry_run, rule)
         raise Fault(f"rule {rule.owner} does nothing now: {why}")
+
+
+def _no_source(dry_run: DryRun, rule: Rule) -> str:
+    state = dry_run.context.rule_states.get(rule.key)
+    assert isinstance(rule.spec, RuleSpec)
+    if state is None or rule.spec.source is None:
+        return "it has no source yet"
+    return verdicts.missing_source(rule.spec, sum(len(watch.store) for watch in state.sources))
 
 
 async def _rows(dry_run: DryRun, rule: Rule) -> Result:
@@ -206,6 +223,8 @@ async def _rows(dry_run: DryRun, rule: Rule) -> Result:
     desired = found.desired - len(found.failures)
     changing = sum(row is not None for row in tried[: len(mine)])
     notes = list(_notes_of(dry_run, rule, state.compiled.spec))
+    if not found.desired:
+        notes.insert(0, f"{RuleReason.NO_TARGETS}: {verdicts.no_targets(state.compiled)}")
     return Result(rule.owner, rows, max(desired - changing, 0), notes=notes)
 
 

@@ -45,7 +45,7 @@ class Files:
         ours = (one for one in self.manifests if is_ours(one) and one.kind != names.BUNDLE_KIND)
         found = [str(problem) for one in ours for problem in check(one)]
         if found:
-            raise Fault("; ".join(found))
+            raise Fault("\n".join(found))
         if not any(one.kind == names.RULE_KIND for one in self.manifests):
             source = self.manifests[0].source if self.manifests else "rule.yaml"
             raise Fault(

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from copyrator.api.counts import count, some
-from copyrator.cli.grouping import groups
+from copyrator.cli.grouping import groups, shared_message
 from copyrator.cli.output import Column
 from copyrator.copies.policy.transform import DATA_FIELDS
 
@@ -137,10 +137,13 @@ def merged(rows: Sequence[Row]) -> list[Row]:
     """Rows with the same fault in several namespaces as one."""
     found = [row for row in rows if not row.reason]
     for group in groups(row for row in rows if row.reason):
-        spaces = [row.namespace for row in group]
+        if len(group) == 1:
+            found += group
+            continue
         names = {row.name for row in group}
         shown = replace(group[0], name=names.pop() if len(names) == 1 else "*")
-        found.append(replace(shown, namespace=some(spaces, "namespaces")) if spaces[1:] else shown)
+        spaces = some((row.namespace for row in group), "namespaces")
+        found.append(replace(shown, namespace=spaces, message=shared_message(shown)))
     return found
 
 

@@ -22,6 +22,16 @@ from copyrator.kube.client.client import KubeClient
 
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 _timeout = timeout_option(300.0, "How long to wait.")
+_HANDLED = {
+    names.ANN_RULE_REQUESTED_AT: "lastHandledRequest",
+    names.ANN_REQUESTED_AT: "lastHandledRequest",
+    names.ANN_FORCE_AT: "lastHandledForce",
+}
+_FAILED = {
+    names.ANN_REQUESTED_AT: "lastFailedRequest",
+    names.ANN_FORCE_AT: "lastFailedForce",
+}
+"""Annotation to the field of the status that echoes it."""
 _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outcome.")
 
 
@@ -59,9 +69,17 @@ def reconcile(
     elif _is_ready(body):
         prose([f"{shown(what, body)} reconciled{result(body)}"])
     else:
-        raise Fault(f"{shown(what, body)} isn't ready{result(body)}")
+        kept = ". The request stays, and is handled when the cause is gone"
+        text = result(body).rstrip(".") + (kept if _is_kept(body) else "")
+        raise Fault(f"{shown(what, body)} isn't ready{text}")
     if waited and not _is_ready(body):
         raise click.exceptions.Exit(1)
+
+
+def _is_kept(body: Mapping[str, Any]) -> bool:
+    """Whether a request failed that the operator handles later."""
+    status = body.get("status") or {}
+    return any(status.get(field) for field in _FAILED.values())
 
 
 def _is_ready(body: Mapping[str, Any]) -> bool:
@@ -126,16 +144,16 @@ async def _reconcile(
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
         _check_may_act(what, body)
+        annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
         if what == "rules":
-            annotation, echo = names.ANN_RULE_REQUESTED_AT, "lastHandledRequest"
-        elif force:
-            annotation, echo = names.ANN_FORCE_AT, "lastHandledForce"
-        else:
-            annotation, echo = names.ANN_REQUESTED_AT, "lastHandledRequest"
+            annotation = names.ANN_RULE_REQUESTED_AT
         token, body = await _annotated(client, what, body, annotation)
+        echoes = _HANDLED[annotation], _FAILED.get(annotation, "")
 
         def handled(seen: Mapping[str, Any]) -> bool:
-            return (seen.get("status") or {}).get(echo) == token
+            _check_may_act(what, seen)  # it may be suspended meanwhile
+            status = seen.get("status") or {}
+            return token in [status.get(echo) for echo in echoes]
 
         return await wait(client, what, body, timeout, handled, outcome=True)
 

@@ -27,6 +27,8 @@ _REJECTED = {
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 
+ASSUMED = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
+
 
 def explain_bundle(
     body: Mapping[str, Any],
@@ -57,7 +59,7 @@ def explain_bundle(
     yield from _choice(spec, status)
     yield from _attempt(spec, status, now)
     yield from _brakes(body, spec)
-    yield from _poll(body, spec, status, now, known=installation.image is not None)
+    yield from _poll(body, spec, status, now, known=installation.is_read)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} is seen at the next poll only; {hint('doctor')} explains why."
 
@@ -121,8 +123,7 @@ def _poll(
         return
     every, said = format_duration(spec.interval), parse_time(status.next_poll_at)
     assumed = not known and not body["spec"].get("interval")
-    how = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
-    how = f"every {every}{how if assumed else ''}"
+    how = f"every {every}{ASSUMED if assumed else ''}"
     if said is None:
         yield f"The registry is polled {how}."
         return

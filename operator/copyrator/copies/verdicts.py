@@ -142,7 +142,9 @@ def summarized(
     if unconfirmed is not None and unconfirmed.generation == compiled.rule.generation:
         return _unconfirmed(compiled, summary, unconfirmed)
     if spec.source is not None and sources == 0:
-        return ReadyCondition(Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, _missing(spec, refused))
+        return ReadyCondition(
+            Health.RETRYING, RuleReason.SOURCE_NOT_FOUND, missing_source(spec, refused)
+        )
     if summary.failed or summary.conflicts or summary.stuck:
         return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, _failing(summary))
     if summary.pending or summary.unwanted:
@@ -187,7 +189,7 @@ def _paused(spec: RuleSpec) -> ReadyCondition | None:
     return None
 
 
-def _no_targets(compiled: CompiledRule) -> str:
+def no_targets(compiled: CompiledRule) -> str:
     """Why a valid rule with sources requires no copy at present."""
     targets, spec = compiled.targets, compiled.spec
     if len(targets):
@@ -205,7 +207,7 @@ def _no_targets(compiled: CompiledRule) -> str:
 def _right(compiled: CompiledRule, summary: RuleSummary) -> ReadyCondition:
     """Everything is as wanted, some of it in objects of others."""
     if not summary.desired:
-        return ReadyCondition(Health.READY, RuleReason.NO_TARGETS, _no_targets(compiled))
+        return ReadyCondition(Health.READY, RuleReason.NO_TARGETS, no_targets(compiled))
     if not summary.satisfied:
         text = f"{count(summary.ready, 'copy is', 'copies are')} up to date"
         return ReadyCondition(Health.READY, RuleReason.SYNCED, text)
@@ -244,7 +246,8 @@ def _missing_permission(summary: RuleSummary) -> str:
     return f": {where}{message}"
 
 
-def _missing(spec: RuleSpec, refused: int) -> str:
+def missing_source(spec: RuleSpec, refused: int) -> str:
+    """Why a rule has no source; `refused` objects match, but are of types that aren't copied."""
     assert spec.source is not None
     source = spec.source
     where = ", ".join(source.namespaces)

@@ -6,14 +6,17 @@ again by its digest.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.component.bundles.conftest import eventually
-from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
-from tests.component.oci.fake_registry import FakeRegistry
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.oci.fake_registry import FakeRegistry, digest_of
+
+from copyrator.api.keys import BundleKey
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
@@ -194,10 +197,54 @@ async def test_a_request_waits_for_a_registry_that_does_not_answer(
     await eventually(lambda: cluster.reason() == "RegistryUnreachable")
     await polled(registry)
     assert "lastHandledRequest" not in cluster.status()
+    assert cluster.status()["lastFailedRequest"] == "now"
+    annotate(cluster, requestedAt="again", forceAt="again")
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "again")
+    assert cluster.status()["lastFailedForce"] == "again"
 
     registry.fault = None
     await says(cluster, "Deployed", 2)
-    assert cluster.status()["lastHandledRequest"] == "now"
+    assert cluster.status()["lastHandledRequest"] == "again"
+    assert not {"lastFailedRequest", "lastFailedForce"} & set(cluster.status())
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"version": ">=1,<"}, "InvalidSpec"),
+        ({"values": "none"}, "ValuesMissing"),
+        ({"auth": "none"}, "AuthenticationFailed"),
+        ({"serviceAccountName": "none"}, "InvalidSpec"),
+    ],
+)
+async def test_a_request_has_its_answer_where_the_bundle_names_what_is_missing(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any, spec: Any, reason: str
+) -> None:
+    await deployed()
+    cluster.change("bundles", "shop", spec=spec)
+    await says(cluster, reason, 1)
+
+    annotate(cluster, requestedAt="now")
+
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
+    assert "lastHandledRequest" not in cluster.status()
+    assert cluster.reason() == reason
+
+
+async def test_a_request_has_its_answer_without_a_service_account(
+    cluster: BundleCluster, registry: FakeRegistry, deployed: Any
+) -> None:
+    await deployed()
+    cluster.drop(path_of("serviceaccounts", "werf"))
+
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: cluster.status().get("lastFailedRequest") == "now")
+    assert cluster.reason() == "ServiceAccountMissing"
+
+    cluster.put_object("serviceaccounts", "werf")
+    annotate(cluster, requestedAt="again")
+    await says(cluster, "Deployed", 2)
+    assert "lastFailedRequest" not in cluster.status()
 
 
 async def test_a_request_waits_while_the_bundle_is_suspended(
@@ -214,3 +261,28 @@ async def test_a_request_waits_while_the_bundle_is_suspended(
 
     cluster.change("bundles", "shop", spec={"suspend": False})
     await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+
+
+async def test_a_request_is_answered_by_a_newer_poll_than_the_one_in_flight(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.0.0")
+    operator = await run(timer_interval=1.0)
+    await says(cluster, "Deployed", 1)
+    gate, old = asyncio.Event(), digest_of(registry.manifests["app", "1.0.0"])
+
+    async def slow(_: web.Request) -> web.Response:
+        registry.fault = None  # the next request is answered at once
+        await gate.wait()
+        return web.Response(headers={"Docker-Content-Digest": old})
+
+    registry.fault = slow
+    await eventually(lambda: registry.fault is None, "a poll is in flight")
+    digest = registry.put("app", "1.0.0", "pushed before the request")
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: operator.bundles.get(BundleKey("team", "shop")).request)
+    gate.set()
+
+    await says(cluster, "Deployed", 2)
+    assert last_tag(cluster) == f"1.0.0@{digest}"
+    assert cluster.status()["lastHandledRequest"] == "now"

@@ -1,10 +1,12 @@
 """`why` and `plan` speak with the operator's permissions, or say that they couldn't."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from tests.e2e.cli.conftest import plainly, rule
 from tests.e2e.installation import RULES
+from tests.e2e.operator_process import until
 
 NEEDED = "Forbidden: needs rules.bindClusterRoles=[admin] (chart)"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -87,6 +89,60 @@ def test_who_may_not_impersonate_hears_what_the_operator_said(
     said = without_impersonation.types(f"plan rule {stage.home}/{word}", code=2)
     assert said.count("(tried as you; the operator said: " + NEEDED) == 4
     assert "Tried as you, not as the operator" in said
+
+
+@pytest.fixture
+def without_deployment(stage):
+    """The operator runs outside the cluster: there is only its Lease."""
+    path = f"/apis/apps/v1/namespaces/{stage.home}/deployments"
+    there = stage.api.get(f"{path}/copyrator")
+    stage.api.delete(f"{path}/copyrator")
+    until(lambda: not stage.api.get(path)["items"], "the Deployment is gone")
+    yield stage
+    metadata = {name: there["metadata"][name] for name in ("name", "labels")}
+    stage.api.create(path, {"metadata": metadata, "spec": there["spec"]})
+
+
+def test_without_a_deployment_its_account_isnt_known_and_the_status_is_quoted(
+    word, denied, without_deployment
+):
+    stage = without_deployment
+    said = stage.types(f"why {denied}/devs --kind RoleBinding")
+    assert "and the write is possible (tried as you; the operator said: " + NEEDED in said
+    said = stage.types(f"plan rule {stage.home}/{word}", code=2)
+    assert said.count("(tried as you; the operator said: " + NEEDED) == 4
+    assert "Tried as you, not as the operator" in said
+
+
+def test_without_a_deployment_the_status_says_which_rules_are_refused(
+    word, namespace, without_deployment
+):
+    stage, tenant = without_deployment, namespace("tenant")
+    stage.apply(rule(tenant, word, source={"kind": "ConfigMap", "name": word}))
+    stage.wait_reason(RULES.format(tenant), word, "NotTrusted")
+    said = stage.types(f"plan rule {tenant}/{word}", code=1)
+    assert f"Error: rule {tenant}/{word} wouldn't be served: NotTrusted: " in said
+    assert "NotTrusted" in stage.types(f"why {tenant}/other --kind configmap")
+
+
+def test_without_a_deployment_a_plan_of_files_says_that_settings_arent_known(
+    word, namespace, without_deployment, tmp_path
+):
+    stage, team = without_deployment, namespace("team")
+    file = tmp_path / "rule.yaml"
+    template = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": word}}
+    body = rule(stage.home, word, template=template, targets={"namespaces": [team]})
+    file.write_text(json.dumps(body))
+    said = " ".join(stage.types(f"plan -f {file}", code=2).split())
+    assert f"create {team} {word}" in said
+    assert "its settings aren't known" in said
+
+
+def test_without_a_deployment_a_users_own_permissions_are_no_fault(without_deployment):
+    stage = without_deployment
+    said = stage.types("doctor --as nobody-in-particular", code=None)
+    assert "BAD Rights" not in said
+    assert "?   Rights: the operator's account isn't known without a Deployment" in said
 
 
 def test_failures_of_one_cause_are_one_line(stage, word, denied, spaces):

@@ -114,3 +114,14 @@ def test_a_rule_of_ones_own_is_shown_explained_and_planned(stage, dev, word, the
 def test_what_may_not_be_listed_everywhere_is_said_in_a_line(dev, there):
     assert "cannot list resource" in dev.types("get rules -A", code=1)
     assert "No rules, bundles or copies found" in dev.types(f"get all -n {there}")
+
+
+def test_an_administrator_who_impersonates_a_developer_sees_what_they_see(
+    stage, word, there, copied
+):
+    as_dev = f"--as dev-{word}"
+    said = " ".join(stage.types(f"why {there}/{word} {as_dev}").split())
+    assert f"It belongs to the rule {stage.home}/{word}, which you have no permission" in said
+    assert f"only {there}, {stage.home} were read" in said
+    state = stage.types(f"describe copy {there}/{word} {as_dev}")
+    assert "which you have no permission to read." in " ".join(state.split())

@@ -28,6 +28,8 @@ FULL: dict[str, Any] = {
     "lastError": {"reason": "DeployFailed", "message": "m", "logTail": "l"},
     "lastHandledRequest": "r",
     "lastHandledForce": "f",
+    "lastFailedRequest": "q",
+    "lastFailedForce": "o",
 }
 
 

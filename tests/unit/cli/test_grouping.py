@@ -34,3 +34,22 @@ def test_rows_of_a_plan_are_merged_but_not_its_changes():
     assert [row.namespace for row in rows] == [
         "new-a", "new-b", "new-c", "3 namespaces (team-a, team-b, …)"
     ]  # fmt: skip
+
+
+def test_messages_that_name_their_own_namespace_are_the_same_failure():
+    samples = [
+        sample(f"team-{letter}", message=f"namespace team-{letter} has no label team")
+        for letter in "abcd"
+    ]
+    shared = "the namespace has no label team"
+    (line,) = grouping.lines(samples)
+    assert line == f"4 namespaces (team-a, team-b, …): Forbidden: {shared}"
+    faults = [
+        Row(RowAction.BLOCKED, "Secret", one.namespace, "a", one.reason, one.message)
+        for one in samples
+    ]
+    (row,) = merged(faults)
+    assert (row.namespace, row.message) == ("4 namespaces (team-a, team-b, …)", shared)
+    assert list(grouping.lines(samples[:1])) == [
+        "team-a/devs: Forbidden: namespace team-a has no label team"
+    ]

@@ -6,6 +6,7 @@ import pytest
 from rich.text import Text
 
 from copyrator.cli import rows
+from copyrator.cli.events import event_columns
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Table, prose, reference
 
@@ -123,6 +124,61 @@ def test_bundles_of_all_namespaces_fit_and_the_message_is_below_its_row(capsys):
     assert " ".join(line.strip() for line in below) == FAILING["message"]
     assert all(line.startswith("  ") for line in below)
     assert last.split()[2:] == ["True", "Deployed", "1.10.0"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_row_with_long_names_goes_on_in_the_next_line_and_the_others_stay_short(capsys):
+    good = {**FAILING, "status": "True", "reason": "Deployed"}
+    versions = {"deployed": {"version": "1.10.0"}, "available": {"version": "1.11.0"}}
+    short, long = bundle(conditions=[good], **versions), bundle(conditions=[FAILING], **versions)
+    long["metadata"] = {"name": "n" * 53, "namespace": "s" * 63}
+    columns = [rows.NAMESPACE, *rows.bundle_columns(datetime(2026, 1, 2, tzinfo=UTC))]
+    Table(columns).print([short, long])
+    heads, first, *parts = printed(capsys)
+    assert max(map(len, (heads, first, *parts))) <= 80
+    assert heads.split() == ["NAMESPACE", "NAME", "READY", "REASON", "DEPLOYED"]
+    assert first.split()[2:] == ["True", "Deployed", "1.10.0"]
+    names, rest, message = parts[:2], parts[2], parts[3:]
+    assert [line.strip() for line in names] == ["s" * 63, "n" * 53]
+    assert rest.split() == ["False", "RegistryUnreachable", "1.10.0"]
+    assert rest.index("False") == heads.index("READY")
+    assert " ".join(line.strip() for line in message) == FAILING["message"]
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_rule_of_a_copy_with_long_names_is_whole(capsys):
+    owner = "s" * 30 + "/" + "r" * 40
+    body = {
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "n" * 40,
+            "namespace": "s" * 30,
+            "annotations": {"copyrator.flant.com/rule": owner},
+        },
+    }
+    columns = [rows.NAMESPACE, *rows.copy_columns(datetime(2026, 1, 2, tzinfo=UTC))]
+    Table(columns).print([body])
+    lines = printed(capsys)
+    assert max(map(len, lines)) <= 80
+    assert " ".join(" ".join(lines[1:]).split()) == f"{'s' * 30} ConfigMap {'n' * 40} - {owner}"
+
+
+@pytest.mark.usefixtures("terminal")
+def test_the_message_of_an_event_is_below_its_row(capsys):
+    event = {
+        "lastTimestamp": "2026-01-01T00:00:00Z",
+        "type": "Warning",
+        "reason": "PartialFailure",
+        "involvedObject": {"kind": "CopyratorRule", "name": "registry-credentials"},
+        "message": f"{MESSAGE} {MESSAGE}",
+    }
+    table = Table(event_columns(datetime(2026, 1, 2, tzinfo=UTC), namespaces=False), whole=True)
+    table.print([event])
+    heads, first, *below = printed(capsys)
+    assert heads.split() == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT"]
+    assert first.split()[-1] == "copyratorrule/registry-credentials"
+    assert " ".join(line.strip() for line in below) == event["message"]
+    assert max(map(len, below)) <= 80
 
 
 def test_a_pipe_gets_one_line_for_each_object(capsys):

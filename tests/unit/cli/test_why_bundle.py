@@ -4,8 +4,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from copyrator.cli.describe import bundle_lines
 from copyrator.cli.installation import Installation
-from copyrator.cli.why_bundle import explain_bundle, next_poll
+from copyrator.cli.why_bundle import ASSUMED, explain_bundle, next_poll
 from copyrator.settings.config import Settings
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
@@ -37,3 +38,23 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
     assert polls(image="copyrator:1") == [
         "The registry is polled every 10m; the next time in 8m1s."
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "image", "said"),
+    [
+        ({}, "copyrator:1", "in 1m1s, every 3m by default"),
+        ({"interval": "5m"}, "copyrator:1", "in 3m1s, every 5m"),
+        ({"interval": "5m"}, None, "in 3m1s, every 5m"),
+        ({}, None, f"in 1m1s, every 3m{ASSUMED}"),
+    ],
+)
+def test_the_next_poll_is_by_the_operators_interval(spec, image, said):
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop", **spec},
+        "status": {"nextPollAt": "2026-01-02T11:58:00Z"},
+    }
+    settings = Settings(timer_interval=180.0)
+    installation = Installation(settings=settings, namespace="copyrator", image=image)
+    assert f"Next poll:     {said}" in list(bundle_lines(body, NOW, installation))

@@ -52,9 +52,23 @@ def pending_request(annotations: Mapping[str, str], status: BundleStatus) -> Req
 def acknowledged(status: BundleStatus, request: Request) -> BundleStatus:
     """The status with the echo of a request that was handled."""
     if request.requested_at is not None:
-        status = replace(status, last_handled_request=request.requested_at)
+        status = replace(
+            status, last_handled_request=request.requested_at, last_failed_request=None
+        )
     if request.force_at is not None:
-        status = replace(status, last_handled_force=request.force_at)
+        status = replace(status, last_handled_force=request.force_at, last_failed_force=None)
+    return status
+
+
+def failed(status: BundleStatus, request: Request) -> BundleStatus:
+    """The status with the echo of a request that failed and stays pending, unless it is handled.
+
+    Whoever waits for a request's outcome has it then, as with Flux's lastHandledReconcileAt.
+    """
+    if request.requested_at not in (None, status.last_handled_request):
+        status = replace(status, last_failed_request=request.requested_at)
+    if request.force_at not in (None, status.last_handled_force):
+        status = replace(status, last_failed_force=request.force_at)
     return status
 
 

@@ -1,0 +1,72 @@
+"""Owners of target namespaces learn from Events why a copy is missing, and others learn nothing."""
+
+import pytest
+from tests.e2e.copies.conftest import DATA, deploy, wait_quiet, within
+
+from copyrator.api import names
+from copyrator.copies.policy.notices import EACH
+
+APP = {"app": "yes"}
+
+
+@pytest.fixture
+def serving(cluster, tmp_path):
+    """An operator that serves tenants' rules, too."""
+    with deploy(cluster, tmp_path / "operator.log", DATA, "--tenant-rules") as operator:
+        operator.start()
+        yield operator
+
+
+def told(user, namespace):
+    """The operator's Warning Events in a namespace."""
+    found = user.api.get(f"/api/v1/namespaces/{namespace}/events")["items"]
+    return [
+        event
+        for event in found
+        if event["source"].get("component") == "copyrator" and event["type"] == "Warning"
+    ]
+
+
+def test_a_rule_that_is_accepted_tells_once_and_one_that_isnt_never(serving, user, namespace, word):
+    tenant = namespace("tenant")
+    accepts = namespace(f"{word}-yes", annotations={names.ANN_ALLOW_FROM: "tenant-*"})
+    refuses = namespace(f"{word}-no")
+    for name in ("one", "two"):
+        user.create("configmaps", tenant, name, metadata={"labels": APP}, data={"key": "ours"})
+        for place in (accepts, refuses):
+            user.create("configmaps", place, name, data={"key": "theirs"})
+    source = {"kind": "ConfigMap", "selector": {"matchLabels": APP}}
+    user.rule(tenant, word, {"source": source, "targets": {"namespaces": [f"{word}-*"]}})
+    user.wait_reason(tenant, word, "PartialFailure")
+    (event,) = within(30, lambda: told(user, accepts), "an Event")
+    user.patch("configmaps", tenant, "one", data={"key": "newer"})  # it is tried again
+    wait_quiet(serving, tenant, accepts, refuses)
+    assert [one["metadata"]["name"] for one in told(user, accepts)] == [event["metadata"]["name"]]
+    assert (event["reason"], event["count"]) == ("Conflict", 1)
+    assert event["involvedObject"]["name"] in ("one", "two")
+    assert f"the rule {tenant}/{word} can't write this copy: " in event["message"]
+    assert told(user, refuses) == []
+    failures = user.get("copyrators", tenant, word)["status"]["failures"]
+    assert {one["namespace"] for one in failures} >= {accepts}
+    user.delete("copyrators", tenant, word)
+    user.wait_gone("copyrators", tenant, word)
+
+
+def test_many_trusted_rules_dont_flood_a_namespace(serving, user, namespace, word):
+    place, rules = namespace(word), [f"{word}-{number}" for number in range(EACH + 3)]
+    for name in rules:
+        user.create("configmaps", serving.namespace, name, data={"key": "ours"})
+        user.create("configmaps", place, name, data={"key": "theirs"})
+        source = {"kind": "ConfigMap", "name": name}
+        user.rule(serving.namespace, name, {"source": source, "targets": {"namespaces": [place]}})
+    for name in rules:
+        user.wait_reason(serving.namespace, name, "PartialFailure", 30)
+    within(30, lambda: len(told(user, place)) >= EACH, f"{EACH} Events")
+    wait_quiet(serving, place)
+    events = told(user, place)
+    assert len(events) == EACH
+    assert len({one["involvedObject"]["name"] for one in events}) == EACH
+    for name in rules:
+        user.delete("copyrators", serving.namespace, name)
+    for name in rules:
+        user.wait_gone("copyrators", serving.namespace, name)
