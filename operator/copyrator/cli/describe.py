@@ -51,8 +51,8 @@ def describe(
 ) -> None:
     """Show details of a rule, Bundle or copy: spec, status and Events.
 
-    Of a copy: its rule, age, other field managers, and whether it is up to date, which
-    is found by a dry run. No values are read or shown.
+    For a copy: its rule, age, other field managers, and whether it is up to date, which
+    a dry run determines. Values are never shown.
     """
     if kind and what != "copies":
         advice = hint("describe", "copy", name, "--kind", kind)
@@ -103,7 +103,7 @@ async def _copy(
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
-    """Newest last; empty without the right to list Events."""
+    """Newest last; empty without the permission to list Events."""
     with suppress(errors.Forbidden):
         return (await events_of(client, body))[-EVENTS_SHOWN:]
     return []
@@ -135,7 +135,8 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     if isinstance(spec, InvalidSpec):
         yield labelled("Invalid", spec)
     else:
-        yield labelled("Form", "old (ruleType)" if spec.legacy else "spec")
+        if spec.legacy:
+            yield labelled("Form", "old (ruleType)")
         if spec.source:
             which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
             where = ", ".join(spec.source.namespaces)

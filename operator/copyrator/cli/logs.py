@@ -28,7 +28,7 @@ LOOK = 0.5
 @click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 @cluster_options()
 @click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Only the last lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the newest Job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the newest Job ends.")
 def logs(target: Target, what: str, name: str, tail: int | None, follow: bool) -> None:
     """Print the log of a Bundle's newest Job; if that is deleted, its end from the status."""
     run(_logs(target, what, name, tail, follow=follow))

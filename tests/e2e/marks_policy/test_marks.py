@@ -259,5 +259,5 @@ def test_the_doctor_names_the_policy_and_finds_no_fault_where_it_is_missing(guar
         return line
 
     name = policies_of(guarded.rendered)[0]["metadata"]["name"]
-    assert said(guarded.home) == f"ok  Admission policy: {name} protects the marks of copies"
-    assert said("kube-system").startswith("?   Admission policy: none of this installation")
+    assert said(guarded.home) == f"ok   Admission policy: {name} protects the marks of copies"
+    assert said("kube-system").startswith("?    Admission policy: not installed")
