@@ -32,7 +32,7 @@ def confirm_delete(
 ) -> None:
     """Confirm that an edited rule may delete more of its copies than spec.maxDelete.
 
-    Only the present generation of the rule is confirmed: the next edit is decided on anew.
+    Only the current generation of the rule is confirmed: each further edit is checked again.
     """
     body, sentence = run(_confirm(target, what, name, timeout))
     if shape is None:

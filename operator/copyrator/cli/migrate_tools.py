@@ -241,7 +241,9 @@ def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
         meant = _matching(part, known)
         found += meant
         shown = ", ".join(meant) or "none"
-        remarks.append(f"{part} isn't a glob; the namespaces that it matches now: {shown}")
+        remarks.append(
+            f"{part} can't be written as a glob; namespaces that it matches now: {shown}"
+        )
     return tuple(dict.fromkeys(found)) or (NOWHERE,), tuple(remarks)
 
 

@@ -78,7 +78,7 @@ def plan(
 ) -> None:
     """Show what a rule would create, update, adopt and delete, its conflicts and what is blocked.
 
-    Give a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
+    Set a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
     planner and writer run with a server-side dry run: as the operator where you may impersonate
     its service account, else as you. Sources and namespaces in the file are treated as applied.
     Keys are shown (+ added, ~ changed, - removed), values never.

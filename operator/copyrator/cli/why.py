@@ -39,7 +39,7 @@ _GUESSES = ("Secret", "ConfigMap")
 @click.command()
 @click.argument("name", metavar="[NAMESPACE/]NAME")
 @click.option(
-    "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret, ConfigMap."
+    "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret or ConfigMap."
 )
 @cluster_options()
 @operator_namespace_option

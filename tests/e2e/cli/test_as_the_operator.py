@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.e2e.cli.conftest import plainly, rule
 from tests.e2e.installation import RULES
+from tests.e2e.operator_process import until
 
 NEEDED = "Forbidden: needs rules.bindClusterRoles=[admin] (chart)"
 ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
@@ -32,7 +33,13 @@ def denied(stage, word, spaces):
         "subjects": [],
     }  # fmt: skip
     stage.apply(rule(stage.home, word, template=template, targets={"namespaces": [f"{word}-*"]}))
-    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    path = f"{RULES.format(stage.home)}/{word}"
+    until(
+        lambda: (
+            stage.api.get(path).get("status", {}).get("copies", {}).get("failed") == len(spaces)
+        ),
+        "all four have failed",
+    )
     yield spaces[0]
     stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
 
