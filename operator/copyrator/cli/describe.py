@@ -30,7 +30,13 @@ from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
-_STATES = ("ready", "failed", "conflicts", "pending")
+_STATES = {
+    "ready": "ready",
+    "failed": "failed",
+    "conflicts": "in conflict",
+    "pending": "pending",
+}
+"""Field of status.copies to its words."""
 
 
 @click.command()
@@ -150,12 +156,12 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
             yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
     status = body.get("status") or {}
     counts = status.get("copies") or {}
-    parts = [f"{counts.get(part, 0)} {part}" for part in _STATES]
+    parts = [f"{counts.get(part, 0)} {words}" for part, words in _STATES.items()]
     if others := counts.get("satisfied"):
         parts[0] += f" ({others} of them not created by the operator)"
     yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
-    yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
+    yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never")
     failures = [
         Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
         for one in status.get("failures") or ()

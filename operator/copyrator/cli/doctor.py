@@ -149,7 +149,7 @@ async def _permissions(client: KubeClient, installation: Installation) -> AsyncI
         said = f"{who} cannot {permission}: install the chart's ClusterRole"
         yield Check("Permissions", False, said)
     if not missing:
-        yield Check("Permissions", True, f"{who} has all required permissions")
+        yield Check("Permissions", True, f"all required permissions are granted to {who}")
 
 
 async def _hash_key(client: KubeClient, installation: Installation) -> Check:

@@ -98,12 +98,11 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     await dry_run.act(asked.key)
     winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
     said = dry_run.reported(winner, asked.namespace, asked.name)
-    tried = dry_run.actor.tried(said)
     if problem := dry_run.context.problems.get(asked.key):
-        return (
-            f"The rule {owner} requires it, but the write fails: {problem.reason}: "
-            f"{problem.message}{tried}"
-        )
+        fault = f"{problem.reason}: {problem.message}"
+        tried = dry_run.actor.tried(said if said != fault else "")
+        return f"The rule {owner} requires it, but the write fails: {fault}{tried}"
+    tried = dry_run.actor.tried(said)
     if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
         return _sentence(Cause.SATISFIED, owner)
     if tried and said:

@@ -227,7 +227,7 @@ def _failing(summary: RuleSummary) -> str:
     """How many failed; a missing permission is named, because only granting it helps."""
     text = (
         f"{_up_to_date(summary)}; {summary.failed} failed, "
-        f"{count(summary.conflicts, 'conflicts', 'conflict')} with other objects"
+        f"{summary.conflicts} in conflict with other objects"
     )
     text += f", {summary.stuck} can't be removed" if summary.stuck else ""
     return f"{text} (see status.failures){_missing_permission(summary)}"

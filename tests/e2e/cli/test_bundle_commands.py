@@ -220,7 +220,7 @@ def test_doctor_finds_all_well(stage, shop):
     assert "ok   CRDs: both are established and served" in said
     assert "ok   Lease: held by copyrator-0" in said
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    assert f"ok   Permissions: {user} has all required permissions" in said
+    assert f"ok   Permissions: all required permissions are granted to {user}" in said
     assert f"ok   Registry http://{stage.cluster.registry}: responds" in said
 
 

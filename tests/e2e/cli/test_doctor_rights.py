@@ -13,7 +13,7 @@ BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 @pytest.mark.refused("*")
 def test_doctor_names_a_right_that_is_missing_until_it_is_back(stage):
     user, role = f"system:serviceaccount:{stage.home}:copyrator", f"{stage.home}:copyrator"
-    granted = f"ok   Permissions: {user} has all required permissions"
+    granted = f"ok   Permissions: all required permissions are granted to {user}"
     assert granted in stage.types("doctor", code=None)
     binding = stage.api.get(f"{BINDINGS}/{role}")
     stage.api.delete(f"{BINDINGS}/{role}")

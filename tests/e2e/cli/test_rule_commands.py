@@ -138,7 +138,7 @@ def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied
     assert f"Name: {stage.home}/{word}\n" in said
     assert f"Source: Secret {word} in {stage.home}\n" in said
     assert f"Targets: {word}-*\n" in said
-    assert "Copies: 2 desired: 2 ready, 0 failed, 0 conflicts, 0 pending\n" in said
+    assert "Copies: 2 desired: 2 ready, 0 failed, 0 in conflict, 0 pending\n" in said
     until(lambda: "Synced: 2 copies" in stage.types(f"describe rule {stage.home}/{word}"), "Events")
 
 
