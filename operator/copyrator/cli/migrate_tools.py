@@ -211,7 +211,7 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> RequestedCo
 def _requested(tool: str, kind: str, place: Place, **more: Any) -> RequestedCopies:
     remarks = tuple(more.pop("remarks", ()))
     if kind in _PERMISSIONS:
-        remarks += (f'{_PERMISSIONS[kind]} (docs/rules.md, "Rights to grant rights")',)
+        remarks += (f'{_PERMISSIONS[kind]} (docs/rules.md, "Permission to grant permissions")',)
     return RequestedCopies(
         tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more
     )
