@@ -342,7 +342,7 @@ def test_prometheus_finds_the_metrics_of_every_replica(cluster):
     assert service["spec"]["clusterIP"] == "None"
     pod = render(cluster.helm, namespace="ops").deployment["spec"]["template"]
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    with pytest.raises(Exception, match=r"serviceMonitor\.enabled needs metrics\.service"):
+    with pytest.raises(Exception, match=r"serviceMonitor\.enabled requires metrics\.service"):
         render(cluster.helm, namespace="ops", values=values | {"metrics.service": False})
 
 

@@ -373,4 +373,4 @@ def test_where_secrets_are_granted_by_name_doctor_says_which_wait_until_all_are_
     grant(crowd, render(crowd.cluster.helm, namespace=crowd.operator.namespace))
 
     within(300, lambda: last in crowd.reads(since.all(), "secrets"), "what was edited is read")
-    assert "and edits take effect at once" in typed(crowd, "doctor")
+    assert "edits take effect at once" in typed(crowd, "doctor")
