@@ -479,7 +479,7 @@ def test_the_webhooks_ingress_leads_to_its_service_and_path_only(cluster):
     assert ingress["spec"]["tls"] == [{"hosts": ["hooks.example.com"], "secretName": "hooks-tls"}]
     for missing in ("webhook.enabled", "webhook.ingress.host"):
         values = {**SOUGHT, missing: "" if missing.endswith("host") else False}
-        with pytest.raises(Exception, match=rf"ingress\.enabled needs {missing}"):
+        with pytest.raises(Exception, match=rf"ingress\.enabled requires {missing}"):
             render(cluster.helm, namespace="x", values=values)
 
 

@@ -281,7 +281,7 @@ async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, 
 async def test_an_object_is_found_also_where_the_create_is_refused_before(
     cluster, operator, data, why, verbs
 ):
-    """Permissions to grant, quotas and webhooks are checked before the API server says AlreadyExists."""
+    """Permissions to grant, quotas and webhooks are checked before AlreadyExists is answered."""
     cluster.always("create", refused)
     cluster.namespace(TEAM)
     if data is not None:
