@@ -17,8 +17,8 @@ from copyrator.api.conditions import (
     Health,
     ReadyCondition,
     build_conditions,
-    foreign_conditions,
     ready_reason,
+    unmanaged_conditions,
 )
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
@@ -76,7 +76,7 @@ class StatusWriter:
         generation = entry.generation if decided else observed
         conditions = build_conditions(
             entry.status.conditions, verdict, generation=generation or 0, now=now
-        ) + foreign_conditions(entry.status.conditions)
+        ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
             status = failed(status, entry.request)
