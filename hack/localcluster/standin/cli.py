@@ -50,7 +50,7 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
         case ["bundle", "apply", *rest]:
             act = partial(deploy.apply, settings.parse_deploy(rest, env))
         case ["bundle", "plan", *rest]:
-            act = partial(deploy.plan, settings.parse_plan(rest, env))
+            act = partial(deploy.plan, settings.parse_deploy(rest, env, "--exit-code"))
         case ["helm", "uninstall", *rest] if not newest:
             act = partial(release.uninstall, settings.parse_uninstall(rest))
         case ["dismiss", *rest] if newest:

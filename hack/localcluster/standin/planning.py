@@ -113,6 +113,7 @@ class Planner:
     def __init__(self, deploy: Deploy) -> None:
         self._deploy = deploy
         self._client = Client(deploy.namespace)
+        self._owner = {_RELEASE: deploy.release, _RELEASE_NAMESPACE: deploy.namespace}
 
     def plan(self, helm: Helm, past: list[Release]) -> Plan:
         """Compare a chart with the cluster.
@@ -173,6 +174,9 @@ class Planner:
             return Operation("create", key, wanted, stage, after=wanted)
         if _HOOK in _annotations(body):
             return Operation("recreate", key, wanted, stage, after=wanted)
+        if not self._owns(live):
+            wants = f'annotation "{_RELEASE}" must have value "{self._deploy.release}"'
+            raise WerfError(f'adopt "{manifests.titled(key)}": {wants}')
         live = ownership.take_over(self._client, live)
         try:
             after = self._client.dry_apply(wanted)
@@ -189,8 +193,12 @@ class Planner:
             live = None if key in wanted else self._read(key, body)
             if live is None or _annotations(live).get("helm.sh/resource-policy") == "keep":
                 continue
-            if _annotations(live).get(_RELEASE) == self._deploy.release:
+            if self._owns(live):
                 yield Operation("delete", key, live, "pre-pre-uninstall", before=live)
+
+    def _owns(self, live: Object) -> bool:
+        """Whether a live object is the release's, by its annotations."""
+        return self._owner.items() <= _annotations(live).items()
 
     def _read(self, key: Key, body: Object) -> Object | None:
         with doing(f'get resource "{manifests.titled(key)}"'):
@@ -199,9 +207,7 @@ class Planner:
     def _marked(self, body: Object) -> Object:
         """An object with what makes it one of the release's."""
         metadata = body["metadata"]
-        owner = {_RELEASE: self._deploy.release, _RELEASE_NAMESPACE: self._deploy.namespace}
-        if _HOOK in _annotations(body):
-            owner = {}
+        owner = {} if _HOOK in _annotations(body) else self._owner
         labels = {**(metadata.get("labels") or {}), **({_MANAGED_BY: "Helm"} if owner else {})}
         marks = {"labels": labels, "annotations": {**_annotations(body), **owner}}
         return {**body, "metadata": {**metadata, **marks}}

@@ -142,25 +142,15 @@ def check_variables(env: Mapping[str, str]) -> None:
             raise WerfError(f"unknown variable: {name}: docs/facts/werf.md says nothing of it")
 
 
-def parse_deploy(arguments: Sequence[str], env: Mapping[str, str]) -> Deploy:
-    """Read what `bundle apply` is told.
+def parse_deploy(
+    arguments: Sequence[str], env: Mapping[str, str], switch: str = "--auto-rollback"
+) -> Deploy:
+    """Read what `bundle apply` is told; or, with its one switch, `bundle plan`.
 
     Raises:
         WerfError: an unknown flag, a value of a wrong form, or one that is needed is missing.
     """
-    return _deploy(_read(arguments, ("--auto-rollback",), (), 0)[1], env)
-
-
-def parse_plan(arguments: Sequence[str], env: Mapping[str, str]) -> Deploy:
-    """Read what `bundle plan` is told: what it has no use for may be there, as for `apply`.
-
-    Raises:
-        WerfError: as `parse_deploy`.
-    """
-    return _deploy(_read(arguments, ("--exit-code",), (), 0)[1], env)
-
-
-def _deploy(flags: Mapping[str, str], env: Mapping[str, str]) -> Deploy:
+    _, flags = _read(arguments, (switch,), (), 0)
     repo, release = env.get("WERF_REPO", ""), env.get("WERF_RELEASE", "")
     if not repo:
         raise WerfError("get repo address: --repo=ADDRESS param required")

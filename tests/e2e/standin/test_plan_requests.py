@@ -161,6 +161,26 @@ def test_broken_values_end_the_plan(werf: Werf, charts: Charts, cluster: Cluster
     assert requests.writes(namespace=werf.namespace) == []
 
 
+def test_an_object_of_somebody_elses_is_not_touched(werf: Werf, charts: Charts) -> None:
+    charts.push(other=CONFIG_MAP.replace("-cm", "-other"))
+    name: dict[str, Any] = {"metadata": {"name": "demo-cm"}, "data": {"greeting": "mine"}}
+    werf.api.create(f"/api/v1/namespaces/{werf.namespace}/configmaps", name)
+
+    plan = werf.plan()
+    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
+
+    words = (
+        'build resource infos: adopt "ConfigMap/demo-cm": annotation "meta.helm.sh/release-name"'
+    )
+    assert (plan.code, plan.graph) == (1, "")
+    assert plan.last.startswith(f"Error: release plan install: {words}")
+    assert code == 1
+    assert f"Error: release install: {words}" in output
+    assert not werf.report_file.exists()
+    assert werf.object("demo-cm")["data"] == {"greeting": "mine"}
+    assert "demo-other" not in werf.names()
+
+
 def test_an_error_before_the_plan_is_that_of_apply(werf: Werf, charts: Charts) -> None:
     plan = werf.plan("9.9.9")
 
