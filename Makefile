@@ -26,63 +26,63 @@ check: ## Lint, formatting, types and layers; takes seconds.
 	@$(RUN) mypy
 	@$(RUN) lint-imports --no-logo
 
-format: ## Format the code and mend what ruff can mend.
+format: ## Format the code and apply ruff's fixes.
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
 
 # A tenth of the processor time of the control planes would be collecting garbage.
 test: export GOGC := 400
-test: check ## Everything: check, then all tests, on a real control plane (built once, minutes).
+test: check ## Run check, then all tests, on a real control plane (built once, minutes).
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m localcluster build promql
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
-test-node: ## Image and chart on a real kubelet: needs root and Debian, skips elsewhere (in CI: fails).
+test-node: ## Test image and chart on a real kubelet: requires root and Debian, else skips (in CI: fails).
 	@$(RUN) pytest -p no:cacheprovider tests/node
 
-test-long: ## All tests at full size, hours: more objects, more kills, more examples.
+test-long: ## Run all tests at full size, hours: more objects, more kills, more examples.
 	@COPYRATOR_LONG=1 $(MAKE) test
 
-image: ## Build the operator's image on Debian's packages; say its size and what is in it.
+image: ## Build the operator's image from Debian's packages; print its size and contents.
 	@$(RUN) python -m images
 
-mutate: ## Mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
+mutate: ## Run mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(PACKAGE)
 
-release: ## Wheel, image, chart, CRDs and checksums into dist/; RELEASE=--no-image without the image.
+release: ## Write wheel, image, chart, CRDs and checksums to dist/; RELEASE=--no-image without the image.
 	@$(RUN) python hack/release.py $(RELEASE)
 
-audit: ## Known vulnerabilities of what is locked; fails too where nobody can be asked.
+audit: ## List known vulnerabilities of the locked packages; fails too if no service responds.
 	@$(RUN) python hack/audit.py
 
-bench: ## Measure, beside a bare client; BENCH="fan-out --runs 3" chooses, BENCH=--list names.
+bench: ## Run benchmarks; BENCH="fan-out --runs 3" selects, BENCH=--list lists them.
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m bench $(BENCH)
 
-demo: ## Both jobs on screen, on a real control plane; KEEP=1 leaves it running.
+demo: ## Demonstrate copies and Bundles on a real control plane; KEEP=1 leaves it running.
 	@$(RUN) python -m demo
 
-cluster-up: ## Start a local control plane and say how to use it.
+cluster-up: ## Start a local control plane and print how to use it.
 	@$(RUN) python -m localcluster up --name $(NAME)
 
 cluster-down: ## Stop it and remove its state.
 	@$(RUN) python -m localcluster down --name $(NAME)
 
-docs: ## Build the site into build/docs; a broken link or an unknown page fails it.
+docs: ## Build the site into build/docs; fails on broken links and unknown pages.
 	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet --strict
 
-picture: ## Record make demo and the commands anew, as the pictures in docs/images.
+picture: ## Record make demo and the commands again, as the pictures in docs/images.
 	@$(RUN) python -m demo --name picture --pictures docs/images
 
-diagrams: ## Draw docs/images/*.dot anew; needs graphviz.
+diagrams: ## Draw docs/images/*.dot again; requires graphviz.
 	@for file in docs/images/*.dot; do dot -Tsvg "$$file" -o "$${file%.dot}.svg" || exit; done
 
-generate: ## Write anew what is made from the chart, the CRDs and the code.
+generate: ## Regenerate the files that come from the chart, the CRDs and the code.
 	@$(RUN) python -m generate
 
-clean: ## Remove what was generated in this clone; the user's cache stays.
+clean: ## Remove generated files of this clone; the user's cache is kept.
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-lock: ## Write requirements*.lock and docs/dependencies.md anew, from pyproject.toml's ranges.
+lock: ## Regenerate requirements*.lock and docs/dependencies.md from pyproject.toml's ranges.
 	@$(RUN) hack/lock

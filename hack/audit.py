@@ -37,7 +37,7 @@ def main() -> int:
         report = json.loads(done.stdout)
     except json.JSONDecodeError:
         last = done.stderr.strip().rpartition("\n")[2]
-        print(f"NOT AUDITED: {service} can't be asked for advisories: {last}")
+        print(f"NOT AUDITED: {service} can't be queried for advisories: {last}")
         return UNKNOWN
     code, text = judge(report)
     print(text)
@@ -48,7 +48,7 @@ def judge(report: Mapping[str, Any]) -> tuple[int, str]:
     """What a report of pip-audit means: the exit code, and a text for a person."""
     dependencies = report["dependencies"]
     lines = [
-        f"{one['name']} {one['version']}: {found['id']}, mended in {_versions(found)}"
+        f"{one['name']} {one['version']}: {found['id']}, fixed in {_versions(found)}"
         for one in dependencies
         for found in one.get("vulns", ())
         if not EXCEPTIONS.keys() & {found["id"], *found.get("aliases", ())}
@@ -58,7 +58,7 @@ def judge(report: Mapping[str, Any]) -> tuple[int, str]:
     unknown = [one["name"] for one in dependencies if "skip_reason" in one]
     if unknown or not dependencies:
         return UNKNOWN, (
-            f"NOT AUDITED: no advisories can be had for {len(unknown)} of {len(dependencies)} "
+            f"NOT AUDITED: no advisories are available for {len(unknown)} of {len(dependencies)} "
             f"dependencies ({', '.join(unknown[:5])} ...): a mirror without them?"
         )
     return 0, f"No known vulnerability in {len(dependencies)} dependencies"

@@ -66,12 +66,12 @@ def run(package: str, names: list[str]) -> None:
     log = WORK / f"{package.replace('/', '-')}.log"
     # Which tests reach which function is recorded anew: a table's tests are known by their place.
     (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
-    print(f"Mutating {package}; what mutmut says goes to {log.relative_to(ROOT)}", flush=True)
+    print(f"Mutating {package}; mutmut's output goes to {log.relative_to(ROOT)}", flush=True)
     with log.open("w") as file:
         command = ["mutmut", "run", "--max-children", "2", *names]
         done = subprocess.run(command, check=False, stdout=file, stderr=subprocess.STDOUT)
     if done.returncode:
-        sys.exit(f"mutmut couldn't do it: {log.relative_to(ROOT)} says why.")
+        sys.exit(f"mutmut failed; see {log.relative_to(ROOT)}.")
 
 
 def module(package: str) -> str:

@@ -38,7 +38,7 @@ def main() -> int:
         began = time.monotonic()
         with _world(options.name, screen, keep=options.keep) as world:
             steps = walk(world, screen, CHAPTERS)
-            screen.done(f"All {steps} steps happened, in {time.monotonic() - began:.0f} s.")
+            screen.done(f"All {steps} steps completed in {time.monotonic() - began:.0f} s.")
             if options.pictures:
                 pictures.save(screen.console, options.pictures / "demo.svg", "make demo")
                 pictures.take(world, options.pictures)
@@ -56,9 +56,9 @@ def main() -> int:
 def _prepare(screen: Screen) -> None:
     """Print the title, and build the control plane's programs the first time."""
     screen.title(
-        "Copyrator, both jobs, on a real control plane",
-        "All of it is real but for the node: without a container runtime, pods run as",
-        "local processes. The operator runs so too, with the rights the chart gives it.",
+        "Copyrator: copies and Bundles on a real control plane",
+        "Everything is real except the node: without a container runtime, pods run as",
+        "local processes. So does the operator, with the permissions that the chart grants.",
     )
     Programs.default().find(CLUSTER_PROGRAMS)
 
@@ -68,11 +68,11 @@ def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
     """Start a control plane of its own; stop everything again unless all went well and `keep`.
 
     Raises:
-        LocalClusterError: it can't be started, or a demo of that name stands already.
+        LocalClusterError: it can't be started, or a demo of that name exists already.
     """
     directory = state_root() / name
     if Layout(directory).state_file.exists():
-        problem = f"A demo named {name!r} runs already, or was kept with KEEP=1."
+        problem = f"A demo named {name!r} is already running, or was kept with KEEP=1."
         raise LocalClusterError(problem, ending.stop_command(name))
     world: World | None = None
     kept = False
@@ -104,7 +104,10 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
     parser.add_argument("--name", default="demo", help="the cluster's name (default: demo)")
     parser.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="save what is shown, and commands, as pictures"
+        "--pictures",
+        type=Path,
+        metavar="DIR",
+        help="save the output and that of commands as pictures",
     )
     kept = os.environ.get("KEEP", "") not in ("", "0")
     parser.add_argument("--keep", action="store_true", default=kept, help="the same as KEEP=1")

@@ -41,7 +41,7 @@ def apply_example(world: World) -> None:
 
 
 def update(world: World) -> Rows:
-    """Push 1.0.1 and touch nothing else: the Bundle asks for 1.0.*."""
+    """Push 1.0.1 and change nothing else: the Bundle selects 1.0.*."""
     _push(world, "1.0.1")
     return _wait_deployed(world, "1.0.1")
 
@@ -91,9 +91,9 @@ def remove(world: World) -> str:
         ]
         left += [one["metadata"]["name"] for one in _history(world)]
         if left:
-            raise NotYet(f"still there: {', '.join(left)}")
+            raise NotYet(f"still exist: {', '.join(left)}")
 
-    until(look, seconds=SECONDS, what="the Bundle and its release to be gone")
+    until(look, seconds=SECONDS, what="the Bundle and its release to be deleted")
     return "No Bundle, no object of the release, no release Secret is left."
 
 
@@ -128,9 +128,11 @@ def _wait_deployed(world: World, version: str, reason: str = "Deployed") -> Rows
         bundle = _bundle(world)
         ready = condition(bundle, "Ready")
         if _shown(world) != version or ready.get("reason") != reason:
-            raise NotYet(f"the release shows {_shown(world)}; the Bundle says {describe(bundle)}")
+            raise NotYet(
+                f"the release shows {_shown(world)}; the Bundle reports {describe(bundle)}"
+            )
         if bundle["metadata"]["generation"] != bundle["status"].get("observedGeneration"):
-            raise NotYet("the status is of an older spec")
+            raise NotYet("the status describes an older spec")
         return bundle
 
     bundle = until(look, seconds=SECONDS, what=f"version {version} to be deployed")
@@ -158,11 +160,14 @@ CHAPTER = Chapter(
     "Bundles: what is pushed is deployed",
     (
         Step("Bundle 1.0.0 is pushed to the registry", push_first),
-        Step("A Bundle asks for 1.0.*, and a Job deploys 1.0.0", deploy),
-        Step("1.0.1 is pushed and taken, in place of 1.0.0", update),
-        Step(f"Autoupdate is paused: 1.0.2 is pushed and left for {3 * POLL_SECONDS} s", pause),
-        Step("Autoupdate is resumed: 1.0.2 is taken", resume),
+        Step("A Bundle selects 1.0.*, and a Job deploys 1.0.0", deploy),
+        Step("1.0.1 is pushed and deployed in place of 1.0.0", update),
+        Step(
+            f"Autoupdate is paused: 1.0.2 is pushed, not deployed for {3 * POLL_SECONDS} s",
+            pause,
+        ),
+        Step("Autoupdate is resumed: 1.0.2 is deployed", resume),
         Step("The values ConfigMap is edited and deployed", edit_values),
-        Step("The Bundle is deleted and its release is gone", remove),
+        Step("The Bundle is deleted and its release uninstalled", remove),
     ),
 )

@@ -10,12 +10,12 @@ from demo.world import APPS, HOME, REPOSITORY, World, example
 
 
 def requests(world: World) -> Rows:
-    """Count the operator's requests in the audit log: none may have been refused for its rights."""
+    """Count the operator's requests in the audit log: none may have been forbidden."""
     user = f"system:serviceaccount:{HOME}:{world.chart.service_account}"
     events = [event for event in world.cluster.audit_events() if event.user == user]
     refused = {f"{one.verb} {one.resource}/{one.subresource}" for one in events if one.code == 403}
     if refused:
-        msg = f"the chart's rights lack: {', '.join(sorted(refused))}"
+        msg = f"the chart lacks permissions: {', '.join(sorted(refused))}"
         raise StepFailed(msg)
     if not events:
         msg = f"the audit log has no request of {user}"
@@ -31,7 +31,7 @@ def requests(world: World) -> Rows:
 
 
 CHAPTER = Chapter(
-    "Looking back",
+    "Permissions",
     (Step("The audit log: no request of the operator was forbidden", requests),),
 )
 
@@ -40,7 +40,7 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     """Say how to use what was left running."""
     operator = world.operator
     assert operator is not None
-    screen.chapter("Left running for you (KEEP=1), with the examples applied again")
+    screen.chapter("Still running (KEEP=1), with the examples applied again")
     world.objects.apply(example(rules.FILE))
     bundles.apply_example(world)
     screen.note("In this directory:")
@@ -65,4 +65,4 @@ def play_on(world: World, screen: Screen, name: str) -> None:
 
 def stop_command(name: str) -> str:
     """Say how to stop the cluster of that name, and the operator with it."""
-    return f"Stop it, operator included: make cluster-down NAME={name}"
+    return f"To stop it, including the operator: make cluster-down NAME={name}"

@@ -60,14 +60,14 @@ def delete_copy(world: World) -> Rows:
 
     def look() -> None:
         if _uid(world, TEAMS[1]) in (before, ""):
-            raise NotYet("it is not there again")
+            raise NotYet("it doesn't exist again yet")
 
     until(look, seconds=SECONDS, what=f"a new copy in {TEAMS[1]}")
     return _wait(world, (*TEAMS, LATE))
 
 
 def status(world: World) -> Rows:
-    """Wait for what the rule says of itself."""
+    """Wait for the rule's status."""
     about = _manifest("CopyratorRule")["metadata"]
 
     def look() -> Manifest:
@@ -77,7 +77,7 @@ def status(world: World) -> Rows:
             raise NotYet(f"{describe(rule)}, copies {copies}")
         return rule
 
-    rule = until(look, seconds=SECONDS, what=f"the rule to say that {len(TEAMS) + 1} are ready")
+    rule = until(look, seconds=SECONDS, what=f"the rule to report {len(TEAMS) + 1} ready copies")
     copies = rule["status"]["copies"]
     return Rows(
         ("RULE", "DESIRED", "READY", "FAILED", "CONDITION"),
@@ -99,10 +99,10 @@ def delete_rule(world: World) -> str:
 
     def look() -> None:
         if world.objects.get("copyrators", about["name"], about["namespace"]):
-            raise NotYet("the rule is still there")
+            raise NotYet("the rule still exists")
 
-    until(look, seconds=SECONDS, what="the rule to be gone")
-    return "The source stands where it stood; no copy is left."
+    until(look, seconds=SECONDS, what="the rule to be deleted")
+    return "The source is unchanged; no copy is left."
 
 
 def _wait(world: World, namespaces: tuple[str, ...]) -> Rows:
@@ -153,12 +153,12 @@ def _set_password(world: World, namespace: str, password: str) -> None:
 CHAPTER = Chapter(
     "Copies: one rule, one Secret, every team",
     (
-        Step("A rule spreads a Secret over the namespaces team-*", spread),
-        Step(f"The namespace {LATE} appears and gets it", late_namespace),
-        Step("The source changes and every copy follows", change_source),
-        Step(f"The copy in {TEAMS[0]} is changed by hand and healed", break_copy),
-        Step(f"The copy in {TEAMS[1]} is deleted and healed", delete_copy),
-        Step("The rule says so itself", status),
-        Step("The rule is deleted and its copies go with it", delete_rule),
+        Step("A rule copies a Secret to the namespaces team-*", spread),
+        Step(f"The namespace {LATE} is created and gets a copy", late_namespace),
+        Step("The source changes and every copy is updated", change_source),
+        Step(f"The copy in {TEAMS[0]} is edited and restored", break_copy),
+        Step(f"The copy in {TEAMS[1]} is deleted and created again", delete_copy),
+        Step("The rule's status reports it", status),
+        Step("The rule is deleted, and so are its copies", delete_rule),
     ),
 )

@@ -1,4 +1,4 @@
-"""The first chapter: what the chart brings, and the operator under its rights."""
+"""The first chapter: what the chart installs, and the operator with its permissions."""
 
 from collections import Counter
 
@@ -21,9 +21,9 @@ def run(world: World) -> str:
 
 
 CHAPTER = Chapter(
-    "Setting up: the chart's CRDs and rights",
+    "Setup: the chart's CRDs and RBAC",
     (
-        Step("helm renders the chart; CRDs and rights are applied", install),
+        Step("helm renders the chart; CRDs and RBAC are applied", install),
         Step("The operator runs under the chart's service account, and is ready", run),
     ),
 )

@@ -45,7 +45,7 @@ def walk(world: World, screen: Screen, chapters: Sequence[Chapter]) -> int:
                     if world.operator is not None:
                         world.operator.check_alive()
             except (StepFailed, LocalClusterError, ApiStatusError, PushError, OSError) as failure:
-                msg = f"This step didn't happen: {step.title}\n{failure}"
+                msg = f"This step failed: {step.title}\n{failure}"
                 raise StepFailed(msg) from failure
             if isinstance(shown, Rows):
                 screen.table(shown)

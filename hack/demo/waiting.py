@@ -35,7 +35,7 @@ def until(look: Callable[[], T], *, seconds: float, what: str) -> T:
             return look()
         except NotYet as seen:
             if time.monotonic() >= deadline:
-                msg = f"waited {seconds:.0f} s for {what}; the last look saw: {seen}"
+                msg = f"waited {seconds:.0f} s for {what}; last observed: {seen}"
                 raise StepFailed(msg) from None
         time.sleep(PAUSE)
 

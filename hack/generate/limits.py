@@ -15,11 +15,11 @@ from generate.cells import NOTE, cell
 _HEAD = f"""# Limits
 
 {NOTE}
-What bounds everything that the author of a rule or Bundle, a registry or a caller of the webhook
-may send. What is over a limit is refused before it is worked on, and the object's status says which
-field it is and what to do; other objects go on. The limits aren't settings.
-[Security](../security.md#what-one-tenant-can-cost) says what somebody can do within them, and what
-others notice of it.
+The limits on everything that the author of a rule or Bundle, a registry or a caller of the webhook
+may send. Anything over a limit is rejected before it is processed, and the object's status names
+the field and the remedy; other objects aren't affected. The limits aren't settings.
+[Security](../security.md#what-one-tenant-can-cost) describes what a tenant can do within them, and
+what others notice of it.
 """
 
 _SECTION = re.compile(r"# --- (.+?) -+$")

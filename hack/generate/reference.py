@@ -21,8 +21,8 @@ _COMMANDS_HEAD = f"""# Commands
 `copyrator COMMAND`, or `kubectl copyrator COMMAND` where the program is installed as
 `kubectl-copyrator`. Every command takes `--help`.
 
-Exit codes: 0 done; 1 a fault, which is named on stderr with what to do; 2 wrong usage, or, of
-`plan`, that there are changes (wrong usage of `plan` is 1); 130 interrupted.
+Exit codes: 0 success; 1 error, printed to stderr with the remedy; 2 usage error or, for `plan`,
+changes found (a usage error of `plan` is 1); 130 interrupted.
 """
 
 _METRICS_HEAD = f"""# Metrics
@@ -30,7 +30,7 @@ _METRICS_HEAD = f"""# Metrics
 {NOTE}
 Served at `/metrics` of the health port. No metric carries the name of a namespace, an object or a
 tag: the number of series depends on kinds, reasons and registries only. [Alerts](../alerts.md) and
-the chart's dashboard use them. `process_*` tell of the process itself.
+the chart's dashboard use them. `process_*` describe the process itself.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -58,7 +58,7 @@ def main() -> None:
 @click.option("--registry/--no-registry", default=True, help="Run an OCI registry.")
 @click.option("--apiserver-flag", "flags", multiple=True, help="A further kube-apiserver flag.")
 def up(name: str, state_dir: Path, node: bool, registry: bool, flags: tuple[str, ...]) -> None:
-    """Start a cluster, or what is down of it; builds its programs the first time."""
+    """Start a cluster, or its stopped components; builds its programs the first time."""
     Programs.default().find(CLUSTER_PROGRAMS)  # so that no build is in the time
     started = time.monotonic()
     cluster = Cluster.start(
@@ -76,7 +76,7 @@ def up(name: str, state_dir: Path, node: bool, registry: bool, flags: tuple[str,
 
 @main.command()
 @_which
-@click.option("--all", "everything", is_flag=True, help="Every cluster that was given a name.")
+@click.option("--all", "everything", is_flag=True, help="All clusters started with --name.")
 def down(state_dir: Path, everything: bool, **_name: str) -> None:
     """Stop a cluster and remove its data."""
     directories = _all() if everything else [state_dir]
@@ -89,7 +89,7 @@ def down(state_dir: Path, everything: bool, **_name: str) -> None:
 
 @main.command()
 @_which
-@click.option("--all", "everything", is_flag=True, help="Every cluster that was given a name.")
+@click.option("--all", "everything", is_flag=True, help="All clusters started with --name.")
 def status(state_dir: Path, everything: bool, **_name: str) -> None:
     """Show which components run; exit code 1 if one doesn't."""
     healthy = True

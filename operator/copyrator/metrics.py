@@ -126,14 +126,14 @@ class Metrics:
         )
         self.bundle_references = self._gauge(
             "bundle_references",
-            "ConfigMaps and Secrets that Bundles name, by the watch that covers them: of the "
-            "name, of the namespace, of all, or none, so that edits are seen at polls.",
+            "ConfigMaps and Secrets that Bundles reference, by the scope of the watch that covers "
+            "them: name, namespace, all, or none (edits are then found by polls only).",
             "scope",
         )
         self.oldest_poll_seconds = self._gauge(
             "oldest_poll_seconds",
-            "Seconds since the last successful poll of the Bundle with the oldest "
-            "one, without suspended Bundles.",
+            "Seconds since the last successful poll: the maximum of all Bundles that aren't "
+            "suspended.",
         )
         self.deploys = self._counter(
             "deploys", "Finished Jobs by action (deploy, uninstall) and result.", "action", "result"

@@ -54,7 +54,7 @@ def test_the_lock_has_no_known_vulnerability():
         (
             [{"name": "a", "version": "1", "vulns": [vulnerability()]}],
             audit.FOUND,
-            "a 1: PYSEC-1, mended in 2",
+            "a 1: PYSEC-1, fixed in 2",
         ),
         ([{"name": "a", "skip_reason": "not found"}], audit.UNKNOWN, "NOT AUDITED"),
         ([], audit.UNKNOWN, "NOT AUDITED"),

@@ -342,7 +342,7 @@ def test_prometheus_finds_the_metrics_of_every_replica(cluster):
     assert service["spec"]["clusterIP"] == "None"
     pod = render(cluster.helm, namespace="ops").deployment["spec"]["template"]
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
-    with pytest.raises(Exception, match=r"serviceMonitor\.enabled needs metrics\.service"):
+    with pytest.raises(Exception, match=r"serviceMonitor\.enabled requires metrics\.service"):
         render(cluster.helm, namespace="ops", values=values | {"metrics.service": False})
 
 
@@ -479,7 +479,7 @@ def test_the_webhooks_ingress_leads_to_its_service_and_path_only(cluster):
     assert ingress["spec"]["tls"] == [{"hosts": ["hooks.example.com"], "secretName": "hooks-tls"}]
     for missing in ("webhook.enabled", "webhook.ingress.host"):
         values = {**SOUGHT, missing: "" if missing.endswith("host") else False}
-        with pytest.raises(Exception, match=rf"ingress\.enabled needs {missing}"):
+        with pytest.raises(Exception, match=rf"ingress\.enabled requires {missing}"):
             render(cluster.helm, namespace="x", values=values)
 
 

@@ -372,5 +372,7 @@ def test_an_existing_service_account_is_used_and_none_created(cluster):
     assert "ServiceAccount" not in {one["kind"] for one in rendered.rights}
     subjects = [s["name"] for one in rendered.rights for s in one.get("subjects", ())]
     assert {*subjects, rendered.service_account} == {"mine"}
-    with pytest.raises(Exception, match=r"serviceAccount\.create=false needs serviceAccount\.name"):
+    with pytest.raises(
+        Exception, match=r"serviceAccount\.create=false requires serviceAccount\.name"
+    ):
         render(cluster.helm, namespace="x", values={"serviceAccount.create": False})

@@ -246,21 +246,21 @@ REJECTED: list[tuple[Object, str]] = [
     (source(selector={"app": "x"}), 'unknown field "spec.source.selector.app"'),
     (
         source(selector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
-        "In and NotIn need values",
+        "In and NotIn require values",
     ),
     (
         source(selector={"matchExpressions": [{**EXPRESSION, "operator": "Exists"}]}),
-        "Exists and DoesNotExist take none",
+        "Exists and DoesNotExist allow none",
     ),
     (
         good(targets={"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}),
-        "In and NotIn need values",
+        "In and NotIn require values",
     ),
     (good(targets={"namespaces": []}), "spec.targets.namespaces"),
     (good(targets={"namespaces": ["Team"]}), "spec.targets.namespaces[0]"),
     (
         rule(spec={"source": {"kind": "Role", "name": "x"}, "transform": {"keys": {}}}),
-        "remove transform.keys: only a ConfigMap and a Secret have data keys",
+        "remove transform.keys: only ConfigMaps and Secrets have data keys",
     ),
     (good(transform={"keys": {"rename": {"a": "b/c"}}}), "spec.transform.keys.rename.a"),
     (good(transform={"labels": {"add": {"a": "b c"}}}), "spec.transform.labels.add.a"),

@@ -177,8 +177,8 @@ def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
     with pytest.raises(StepFailed) as failed:
         walk(Standing(), Screen(console), [Chapter("all", steps)])
     assert str(failed.value).splitlines() == [
-        "This step didn't happen: two",
-        "waited 0 s for a thing; the last look saw: nothing",
+        "This step failed: two",
+        "waited 0 s for a thing; last observed: nothing",
     ]
     assert ran == [1]
 

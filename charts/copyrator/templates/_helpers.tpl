@@ -36,7 +36,7 @@
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "copyrator.fullname" .) .Values.serviceAccount.name -}}
 {{- else -}}
-{{- required "serviceAccount.create=false needs serviceAccount.name: an existing service account" .Values.serviceAccount.name -}}
+{{- required "serviceAccount.create=false requires serviceAccount.name: an existing service account" .Values.serviceAccount.name -}}
 {{- end -}}
 {{- end -}}
 

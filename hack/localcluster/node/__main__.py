@@ -24,7 +24,7 @@ def main() -> int:
         description="A Node that runs its pods' containers as local processes. No isolation: "
         "for demo and tests on loopback only.",
     )
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="with rights on everything")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="with all permissions")
     parser.add_argument("--state-dir", type=Path, required=True, help="gets the folder pods/")
     parser.add_argument("--node-name", default="process-node")
     options = parser.parse_args()

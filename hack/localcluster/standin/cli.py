@@ -19,7 +19,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run one command.
 
     Returns:
-        0 done or skipped; 1 any error. A signal n exits with 128 + n.
+        0 done or skipped; 1 any error; 2 changes planned. A signal n exits with 128 + n.
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _interrupted)
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     except WerfError as error:
         sys.stdout.flush()
         print(f"Error: {error}", file=sys.stderr)
-        return 1
+        return error.code
     return 0
 
 
@@ -49,6 +49,8 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
             act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
         case ["bundle", "apply", *rest]:
             act = partial(deploy.apply, settings.parse_deploy(rest, env))
+        case ["bundle", "plan", *rest]:
+            act = partial(deploy.plan, settings.parse_deploy(rest, env, "--exit-code"))
         case ["helm", "uninstall", *rest] if not newest:
             act = partial(release.uninstall, settings.parse_uninstall(rest))
         case ["dismiss", *rest] if newest:

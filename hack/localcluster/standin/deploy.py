@@ -1,4 +1,4 @@
-"""`bundle apply`."""
+"""`bundle apply` and `bundle plan`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,18 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import manifests, registry, release, tools
-from .errors import WerfError
-from .manifests import Key, Object
+from . import graph, manifests, registry, release, text, tools
+from .errors import ChangesPlannedError, WerfError, doing
+from .planning import Operation, Planner
 from .settings import Deploy
 
 VERSION_2 = "v2.67.0"
 FIRST_APPLY_SECONDS = 4
 """What a first apply of the real werf takes on an idle machine: a shorter time-out ends it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One object that a deploy creates, updates or deletes."""
-
-    verb: str
-    key: Key
-    body: Object = field(repr=False)
-
-    def __str__(self) -> str:
-        return f"{self.verb}: {manifests.human(self.key)}"
 
 
 def apply(deploy: Deploy) -> None:
@@ -38,40 +26,68 @@ def apply(deploy: Deploy) -> None:
     Raises:
         WerfError: something failed; from the deploy on there is a report as well.
     """
-    name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
-    with _pulled(deploy) as helm, release.locked(deploy.release, deploy.namespace):
+    with (
+        _pulled(deploy) as helm,
+        release.locked(deploy.release, deploy.namespace),
+        doing("release install"),
+    ):
         release.make_namespace(deploy)
         past = release.history(deploy.release, deploy.namespace)
         past = release.forget_interrupted(deploy.release, deploy.namespace, past)
-        old, new = past[-1] if past else None, helm.render()
-        revision = old.revision + 1 if old else 1
-        if old and old.same_as(new) and not release.drift(new.manifest, deploy.namespace):
-            _report(deploy, revision, "skipped")
-            print(f"Skipped {name}: cluster resources already as desired")
-            return
-        changes = _changes(old, new, deploy.namespace)
-        if not past and deploy.timeout and deploy.timeout < FIRST_APPLY_SECONDS:
-            _report(deploy, revision, "failed", {"canceled": changes})
-            raise WerfError(f"release install: failed {name}: context deadline exceeded")
-        ran = helm.install()
-        if ran.code == 0:
-            _report(deploy, revision, "deployed", {"completed": changes})
-            print(f"Succeeded {name}")
-            return
-        operations = _sorted_out(changes, ran.error, deploy.namespace)
-        words = ran.last_words
-        good = [former for former in past if former.status == "deployed"]
-        if deploy.auto_rollback and good:
-            words = _roll_back(deploy, helm, good[-1], operations, ran)
-        _report(deploy, revision, "failed", operations)
-        raise WerfError(f"release install: failed {name}: execute release install plan: {words}")
+        _carry_out(deploy, helm, past)
+
+
+def plan(deploy: Deploy) -> None:
+    """Pull a bundle, and say what deploying it would do.
+
+    Raises:
+        ChangesPlannedError: there is something to do, and the exit code is to tell.
+        WerfError: something failed.
+    """
+    with _pulled(deploy) as helm, doing("release plan install"):
+        past = release.history(deploy.release, deploy.namespace)
+        planned = Planner(deploy).plan(helm, release.without_interrupted(past))
+        if deploy.graph:
+            graph.write(planned, deploy.graph)
+    text.show(planned)
+    if deploy.exit_code and not planned.useless:
+        raise ChangesPlannedError
+
+
+def _carry_out(deploy: Deploy, helm: release.Helm, past: list[release.Release]) -> None:
+    """Plan a deploy, and do what was planned."""
+    name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
+    planner = Planner(deploy)
+    planned = planner.plan(helm, past)
+    if planned.useless:
+        _report(deploy, planned.revision, "skipped")
+        print(f"Skipped {name}: cluster resources already as desired")
+        return
+    waited = [replace(operation, type="update") for operation in planned.waited]
+    changes = planned.operations or waited
+    if not past and deploy.timeout and deploy.timeout < FIRST_APPLY_SECONDS:
+        _report(deploy, planned.revision, "failed", {"canceled": changes})
+        raise WerfError(f"failed {name}: context deadline exceeded")
+    ran = helm.install()
+    planner.settle(planned, succeeded=ran.code == 0)
+    if ran.code == 0:
+        _report(deploy, planned.revision, "deployed", {"completed": changes})
+        print(f"Succeeded {name}")
+        return
+    operations = _sorted_out(changes, ran.error, deploy.namespace)
+    words = ran.last_words
+    good = [former for former in past if former.status == "deployed"]
+    if deploy.auto_rollback and good:
+        words = _roll_back(deploy, helm, good[-1], operations, ran)
+    _report(deploy, planned.revision, "failed", operations)
+    raise WerfError(f"failed {name}: execute release install plan: {words}")
 
 
 def _roll_back(
     deploy: Deploy,
     helm: release.Helm,
     good: release.Release,
-    operations: dict[str, list[Change]],
+    operations: dict[str, list[Operation]],
     ran: tools.Ran,
 ) -> str:
     """Install the last good revision anew, in time of its own; return the words of the error.
@@ -83,7 +99,7 @@ def _roll_back(
         return f"2 errors occurred: {ran.last_words}; rollback: {ran.last_words}"
     helm.roll_back(good.revision)
     objects = manifests.keyed(manifests.parse(good.manifest), deploy.namespace)
-    operations["completed"] += [Change("update", key, body) for key, body in objects.items()]
+    operations["completed"] += [Operation("update", key, body) for key, body in objects.items()]
     return ran.last_words
 
 
@@ -110,29 +126,15 @@ def _service_values(deploy: Deploy) -> dict[str, Any]:
     return values
 
 
-def _changes(old: release.Release | None, new: release.Release, namespace: str) -> list[Change]:
-    """What changes from one release to the next; all objects if nothing but the cluster did."""
-    before = manifests.keyed(manifests.parse(old.manifest), namespace) if old else {}
-    after = manifests.keyed(manifests.parse(new.manifest), namespace)
-    created = [Change("create", key, body) for key, body in after.items() if key not in before]
-    changed = [
-        Change("update", key, body)
-        for key, body in after.items()
-        if key in before and (before[key] != body or before == after)
-    ]
-    deleted = [Change("delete", key, body) for key, body in before.items() if key not in after]
-    return created + changed + deleted
-
-
-def _sorted_out(changes: list[Change], error: str, namespace: str) -> dict[str, list[Change]]:
+def _sorted_out(changes: list[Operation], error: str, namespace: str) -> dict[str, list[Operation]]:
     """Tell which changes of a failed deploy were made, which failed, which weren't come to."""
-    wanted = [change for change in changes if change.verb != "delete"]
+    wanted = [change for change in changes if change.type != "delete"]
     bodies = "\n---\n".join(json.dumps(change.body) for change in wanted)
     place = ("-n", namespace, "--ignore-not-found", "-o", "json", "-f", "-")
     read = tools.run("kubectl", "get", *place, stdin=bodies) if bodies else tools.Ran(0, "", "")
     found = [item for each in tools.json_stream(read.output) for item in each.get("items", [each])]
     live = manifests.keyed(found, namespace)
-    result: dict[str, list[Change]] = {"completed": [], "failed": [], "canceled": []}
+    result: dict[str, list[Operation]] = {"completed": [], "failed": [], "canceled": []}
     for change in wanted:
         if f'"{change.key[2]}"' in error or f"/{change.key[2]}" in error:
             result["failed"].append(change)
@@ -144,12 +146,12 @@ def _sorted_out(changes: list[Change], error: str, namespace: str) -> dict[str, 
             result["completed"].append(change)
     if not result["failed"]:
         result["failed"], result["canceled"] = result["canceled"], []
-    result["canceled"] += [change for change in changes if change.verb == "delete"]
+    result["canceled"] += [change for change in changes if change.type == "delete"]
     return result
 
 
 def _report(
-    deploy: Deploy, revision: int, status: str, operations: dict[str, list[Change]] | None = None
+    deploy: Deploy, revision: int, status: str, operations: dict[str, list[Operation]] | None = None
 ) -> None:
     """Print what was done, and write the report file if one is wanted."""
     report: dict[str, Any] = {

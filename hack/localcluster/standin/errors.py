@@ -2,6 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class WerfError(Exception):
-    """Ends a command: the message is printed as ``Error: <message>``, the exit code is 1."""
+    """Ends a command: the message is printed as ``Error: <message>``, the exit code is `code`."""
+
+    code = 1
+
+
+class ChangesPlannedError(WerfError):
+    """`bundle plan --exit-code` found changes: printed like an error, with a code of its own."""
+
+    code = 2
+
+    def __init__(self) -> None:
+        super().__init__("changes planned")
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Put before the message of an error what was being done, as werf does."""
+    try:
+        yield
+    except WerfError as error:
+        raise WerfError(f"{what}: {error}") from None

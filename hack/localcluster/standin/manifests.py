@@ -45,6 +45,12 @@ def human(key: Key) -> str:
     return "/".join(part for part in key if part)
 
 
+def titled(key: Key) -> str:
+    """An object as werf names it in plans: ``ConfigMap/name (namespace=other)``."""
+    kind, namespace, name = key
+    return f"{kind}/{name}" + (f" (namespace={namespace})" if namespace else "")
+
+
 def add_metadata() -> int:
     """Helm's post-renderer: add what the variable EXTRA holds to every object on stdin."""
     extra = json.loads(os.environ[EXTRA])

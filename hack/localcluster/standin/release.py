@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class Release:
     notes: str
     config: Object
     hooks: tuple[str, ...]
+    stored: Object = field(repr=False)
 
     @classmethod
     def of(cls, body: Object) -> Release:
@@ -48,6 +49,7 @@ class Release:
             notes=str(info.get("notes", "")),
             config=body.get("config") or {},
             hooks=tuple(str(hook.get("manifest", "")) for hook in body.get("hooks") or []),
+            stored=body,
         )
 
     def same_as(self, other: Release) -> bool:
@@ -74,18 +76,22 @@ def history(name: str, namespace: str) -> list[Release]:
     return sorted(found, key=lambda release: release.revision)
 
 
+def without_interrupted(releases: list[Release]) -> list[Release]:
+    """Leave out the record of a deploy that was killed, which helm would wait for without end."""
+    return [release for release in releases if not release.status.startswith("pending-")]
+
+
 def forget_interrupted(name: str, namespace: str, releases: list[Release]) -> list[Release]:
-    """Drop the record of a deploy that was killed, which helm would wait for without end.
+    """Drop that record.
 
     The lock is ours, so nobody is at it any more. werf goes on from such a release as well.
     """
-    while releases and releases[-1].status.startswith("pending-"):
-        stale = f"sh.helm.release.v1.{name}.v{releases[-1].revision}"
-        tools.run("kubectl", "delete", "secret", stale, "-n", namespace).checked(
-            "drop stale release"
-        )
-        releases = releases[:-1]
-    return releases
+    rest = without_interrupted(releases)
+    for release in releases:
+        if release not in rest:
+            stale = ("secret", f"sh.helm.release.v1.{name}.v{release.revision}", "-n", namespace)
+            tools.run("kubectl", "delete", *stale).checked("drop stale release")
+    return rest
 
 
 class Helm:
@@ -99,6 +105,7 @@ class Helm:
 
     def __init__(self, deploy: Deploy, chart: Path, values: list[Path]) -> None:
         self._deploy = deploy
+        self._memory = chart.parent / "history.json"
         self._arguments = [
             *("upgrade", "--install", deploy.release, str(chart), "--namespace", deploy.namespace),
             # Without it, a deploy without values would take those of the release before.
@@ -118,14 +125,17 @@ class Helm:
             self._arguments += ["--post-renderer", str(script)]
             self._arguments += ["--post-renderer-args", manifests.POST_RENDER]
 
-    def render(self) -> Release:
-        """What would be installed.
+    def render(self, past: list[Release]) -> Release:
+        """What would be installed after some releases, which helm needn't read again.
 
         Raises:
             WerfError: the chart can't be rendered.
         """
-        ran = tools.run("helm", *self._arguments, "--dry-run=server", "-o", "json", **self._more)
-        return Release.of(json.loads(ran.checked("release install: render chart")))
+        self._memory.write_text(json.dumps([release.stored for release in past]))
+        memory = {"HELM_DRIVER": "memory", "HELM_MEMORY_DRIVER_DATA": str(self._memory)}
+        dry = ("--dry-run=server", "-o", "json")
+        ran = tools.run("helm", *self._arguments, *dry, **self._more, **memory)
+        return Release.of(json.loads(ran.checked("render chart")))
 
     def install(self) -> tools.Ran:
         """Install, and wait until everything is ready."""
@@ -167,25 +177,6 @@ def uninstall(wanted: Uninstall) -> None:
         raise WerfError(ran.last_words)
 
 
-def drift(manifest: str, namespace: str) -> str:
-    """How the cluster differs from a manifest, as a diff; empty when it doesn't.
-
-    Raises:
-        WerfError: the API server refuses to say.
-    """
-    if not manifest.strip():
-        return ""
-    ran = tools.run(
-        "kubectl",
-        *("diff", "--server-side", "--force-conflicts", "--field-manager", "helm"),
-        *("--namespace", namespace, "--filename", "-"),
-        stdin=manifest,
-    )
-    if ran.code > 1:
-        ran.checked("release install: build resource infos")
-    return ran.output
-
-
 def make_namespace(deploy: Deploy) -> None:
     """Make the ConfigMap that werf locks with, and before it the namespace if that is missing.
 
@@ -204,12 +195,12 @@ def make_namespace(deploy: Deploy) -> None:
         spaced = tools.run("kubectl", "create", "namespace", space)
         if "AlreadyExists" not in spaced.error and spaced.code != 0:
             raise WerfError(
-                "release install: can't apply ConfigMap for locking, and can't apply release "
+                "can't apply ConfigMap for locking, and can't apply release "
                 f"namespace: {made.last_words}; {spaced.last_words}"
             )
         made = tools.run("kubectl", *locking)
     if "already exists" not in made.error:
-        made.checked("release install: lock release")
+        made.checked("lock release")
 
 
 @contextmanager

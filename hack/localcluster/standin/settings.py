@@ -24,6 +24,7 @@ VARIABLES = frozenset(
         "WERF_AUTO_ROLLBACK",
         "WERF_BUILDAH_MODE",
         "WERF_CONTAINERIZED",
+        "WERF_DEPLOY_GRAPH_PATH",
         "WERF_DEPLOY_REPORT_PATH",
         "WERF_DISABLE_AUTO_HOST_CLEANUP",
         "WERF_DOCKER_CONFIG",
@@ -67,7 +68,7 @@ class RegistryAccess:
 
 @dataclass(frozen=True, slots=True)
 class Deploy:
-    """A `bundle apply`.
+    """A `bundle apply` or `bundle plan`.
 
     Attributes:
         repo: registry and repository.
@@ -85,6 +86,8 @@ class Deploy:
         history: how many releases to keep.
         create_namespace: make the namespace if it isn't there.
         environment: the name of the environment, for the chart.
+        graph: where to write a plan's graph.
+        exit_code: a plan's exit code tells whether there are changes.
     """
 
     repo: str
@@ -102,6 +105,8 @@ class Deploy:
     history: int
     create_namespace: bool
     environment: str
+    graph: Path | None
+    exit_code: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +142,15 @@ def check_variables(env: Mapping[str, str]) -> None:
             raise WerfError(f"unknown variable: {name}: docs/facts/werf.md says nothing of it")
 
 
-def parse_deploy(arguments: Sequence[str], env: Mapping[str, str]) -> Deploy:
-    """Read what `bundle apply` is told.
+def parse_deploy(
+    arguments: Sequence[str], env: Mapping[str, str], switch: str = "--auto-rollback"
+) -> Deploy:
+    """Read what `bundle apply` is told; or, with its one switch, `bundle plan`.
 
     Raises:
         WerfError: an unknown flag, a value of a wrong form, or one that is needed is missing.
     """
-    _, flags = _read(arguments, ("--auto-rollback",), (), 0)
+    _, flags = _read(arguments, (switch,), (), 0)
     repo, release = env.get("WERF_REPO", ""), env.get("WERF_RELEASE", "")
     if not repo:
         raise WerfError("get repo address: --repo=ADDRESS param required")
@@ -169,6 +176,8 @@ def parse_deploy(arguments: Sequence[str], env: Mapping[str, str]) -> Deploy:
         history=_number(env, "WERF_RELEASES_HISTORY_MAX", 5),
         create_namespace=not _truth(env, "WERF_NO_CREATE_NAMESPACE"),
         environment=env.get("WERF_ENV", ""),
+        graph=Path(graph) if (graph := env.get("WERF_DEPLOY_GRAPH_PATH")) else None,
+        exit_code="--exit-code" in flags,
     )
 
 

@@ -39,7 +39,7 @@ class BundleReason(StrEnum):
     NO_MATCHING_VERSION = "NoMatchingVersion"
     WOULD_DOWNGRADE = "WouldDowngrade"
     FORBIDDEN = "Forbidden"
-    """The operator lacks a right."""
+    """The operator lacks a permission."""
     VALUES_MISSING = "ValuesMissing"
     SERVICE_ACCOUNT_MISSING = "ServiceAccountMissing"
     JOB_UNSCHEDULABLE = "JobUnschedulable"

@@ -146,7 +146,7 @@ def conditions_by_type(conditions: Any) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def foreign_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def unmanaged_conditions(conditions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """The conditions of others beside ours (a newer version, another tool)."""
     return [item for item in conditions if item.get("type") not in tuple(ConditionType)]
 

@@ -40,7 +40,7 @@ class RuleReason(StrEnum):
     SOURCE_NOT_FOUND = "SourceNotFound"
     KIND_UNAVAILABLE = "KindUnavailable"
     FORBIDDEN = "Forbidden"
-    """The operator lacks a right."""
+    """The operator lacks a permission."""
     PARTIAL_FAILURE = "PartialFailure"
 
 

@@ -207,7 +207,7 @@ class Context:
                 self.queue.add(rival.key)
 
     def forget(self, key: BundleKey) -> None:
-        """The Bundle is gone."""
+        """The Bundle was deleted."""
         memory = self.memories.pop(key, None)
         if memory is not None and memory.slot is not None:
             self.slots.give_back(memory.slot)

@@ -57,7 +57,7 @@ class Deploys:
         self._runs = runs
 
     def forget(self, key: BundleKey) -> None:
-        """The Bundle is gone."""
+        """The Bundle was deleted."""
         self._accounts.forget(key)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:

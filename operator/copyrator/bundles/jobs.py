@@ -67,7 +67,7 @@ class Jobs:
 
     @property
     def forbidden(self) -> Forbidden | None:
-        """The missing right because of which no Job is seen."""
+        """The missing permission because of which no Job is seen."""
         failure = self._subscription.failure if self._subscription else None
         return failure if isinstance(failure, Forbidden) else None
 
@@ -108,7 +108,7 @@ class Jobs:
         patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
-        except (NotFound, Forbidden):  # without the right finished Jobs are kept for longer
+        except (NotFound, Forbidden):  # without the permission finished Jobs are kept for longer
             return
         jobs = self._by_bundle.get(BundleKey(job.namespace, job.bundle), {})
         if jobs.get(job.name) == job:  # the watch may be slower than the next reconcile
@@ -185,7 +185,7 @@ class Jobs:
         self._context.queue.add(key, Priority.URGENT)
 
     async def _keep_looking(self) -> None:
-        """Requeue all Bundles once a right is missing: they report it, and wait for nothing else.
+        """Requeue all Bundles once a permission is missing: they report it.
 
         The watch itself requeues them when it works again.
         """

@@ -198,7 +198,7 @@ class BundleController:
             )
 
     async def _say_forbidden(self, key: BundleKey, error: Forbidden) -> None:
-        """Report a missing right in the status, unless it is the right to write the status."""
+        """Report a missing permission in the status, unless it is the one to write the status."""
         entry = self._context.bundles.get(key)
         if entry is not None:
             verdict = verdicts.forbidden(error.message, entry.status)

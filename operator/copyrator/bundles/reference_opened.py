@@ -18,9 +18,9 @@ from copyrator.api.keys import ObjectName
 from copyrator.bundles.context import Context
 from copyrator.bundles.reference_scopes import Ref, Scope, covering, decide
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.refusals import Refusal, Right
+from copyrator.kube.permissions import is_granted
+from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
-from copyrator.kube.rights import is_granted
 from copyrator.kube.watch.informers import Registration, WatchSpec
 from copyrator.kube.watch.seen import Seen, seen
 from copyrator.kube.watch.wanted import Wanted
@@ -42,7 +42,7 @@ class Opened:
     subscription: Registration | None = None
     task: asyncio.Task[None] | None = None
     """Checks whether it is granted, and later compares what it has listed."""
-    stands: bool = False
+    listed: bool = False
     """It has listed everything once; from then on its events count."""
     compared: bool = False
     """Its list was compared with what Bundles have read: an older watch may end."""
@@ -103,7 +103,7 @@ class OpenWatches:
         """The one watch whose events count for an object, where there are several."""
         for scope in covering(ref):
             opened = self.opened.get(scope)
-            if opened is not None and opened.stands:
+            if opened is not None and opened.listed:
                 return opened
         return None
 
@@ -171,7 +171,9 @@ class OpenWatches:
         for scope in self._desired - self.opened.keys():
             opened = self.opened[scope] = Opened()
             if scope.is_wide:
-                opened.task = asyncio.create_task(self._ask(scope, opened), name=f"ask for {scope}")
+                opened.task = asyncio.create_task(
+                    self._ask(scope, opened), name=f"access review of {scope}"
+                )
             else:
                 self._begin(scope, opened)
         self.retire()
@@ -186,14 +188,14 @@ class OpenWatches:
     async def _ask(self, scope: Scope, opened: Opened) -> None:
         """Open a wide watch if it is granted.
 
-        An access review comes first: a refused list would be recorded as a right that the operator
-        lacks.
+        An access review comes first: a refused list would be recorded as a missing
+        permission.
         """
         client, missing = self._context.client, ""
         try:
             for refusal in needed(scope, self._context.settings.watch_namespaces):
                 if not await is_granted(client, refusal):
-                    missing = f"the operator isn't allowed to {refusal}"
+                    missing = f"the operator cannot {refusal}"
                     break
         except ApiError as error:
             missing = str(error)
@@ -212,7 +214,7 @@ class OpenWatches:
         self._denied[scope] = _Denied(self._context.monotonic() + delay, delay)
         say = log.info if before is None else log.debug
         say(
-            "Can't watch the %s that Bundles name (%s); they are watched by name where possible",
+            "Can't watch the %s that Bundles reference (%s); watching them by name where possible",
             scope,
             why,
         )
@@ -239,9 +241,11 @@ class OpenWatches:
 
 
 def needed(scope: Scope, served: Iterable[str] | None) -> list[Refusal]:
-    """The rights that a wide scope takes, each as its refusal; `served` where not all are."""
+    """The permissions that a wide scope takes, each as its refusal; `served` where not all are."""
     places = [scope.namespace] if scope.namespace else list(served or ()) or [""]
     group, plural = scope.resource.group, scope.resource.plural
     return [
-        Refusal(Right(group, plural, verb), place) for place in places for verb in ("list", "watch")
+        Refusal(Permission(group, plural, verb), place)
+        for place in places
+        for verb in ("list", "watch")
     ]

@@ -48,7 +48,7 @@ class Scope:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it needs the right to list and watch more than an object by its name."""
+        """Whether it needs the permission to list and watch more than an object by its name."""
         return self.name is None
 
     def overlaps(self, other: Scope) -> bool:

@@ -117,7 +117,7 @@ class ReferenceWatches:
         """A watch has listed everything: from now on it counts."""
         if self._open.opened.get(scope) is not opened or opened.subscription is None:
             return
-        opened.stands = True
+        opened.listed = True
         if opened.task is not None:
             opened.task.cancel()
         compare = self._compare(opened, self._shown_by(scope))

@@ -184,7 +184,7 @@ class Runs:
         except ApiError as error:
             if error.transient:
                 raise
-            text = f"the API server refuses the Job: {error.message}"
+            text = f"the API server rejected the Job: {error.message}"
             await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
             return
         if job is None:

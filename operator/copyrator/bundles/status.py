@@ -17,8 +17,8 @@ from copyrator.api.conditions import (
     Health,
     ReadyCondition,
     build_conditions,
-    foreign_conditions,
     ready_reason,
+    unmanaged_conditions,
 )
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
@@ -85,7 +85,7 @@ class StatusWriter:
             generation=generation or 0,
             now=now,
             update=verdicts.update_pending(status) if gated else None,
-        ) + foreign_conditions(entry.status.conditions)
+        ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
             status = failed(status, entry.request)

@@ -64,7 +64,7 @@ class Uninstalls:
         return await self._begin(entry, spec, (last.attempt if last else 0) + 1)
 
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> None:
-        """The release is gone: set the Jobs' TTL, and remove the Bundle's finalizer now."""
+        """The release is uninstalled: set the Jobs' TTL, and remove the Bundle's finalizer now."""
         for job in jobs:
             await self._jobs.cut_ttl(job, self._context.settings.jobs_ttl)
         self._count(next(job for job in jobs if job.complete))
@@ -130,7 +130,7 @@ class Uninstalls:
         except ApiError as error:
             if error.transient:
                 raise
-            text = f"The API server refuses the uninstall Job: {error.message}"
+            text = f"The API server rejected the uninstall Job: {error.message}"
             await self._say_failed(entry, text)
         self._context.wake_at(entry.key, again)
         return Progress.UNDER_WAY

@@ -17,10 +17,10 @@ from copyrator import __version__
 
 _COMMANDS = {
     "completion": ("Print a completion script for a shell or kubectl.", "completion:completion"),
-    "confirm-delete": ("Let an edited rule delete its copies.", "confirm:confirm_delete"),
+    "confirm-delete": ("Confirm the deletions of an edited rule.", "confirm:confirm_delete"),
     "create": ("Create a rule or Bundle from flags, or print it.", "create:create"),
     "describe": ("Show details of a rule, Bundle or copy, with Events.", "describe:describe"),
-    "doctor": ("Check the installation: CRDs, Lease, rights, registries.", "doctor:doctor"),
+    "doctor": ("Check the installation: CRDs, Lease, permissions, registries.", "doctor:doctor"),
     "events": ("List the Events of rules and Bundles.", "events:events"),
     "get": ("List rules, bundles or copies.", "get:get"),
     "history": ("Show the last deploys of a Bundle.", "history:history"),
@@ -29,16 +29,16 @@ _COMMANDS = {
     "migrate": ("Print rules that replace other tools' annotations.", "migrate:migrate"),
     "plan": ("Show what a rule would change, by a dry run.", "plan:plan"),
     "reconcile": ("Reconcile a rule or Bundle now, and wait.", "reconcile:reconcile"),
-    "reseal": ("Overwrite objects that have a rule's marks, unsealed.", "reconcile:reseal"),
+    "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "reconcile:reseal"),
     "resolve": ("Show the tag that a version resolves to, and why.", "resolve:resolve"),
     "resume": ("Resume a suspended rule or Bundle.", "act:resume"),
     "run": ("Run the operator until SIGTERM or SIGINT.", "run:run"),
     "suspend": ("Suspend a rule or Bundle.", "act:suspend"),
-    "tree": ("Show what a rule or Bundle makes, and from what.", "tree:tree"),
-    "uninstall": ("Remove the operator's finalizers before its removal.", "uninstall:uninstall"),
+    "tree": ("Show the objects of a rule or Bundle as a tree.", "tree:tree"),
+    "uninstall": ("Remove the operator's finalizers before uninstalling.", "uninstall:uninstall"),
     "validate": ("Validate manifests offline, with line numbers.", "validate:validate"),
     "version": ("Print the versions of this program and the operator.", "version:version"),
-    "why": ("Explain why an object or a Bundle's version is there.", "why:why"),
+    "why": ("Explain why an object exists or a version is deployed.", "why:why"),
 }
 """Command to its short help and `module:function` below this package."""
 
@@ -107,7 +107,7 @@ def cli() -> None:
 
     `copyrator run` is the operator; in a pod it is the default command.
 
-    Exit codes: 0 done; 1 an error; 2 wrong usage, or (plan) there are changes.
+    Exit codes: 0 success; 1 error; 2 usage error, or (plan) changes found.
     """
 
 

@@ -22,7 +22,7 @@ _what = click.argument("what", type=What("rules", "bundles"))
 _name = click.argument(
     "name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names
 )
-_all = click.option("--all", "every", is_flag=True, help="All in the namespace.")
+_all = click.option("--all", "every", is_flag=True, help="All rules or Bundles of the namespace.")
 
 Result = tuple[dict[str, Any], str]
 """The object, and what was done to it."""
@@ -76,7 +76,9 @@ async def _set_suspend(
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> list[Result]:
     if bool(name) == every:
-        raise click.UsageError(f"name one of the {what}, or all of a namespace by --all")
+        raise click.UsageError(
+            f"set the name of one of the {what}, or --all for all of a namespace"
+        )
     async with target.connect() as client:
         bodies = await _chosen(client, target, what, name)
         limit = asyncio.Semaphore(AT_ONCE)
@@ -98,7 +100,7 @@ async def _chosen(
     if what == "rules":  # the old form has no suspend
         found = [body for body in found if isinstance(body.get("spec"), Mapping)]
     if not found:
-        raise Fault(f"there are no {what} that can be suspended in {target.namespace}")
+        raise Fault(f"no {what} that can be suspended found in the namespace {target.namespace}")
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from copyrator.cli.cluster import Target
-from copyrator.cli.doctor_rights import allowed
+from copyrator.cli.doctor_permissions import allowed
 from copyrator.cli.installation import Installation
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -32,14 +32,14 @@ class Actor:
         """In brackets: as whom it was tried, and what the operator reported about it."""
         if not self.who:
             return ""
-        said = f"; the operator said: {reported}" if reported else ""
+        said = f"; the operator reported: {reported}" if reported else ""
         return f" (tried as {self.who}{said})"
 
 
 async def actor_of(
     client: KubeClient, target: Target, installation: Installation, *near: str
 ) -> Actor:
-    """Choose whom to act as; `near` are the namespaces that are read without cluster rights.
+    """Choose whom to act as; `near` are the namespaces that are read without cluster permissions.
 
     `client` is the user's own, without --as.
     """
@@ -67,7 +67,7 @@ async def _limited(
     scopes = tuple(dict.fromkeys([*near, installation.settings.namespace]))
     note = (
         f"You have no permission to list namespaces, so only {', '.join(scopes)} were read; what "
-        "you may not read in them is left out."
+        "you have no permission to read in them is left out."
     )
     return Actor(target, who, scopes, note)
 

@@ -65,16 +65,22 @@ _CLUSTER = (
         envvar="KUBECONFIG",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Kubeconfig file; default: KUBECONFIG, the pod's account, ~/.kube/config.",
+        help="Kubeconfig file; default: $KUBECONFIG, the pod's service account, ~/.kube/config.",
     ),
-    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option(
+        "--context", metavar="NAME", help="Context of the kubeconfig; default: its current one."
+    ),
     click.option("--as", "user", metavar="USER", help="User to impersonate."),
 )
 _NAMESPACE = click.option(
-    "-n", "--namespace", "namespace_option", metavar="NAME", help="Default: the context's."
+    "-n",
+    "--namespace",
+    "namespace_option",
+    metavar="NAME",
+    help="Namespace; default: the context's.",
 )
 _EVERYWHERE = click.option(
-    "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces."
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces."
 )
 _FIELDS = tuple(field.name for field in dataclasses.fields(Target))
 

@@ -30,9 +30,9 @@ from copyrator.kube.resources import RULES
 def confirm_delete(
     target: Target, what: str, name: str, timeout: float, shape: Format | None
 ) -> None:
-    """Let an edited rule delete more of its copies than spec.maxDelete.
+    """Confirm that an edited rule may delete more of its copies than spec.maxDelete.
 
-    Only the present generation of the rule is confirmed: the next edit is decided on anew.
+    Only the current generation of the rule is confirmed: each further edit is checked again.
     """
     body, sentence = run(_confirm(target, what, name, timeout))
     if shape is None:
@@ -66,7 +66,7 @@ async def _confirm(
             body = await client.patch(RULES, namespace, name, patch)
         except errors.ConflictError:
             raise Fault(
-                f"{shown(what, body)} has just been changed; look at it, and try again: "
+                f"{shown(what, body)} was changed in the meantime; check it and try again: "
                 f"{hint_about('describe', 'rule', body)}"
             ) from None
         body = await wait(client, what, body, timeout, _is_taken)
@@ -86,9 +86,9 @@ def _waiting(what: str, body: Mapping[str, Any]) -> str:
     generation = body["metadata"]["generation"]
     if status.get("observedGeneration") != generation:
         raise Fault(
-            f"{shown(what, body)}: the operator hasn't reconciled its present generation yet; try "
-            "again"
+            f"{shown(what, body)}: the operator hasn't reconciled its current generation yet; "
+            "try again"
         )
     if edit is None or not edit.copies:
-        raise Fault(f"{shown(what, body)}: no deletion waits for a confirmation")
+        raise Fault(f"{shown(what, body)}: no deletion is waiting for confirmation")
     return count(edit.copies, "copy", "copies")

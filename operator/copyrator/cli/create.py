@@ -28,11 +28,13 @@ def create() -> None:
 @_name
 @cluster_options()
 @click.option("--kind", default="Secret", show_default=True, help="Kind of the source.")
-@click.option("--source", metavar="[NAMESPACE/]NAME", help="The object that is copied.")
-@click.option("--selector", metavar="LABELS", help="Or all with these labels: a=b,c=d.")
-@click.option("--from", "place", metavar="NAMESPACE", help="Of the source; default: the rule's.")
+@click.option("--source", metavar="[NAMESPACE/]NAME", help="Name of the source.")
+@click.option("--selector", metavar="LABELS", help="Label selector of the sources: a=b,c=d.")
+@click.option(
+    "--from", "place", metavar="NAMESPACE", help="Namespace of the source; default: the rule's."
+)
 @click.option("--to", multiple=True, metavar="GLOB", help="Target namespaces; default: all.")
-@click.option("--exclude", multiple=True, metavar="GLOB", help="Namespaces that are no targets.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Namespaces to exclude.")
 @_export
 @object_option
 def rule(target: Target, name: str, *, export: bool, shape: Format | None, **options: Any) -> None:
@@ -41,7 +43,7 @@ def rule(target: Target, name: str, *, export: bool, shape: Format | None, **opt
     copyrator create rule creds --source default/registry-creds --to 'team-*' --export
     """
     if bool(options["source"]) == bool(options["selector"]):
-        raise click.UsageError("give one of --source NAME and --selector LABELS")
+        raise click.UsageError("set exactly one of --source and --selector")
     body = _body(names.RULE_API_VERSION, names.RULE_KIND, target, name, rule_spec(**options))
     _finish(target, "rules", body, shape, export=export)
 
@@ -74,12 +76,14 @@ def rule_spec(
 @create.command("bundle")
 @_name
 @cluster_options()
-@click.option("--from", "repository", required=True, metavar="REGISTRY/REPO", help="The artifact.")
-@click.option("--version", metavar="VERSION", help="A tag, 1.2.* or a range; default: latest.")
-@click.option("--auth", metavar="SECRET", help="As spec.auth.")
-@click.option("--values", metavar="CONFIGMAP", help="As spec.values.")
-@click.option("--interval", metavar="DURATION", help="As spec.interval, such as 5m.")
-@click.option("--project-namespace", metavar="NAMESPACE", help="Where the release goes.")
+@click.option(
+    "--from", "repository", required=True, metavar="REGISTRY/REPO", help="Repository of the bundle."
+)
+@click.option("--version", metavar="VERSION", help="Tag, 1.2.* or range; default: latest.")
+@click.option("--auth", metavar="SECRET", help="Secret with the registry's credentials.")
+@click.option("--values", metavar="CONFIGMAP", help="ConfigMap with values files.")
+@click.option("--interval", metavar="DURATION", help="Interval of polls, such as 5m.")
+@click.option("--project-namespace", metavar="NAMESPACE", help="Namespace of the release.")
 @_export
 @object_option
 def bundle(

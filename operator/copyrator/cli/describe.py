@@ -34,7 +34,13 @@ from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
 EVENTS_SHOWN = 10
-_STATES = ("ready", "failed", "conflicts", "pending")
+_STATES = {
+    "ready": "ready",
+    "failed": "failed",
+    "conflicts": "in conflict",
+    "pending": "pending",
+}
+"""Field of status.copies to its words."""
 
 
 @click.command()
@@ -55,8 +61,8 @@ def describe(
 ) -> None:
     """Show details of a rule, Bundle or copy: spec, status and Events.
 
-    Of a copy: its rule, age, other field managers, and whether it is up to date, which
-    is found by a dry run. No values are read or shown.
+    For a copy: its rule, age, other field managers, and whether it is up to date, which
+    a dry run determines. Values are never shown.
     """
     if kind and what != "copies":
         advice = hint("describe", "copy", name, "--kind", kind)
@@ -112,7 +118,7 @@ async def _copy(
 
 
 async def _events(client: KubeClient, body: Body) -> list[dict[str, Any]]:
-    """Newest last; empty without the right to list Events."""
+    """Newest last; empty without the permission to list Events."""
     with suppress(errors.Forbidden):
         return (await events_of(client, body))[-EVENTS_SHOWN:]
     return []
@@ -144,7 +150,8 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     if isinstance(spec, InvalidSpec):
         yield labelled("Invalid", spec)
     else:
-        yield labelled("Form", "old (ruleType)" if spec.legacy else "spec")
+        if spec.legacy:
+            yield labelled("Form", "old (ruleType)")
         if spec.source:
             which = spec.source.name or (spec.source.selector and spec.source.selector.to_string())
             where = ", ".join(spec.source.namespaces)
@@ -158,12 +165,12 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
             yield labelled("Suspended", f"yes; {hint_about('resume', 'rule', body)}")
     status = body.get("status") or {}
     counts = status.get("copies") or {}
-    parts = [f"{counts.get(part, 0)} {part}" for part in _STATES]
+    parts = [f"{counts.get(part, 0)} {words}" for part, words in _STATES.items()]
     if others := counts.get("satisfied"):
         parts[0] += f" ({others} of them not created by the operator)"
     yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
-    yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never complete")
+    yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never")
     failures = [
         Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
         for one in status.get("failures") or ()

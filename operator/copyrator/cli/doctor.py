@@ -14,8 +14,8 @@ from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_check import Check, readable
 from copyrator.cli.doctor_objects import objects, pods
+from copyrator.cli.doctor_permissions import missing_permissions
 from copyrator.cli.doctor_references import polled_references
-from copyrator.cli.doctor_rights import missing_rights
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -49,9 +49,9 @@ LEAST_MINOR = 29
 @own_namespace_option
 @answer_option
 def doctor(target: Target, home: str | None, shape: Format | None) -> None:
-    """Check the installation: API server, CRDs, Lease, rights, hash key, registries, objects.
+    """Check the installation: API server, CRDs, Lease, permissions, hash key, registries, objects.
 
-    Exit code: 0 no faults; 1 faults were found.
+    Exit code: 0 all checks passed; 1 at least one failed.
     """
     checks = run(_checks(target, home))
     if shape is not None:
@@ -65,10 +65,10 @@ def doctor(target: Target, home: str | None, shape: Format | None) -> None:
 def _show(checks: list[Check]) -> None:
     from rich.text import Text  # noqa: PLC0415
 
-    marks = {True: ("ok  ", "green"), False: ("BAD ", "bold red"), None: ("?   ", "yellow")}
+    marks = {True: ("ok   ", "green"), False: ("FAIL ", "bold red"), None: ("?    ", "yellow")}
     prose(Text.assemble(marks[check.good], f"{check.what}: {check.said}") for check in checks)
     bad = sum(check.good is False for check in checks)
-    click.echo(f"{count(bad, 'fault')} found." if bad else "No faults found.")
+    click.echo(f"{count(bad, 'check')} failed." if bad else "All checks passed.")
 
 
 async def _checks(target: Target, home: str | None) -> list[Check]:
@@ -83,7 +83,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(_installed(installation))
         found += await readable("Pods", pods(client, installation))
         found += await readable("Lease", _lease(client, installation))
-        found += [check async for check in _rights(client, installation)]
+        found += [check async for check in _permissions(client, installation)]
         found.append(await _hash_key(client, installation))
         found.append(await _policy(client, installation))
         if all(check.good for check in crds):
@@ -107,13 +107,13 @@ async def _crds(client: KubeClient) -> AsyncIterator[Check]:
     for sentence in sentences:
         yield Check("CRDs", False, sentence)
     if not sentences:
-        yield Check("CRDs", True, "both are established, under their names, and served")
+        yield Check("CRDs", True, "both are established and served")
 
 
 def _installed(installation: Installation) -> Check:
     if installation.image is None:
         return Check(
-            "Deployment", None, "none is found; the operator may be running outside the cluster"
+            "Deployment", None, "not found; the operator may be running outside the cluster"
         )
     said = f"{installation.namespace}/copyrator, {installation.image}"
     if installation.others:
@@ -137,26 +137,27 @@ async def _lease(client: KubeClient, installation: Installation) -> AsyncIterato
     )
 
 
-async def _rights(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+async def _permissions(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
     user = installation.user
     who = user or "you"
     try:
-        missing = await missing_rights(client, installation.settings, user)
+        missing = await missing_permissions(client, installation.settings, user)
     except errors.ApiError as error:
-        yield Check("Rights", None, f"of {who} can't be reviewed: {error.message}")
+        yield Check("Permissions", None, f"can't review those of {who}: {error.message}")
         return
     if missing and user is None:
         more = f" and {len(missing) - 1} more" if missing[1:] else ""
         said = (
-            f"the operator's account isn't known without a Deployment; you may not {missing[0]}"
+            f"the operator's account isn't known without a Deployment; you cannot {missing[0]}"
             f"{more} of the permissions that it needs"
         )
-        yield Check("Rights", None, said)
+        yield Check("Permissions", None, said)
         return
-    for right in missing:
-        yield Check("Rights", False, f"{who} may not {right}: install the chart's ClusterRole")
+    for permission in missing:
+        said = f"{who} cannot {permission}: install the chart's ClusterRole"
+        yield Check("Permissions", False, said)
     if not missing:
-        yield Check("Rights", True, f"all that the operator needs are granted to {who}")
+        yield Check("Permissions", True, f"all required permissions are granted to {who}")
 
 
 async def _hash_key(client: KubeClient, installation: Installation) -> Check:
@@ -188,12 +189,12 @@ async def _policy(client: KubeClient, installation: Installation) -> Check:
     names = [str(one["metadata"]["name"]) for one in listed.get("items") or ()]
     if found := [name for name in names if name.endswith(ending)]:
         return Check(what, True, f"{found[0]} protects the marks of copies")
-    said = "none of this installation: a user who may edit a copy may also change its marks"
+    said = "not installed: a user who can edit a copy can also change its marks"
     return Check(what, None, f"{said}; the chart installs one (rules.admissionPolicy)")
 
 
 async def _references(client: KubeClient, installation: Installation) -> Check:
-    """Whether edits of values and credentials take effect at once; if not, that is no fault."""
+    """Whether edits of values and credentials take effect at once; if not, it isn't a failure."""
     what = "Values and auth"
     try:
         polled = await polled_references(client, installation)
@@ -204,7 +205,7 @@ async def _references(client: KubeClient, installation: Installation) -> Check:
 
 
 async def _registries(client: KubeClient) -> AsyncIterator[Check]:
-    """One request to each registry, from here and without credentials: does it answer?"""
+    """One request to each registry, from this machine and without credentials."""
     asked: dict[str, tuple[Repository, Mapping[str, Any]]] = {}
     for body in await listed(client, BUNDLES, None):
         spec = parse_bundle(body, BundleDefaults())
@@ -231,9 +232,9 @@ async def _registry(oci: RegistryClient, repository: Repository, spec: Mapping[s
     try:
         await oci.digest(repository, tag, None)
     except NotFound:
-        return Check(what, True, "answers")
+        return Check(what, True, "responds")
     except (AuthenticationFailed, RateLimited) as error:
-        return Check(what, True, f"answers ({error.reason} to a request without credentials)")
+        return Check(what, True, f"responds ({error.reason} to a request without credentials)")
     except RegistryError as error:
         return Check(what, False, f"from this machine: {error.message}")
-    return Check(what, True, "answers")
+    return Check(what, True, "responds")

@@ -47,8 +47,8 @@ async def pods(client: KubeClient, installation: Installation) -> AsyncIterator[
         why = ["you have no permission to list them"]
     else:
         why = [reason for pod in found for reason in waiting(pod)]
-    said = f"none of {wanted} is ready"
-    reasons = f": {'; '.join(why)}" if why else "" if found else "; there are none"
+    said = f"0 of {wanted} ready"
+    reasons = f": {'; '.join(why)}" if why else "" if found else "; no pods found"
     look = f"kubectl -n {namespace} describe pods -l {selector}"
     yield Check("Pods", False, f"{said}{reasons}; see: {look}")
 
@@ -68,7 +68,7 @@ def waiting(pod: Body) -> Iterator[str]:
 
 
 async def objects(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
-    """Rules and Bundles that fail, and those that the operator hasn't looked at."""
+    """Rules and Bundles that fail, and those that the operator hasn't reconciled."""
     now = datetime.now(UTC)
     denied: list[errors.Forbidden] = []
     for resource, what in ((RULES, "rules"), (BUNDLES, "bundles")):
@@ -87,7 +87,7 @@ async def objects(client: KubeClient, installation: Installation) -> AsyncIterat
         for check in wrong:
             yield check
         if not wrong:
-            said = f"{len(bodies)}, none is failing ({hint('get', what, '-A')})"
+            said = f"{len(bodies)} found, none failing ({hint('get', what, '-A')})"
             yield Check(what.capitalize(), True, said)
 
 
@@ -104,7 +104,7 @@ def _faults(
         elif condition.get("reason") == RuleReason.NO_TARGETS:
             yield Check(shown, None, said)
         elif not rows.ready(body) and is_overlooked(body, kind, installation, now):
-            said = "the operator hasn't looked at it: it isn't running, or can't list its kind"
+            said = "not reconciled yet: the operator isn't running, or can't list this kind"
             yield Check(shown, False, said)
 
 

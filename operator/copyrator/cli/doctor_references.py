@@ -1,6 +1,6 @@
-"""Which edits of values and credentials are seen at the next poll only, and which right is missing.
+"""Which edits of values and credentials take effect at the next poll only, and why.
 
-Computed by the operator's own code from the existing Bundles and the operator's rights.
+Computed by the operator's own code from the existing Bundles and the operator's permissions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from copyrator.bundles.policy.policy import refusal
 from copyrator.bundles.reference_opened import needed
 from copyrator.bundles.reference_scopes import Ref, Scope, decide, waiting
 from copyrator.bundles.references import references_of
-from copyrator.cli.doctor_rights import allowed
+from copyrator.cli.doctor_permissions import allowed
 from copyrator.cli.installation import Installation
 from copyrator.cli.objects import listed
 from copyrator.kube.client.client import KubeClient
@@ -24,8 +24,8 @@ from copyrator.kube.resources import BUNDLES, CONFIGMAPS, SECRETS, Resource
 
 _AT_ONCE: Final = 8
 _REMEDY: Final = {
-    CONFIGMAPS: "the chart's roles grant it",
-    SECRETS: 'bundles.allowedSecrets: ["*"] of the chart grants it',
+    CONFIGMAPS: "the chart's roles grant the permission",
+    SECRETS: 'bundles.allowedSecrets: ["*"] in the chart grants the permission',
 }
 
 
@@ -41,20 +41,20 @@ class Polled:
         """How many are read at polls, and the remedy."""
         if not self.refs:
             watched = count(self.named, "object is", "objects are")
-            return f"{watched} named by Bundles, and edits take effect at once"
+            return f"{watched} referenced by Bundles; edits take effect at once"
         kinds = {ref.resource for ref in self.refs}
         have = "has" if len(self.refs) == 1 else "have"
         return (
-            f"{len(self.refs)} of {count(self.named, 'object')} named by Bundles {have} no watch, "
-            "so edits are seen at the next poll: "
+            f"{len(self.refs)} of {count(self.named, 'object')} referenced by Bundles {have} no "
+            "watch, so edits take effect at the next poll: "
             f"{' and '.join(_denials(who, kinds))}"
         )
 
 
 def _denials(who: str, kinds: Iterable[Resource]) -> list[str]:
     return [
-        f"{who} may not list and watch {kind.plural} of these namespaces, only by name "
-        f"({_REMEDY[kind]})"
+        f"{who} cannot list and watch all {kind.plural} of these namespaces, only single ones by "
+        f"name ({_REMEDY[kind]})"
         for kind in sorted(kinds, key=lambda kind: kind.plural)
     ]
 
@@ -63,7 +63,7 @@ async def polled_references(client: KubeClient, installation: Installation) -> P
     """Find the objects that are read at polls only.
 
     Raises:
-        ApiError: Bundles can't be listed, or rights not reviewed.
+        ApiError: Bundles can't be listed, or permissions not reviewed.
     """
     settings = installation.settings
     wanted: dict[Resource, dict[str, set[str]]] = {CONFIGMAPS: {}, SECRETS: {}}
@@ -83,14 +83,14 @@ async def polled_references(client: KubeClient, installation: Installation) -> P
 async def _granted(
     client: KubeClient, installation: Installation, wanted: dict[Resource, dict[str, set[str]]]
 ) -> set[Scope]:
-    """What the operator may watch by its rights."""
+    """What the operator may watch by its permissions."""
     gate = asyncio.Semaphore(_AT_ONCE)
     served = installation.settings.watch_namespaces
 
     async def is_denied(scope: Scope) -> bool:
         async with gate:
-            for right in needed(scope, served):
-                need = (scope.resource, "", right.right.verb, right.namespace or None)
+            for needs in needed(scope, served):
+                need = (scope.resource, "", needs.permission.verb, needs.namespace or None)
                 if not await allowed(client, need, installation.user):
                     return True
         return False

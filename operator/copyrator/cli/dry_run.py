@@ -57,7 +57,7 @@ PATIENCE = 60.0
 
 
 class _AnySealer(Sealer):
-    """Used without the right to read the operator's key: every seal is valid, its digest old.
+    """Used without the permission to read the operator's key: every seal is valid, its digest old.
 
     What is planned from that is compared with the live object before it is shown.
     """
@@ -92,7 +92,7 @@ class DryRun:
                 namespaces=Namespaces(),
                 monotonic=time.monotonic,
                 requeue=queue.add_after,
-                watches_foreign=False,
+                watches_unmanaged=False,
             ),
             rules=RuleCache(),
             queue=queue,
@@ -271,7 +271,7 @@ async def dry_running(installation: Installation, actor: Actor) -> AsyncIterator
                 raise
             raise Fault(
                 f"the operator's account {actor.target.user} lacks a permission: {error.message}; "
-                f"all that it lacks: {hint('doctor')}"
+                f"to list all missing permissions: {hint('doctor')}"
             ) from None
         finally:
             await dry_run.close()

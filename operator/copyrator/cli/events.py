@@ -27,7 +27,7 @@ Body = Mapping[str, Any]
 @click.argument("name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names)
 @cluster_options(everywhere=True)
 @output_option
-@click.option("--no-headers", is_flag=True, help="Print no column heads.")
+@click.option("--no-headers", is_flag=True, help="Don't print headers.")
 def events(
     target: Target, what: str | None, name: str | None, shape: Format, no_headers: bool
 ) -> None:

@@ -50,7 +50,7 @@ def _remedy(error: errors.ApiError) -> str:
         case errors.Unauthorized():
             return "; log in again, or choose other credentials with --context or --kubeconfig"
         case errors.Forbidden():
-            return "; ask an administrator for this right, or choose other credentials"
+            return "; ask an administrator for this permission, or choose other credentials"
         case errors.Unreachable():
             return "; check that the cluster is running and that --context is right"
     return ""

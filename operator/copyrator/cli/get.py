@@ -94,10 +94,10 @@ class _Found:
 @click.argument("wanted", metavar="[[NAMESPACE/]NAME]...", nargs=-1, shell_complete=complete_names)
 @cluster_options(everywhere=True)
 @output_option
-@click.option("-l", "--selector", "labels", metavar="LABELS", help="As in kubectl: a=b,c!=d.")
+@click.option("-l", "--selector", "labels", metavar="LABELS", help="Label selector: a=b,c!=d.")
 @click.option("-w", "--watch", is_flag=True, help="Watch for changes until Ctrl-C.")
 @click.option("--rule", metavar="[NAMESPACE/]NAME", help="Only this rule's copies.")
-@click.option("--no-headers", is_flag=True, help="Print no column heads.")
+@click.option("--no-headers", is_flag=True, help="Don't print headers.")
 def get(
     *,
     target: Target,
@@ -111,13 +111,13 @@ def get(
 ) -> None:
     """List rules, bundles or copies with their status and age; `all` lists the three.
 
-    On a terminal the message of an object that isn't ready follows on a line of its own.
+    On a terminal the message of an object that isn't ready is printed below its row.
     """
     if rule and what != "copies":
         advice = hint("get", "copies", "--rule", rule)
         raise click.UsageError(f"--rule is only for copies: {advice}")
     if what == "all" and (wanted or watch):
-        raise click.UsageError("all takes neither names nor --watch; get one kind")
+        raise click.UsageError("all can't be combined with names or --watch; choose one kind")
     choice = _Choice.of(target, wanted, rule, labels)
     run(_get(target, what, choice, _Style(shape, heads=not no_headers), watch=watch))
 

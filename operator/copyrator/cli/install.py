@@ -19,7 +19,7 @@ NAMESPACE_MARK, IMAGE_MARK = "copyrator-namespace", "copyrator-image:tag"
 @click.option("--print", "wanted", is_flag=True, help="Print the manifests; nothing is applied.")
 @click.option("-n", "--namespace", default="copyrator", show_default=True, metavar="NAME")
 @click.option("--image", metavar="IMAGE", help="The operator's image, with its tag or digest.")
-@click.option("--crds/--no-crds", default=True, show_default=True, help="With both CRDs.")
+@click.option("--crds/--no-crds", default=True, show_default=True, help="Include both CRDs.")
 def install(wanted: bool, namespace: str, image: str | None, crds: bool) -> None:
     """Print the manifests of the operator: what the chart renders with its default values.
 

@@ -27,8 +27,10 @@ LOOK = 0.5
 @click.argument("what", type=What("bundles"))
 @click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
 @cluster_options()
-@click.option("--tail", type=click.IntRange(min=1), metavar="LINES", help="Only the last lines.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the newest Job has ended.")
+@click.option(
+    "--tail", type=click.IntRange(min=1), metavar="LINES", help="Number of last lines to print."
+)
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the newest Job ends.")
 def logs(target: Target, what: str, name: str, tail: int | None, follow: bool) -> None:
     """Print the log of a Bundle's newest Job; if that is deleted, its end from the status."""
     run(_logs(target, what, name, tail, follow=follow))

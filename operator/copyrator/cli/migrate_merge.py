@@ -104,6 +104,6 @@ def _without(request: RequestedCopies, earlier: RequestedCopies, name: str) -> R
             request, selector=LabelSelector.of((*request.selector.requirements, negated))
         )
     remark = (
-        f"a namespace that the rule {name} also targets is reported as a conflict by one of the two"
+        f"in a namespace that the rule {name} also targets, one of the two rules reports a conflict"
     )
     return replace(request, remarks=(*request.remarks, remark))

@@ -22,11 +22,11 @@ DATA_KINDS: Final = ("ConfigMap", "Secret")
 NOWHERE: Final = "no-namespace-matches"
 """As a glob: no namespace, because without a glob each one is a target."""
 
-_RIGHTS: Final = {
+_PERMISSIONS: Final = {
     "Role": "the operator may only grant permissions that it has",
     "RoleBinding": "the operator needs permission to bind the role: rules.bindClusterRoles",
 }
-"""The rights that a rule for this kind requires."""
+"""The permissions that a rule for this kind requires."""
 _REQUIREMENT = re.compile(
     r"\s*(?:!\s*(?P<no>[\w./-]+)"
     r"|(?P<key>[\w./-]+)\s*"
@@ -210,8 +210,8 @@ def cluster_secret(body: Mapping[str, Any], known: Sequence[str]) -> RequestedCo
 
 def _requested(tool: str, kind: str, place: Place, **more: Any) -> RequestedCopies:
     remarks = tuple(more.pop("remarks", ()))
-    if kind in _RIGHTS:
-        remarks += (f'{_RIGHTS[kind]} (docs/rules.md, "Rights to grant rights")',)
+    if kind in _PERMISSIONS:
+        remarks += (f'{_PERMISSIONS[kind]} (docs/rules.md, "Permission to grant permissions")',)
     return RequestedCopies(
         tool=tool, kind=kind, namespace=place[0], name=place[1], remarks=remarks, **more
     )
@@ -241,7 +241,9 @@ def _globs(text: str, known: Sequence[str]) -> tuple[tuple[str, ...], tuple[str,
         meant = _matching(part, known)
         found += meant
         shown = ", ".join(meant) or "none"
-        remarks.append(f"{part} isn't a glob; the namespaces that it matches now: {shown}")
+        remarks.append(
+            f"{part} can't be written as a glob; namespaces that it matches now: {shown}"
+        )
     return tuple(dict.fromkeys(found)) or (NOWHERE,), tuple(remarks)
 
 

@@ -214,5 +214,5 @@ def skipped(denied: Sequence[errors.Forbidden]) -> str:
     for error in denied:
         refusal = error.refusal
         where = f"in {refusal.namespace}" if refusal and refusal.namespace else "in all namespaces"
-        kinds[f"{refusal.right.resource} {where}" if refusal else error.message] = None
+        kinds[f"{refusal.permission.resource} {where}" if refusal else error.message] = None
     return f"Not shown, because you have no permission to list them: {', '.join(kinds)}."

@@ -48,11 +48,13 @@ def _output(
     )
 
 
-output_option = _output(list(Format), Format.TABLE, "table, wide, json, yaml or name.")
+output_option = _output(
+    list(Format), Format.TABLE, "Output format: table, wide, json, yaml or name."
+)
 MACHINE = (Format.JSON, Format.YAML, Format.NAME)
-object_option = _output(MACHINE, None, "The object as json or yaml, or its name.")
+object_option = _output(MACHINE, None, "Output format: json, yaml or name.")
 """For commands that print a sentence about one object; without it ``shape`` is None."""
-answer_option = _output(MACHINE[:2], None, "json or yaml.")
+answer_option = _output(MACHINE[:2], None, "Output format: json or yaml.")
 """For commands that print sentences or findings; without it ``shape`` is None."""
 
 

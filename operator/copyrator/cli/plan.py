@@ -85,15 +85,15 @@ def plan(
 ) -> None:
     """Show what a rule would create, update, adopt and delete, its conflicts and what is blocked.
 
-    Give a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
+    Set a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). The operator's own
     planner and writer run with a server-side dry run: as the operator where you may impersonate
-    its service account, else as you. Sources and namespaces in the file count as applied. Keys
-    are named (+ added, ~ changed, - removed), values never.
+    its service account, else as you. Sources and namespaces in the file are treated as applied.
+    Keys are shown (+ added, ~ changed, - removed), values never.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
-        raise _WrongUsage("give a rule (plan rule NAME) or a file (plan -f FILE)")
+        raise _WrongUsage("set either a rule (plan rule NAME) or a file (plan -f FILE)")
     files = Files(read_manifests([filename]) if filename else [], target)
     if filename:
         files.check()
@@ -142,8 +142,9 @@ def _notes(actor: Actor) -> list[str]:
     if not actor.who:
         return []
     tried = (
-        f"Tried as {actor.who}, not as the operator: its permissions may differ. --as the "
-        "operator's service account, or the permission to impersonate it, shows them."
+        f"Tried as {actor.who}, not as the operator: the results may differ. To use the "
+        "operator's permissions, set --as to its service account, or get permission to "
+        "impersonate that."
     )
     return [tried, actor.note] if actor.note else [tried]
 
@@ -250,7 +251,7 @@ async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
     resource = context.home.kinds[key.kind].resource
     planned = context.plan(key)
     record = context.home.kinds[key.kind].copies.get((key.namespace, key.name))
-    foreign = record is None or not (record.owner or planned.act is Action.RESEAL)
+    unmanaged = record is None or not (record.owner or planned.act is Action.RESEAL)
     await dry_run.act(key)
     where = (resource.kind, key.namespace, key.name)
     problem = context.problems.get(key)
@@ -267,7 +268,7 @@ async def _try(dry_run: DryRun, key: CopyKey) -> Row | None:
     methods = [method for method, _ in mine]
     if planned.act not in (Action.DELETE, Action.ASK_OWNER) and "DELETE" in methods:
         return Row(RowAction.RECREATE, *where)
-    action_ = action_of(methods, foreign=foreign)
+    action_ = action_of(methods, unmanaged=unmanaged)
     if action_ is None:
         return None
     wanted = next((body for method, body in mine if method in ("POST", "PUT")), None)

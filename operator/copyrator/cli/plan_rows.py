@@ -25,7 +25,7 @@ class RowAction(StrEnum):
     RELEASE = "release"
     """The object stays, our marks are removed."""
     CONFLICT = "conflict"
-    """A foreign object exists there."""
+    """An unmanaged object exists there."""
     BLOCKED = "blocked"
     """The API server, an admission plugin or a webhook refuses it."""
 
@@ -147,14 +147,14 @@ def merged(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def action_of(methods: Sequence[str], *, foreign: bool) -> RowAction | None:
+def action_of(methods: Sequence[str], *, unmanaged: bool) -> RowAction | None:
     """The action of the writes to one object; None where there were none."""
     if not methods:
         return None
     if "POST" in methods:
         return RowAction.CREATE
     if "PUT" in methods:
-        return RowAction.ADOPT if foreign else RowAction.UPDATE
+        return RowAction.ADOPT if unmanaged else RowAction.UPDATE
     return RowAction.RELEASE if "PATCH" in methods else RowAction.DELETE
 
 

@@ -69,25 +69,27 @@ class Answer:
 @click.command()
 @click.argument("repository", metavar="REGISTRY/REPO")
 @click.argument("constraint")
-@click.option("--insecure", is_flag=True, help="Plain HTTP.")
-@click.option("--skip-tls-verify", is_flag=True, help="Don't verify the certificate.")
+@click.option("--insecure", is_flag=True, help="Use plain HTTP.")
+@click.option("--skip-tls-verify", is_flag=True, help="Don't verify the registry's certificate.")
 @click.option(
-    "--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="CA certificates, PEM."
+    "--ca-file", type=click.Path(path_type=Path, dir_okay=False), help="CA certificates (PEM)."
 )
-@click.option("--tag-filter", metavar="REGEX", help="As spec.tagFilter.")
-@click.option("--prerelease", is_flag=True, help="As spec.prerelease.")
-@click.option("--deployed", metavar="TAG", help="The deployed version: no lower one is chosen.")
+@click.option(
+    "--tag-filter", metavar="REGEX", help="Regular expression for tags, as spec.tagFilter."
+)
+@click.option("--prerelease", is_flag=True, help="Admit pre-releases, as spec.prerelease.")
+@click.option("--deployed", metavar="TAG", help="The deployed version: no lower one is selected.")
 @click.option(
     "--auth-file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Credentials, such as ~/.docker/config.json.",
+    help="File with credentials, such as ~/.docker/config.json.",
 )
 @output_option
 def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> None:
     """Show the tag that CONSTRAINT resolves to, its digest, and why others were rejected.
 
     CONSTRAINT is a tag, 1.2.*, or a range such as '>=1.2 <2'. It is resolved by the operator's own
-    code, from this machine. Exit code: 0 a tag was chosen; 1 none, or an error. -o json: tag,
+    code, from this machine. Exit code: 0 a tag was selected; 1 none, or an error. -o json: tag,
     digest, rejected: [{tag, reason}].
     """
     try:

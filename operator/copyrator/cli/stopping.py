@@ -28,8 +28,8 @@ async def stop(client: KubeClient, namespace: str, name: str) -> Installation:
             await _gone(client, namespace, selector)
     except TimeoutError:
         raise Fault(
-            f"pods of the Deployment {namespace}/{name} haven't ended within {PATIENCE:.0f} s; "
-            f"see kubectl -n {namespace} get pods -l {selector}"
+            f"pods of the Deployment {namespace}/{name} haven't terminated after {PATIENCE:.0f} s: "
+            f"kubectl -n {namespace} get pods -l {selector}"
         ) from None
     return of_deployment(body)
 

@@ -26,7 +26,7 @@ def unknown_names(text: str, known: Mapping[str, Sequence[str]]) -> Iterator[str
     tree = ENVIRONMENT.parse(text)
     undeclared = meta.find_undeclared_variables(tree)
     for name in sorted(undeclared - known.keys() - ENVIRONMENT.globals.keys()):
-        yield f"there is no variable {name}{_advice(name, list(known))}"
+        yield f"unknown variable {name}{_advice(name, list(known), 'variables')}"
     reads: list[nodes.Getattr | nodes.Getitem] = list(tree.find_all(nodes.Getattr))
     for found in [*reads, *tree.find_all(nodes.Getitem)]:
         owner, field = found.node, _field(found)
@@ -34,7 +34,7 @@ def unknown_names(text: str, known: Mapping[str, Sequence[str]]) -> Iterator[str
             continue
         fields = known[owner.name]
         if field is not None and field not in fields:
-            yield f"{owner.name} has no field {field}{_advice(field, fields)}"
+            yield f"unknown field {owner.name}.{field}{_advice(field, fields, 'fields')}"
 
 
 def _field(found: nodes.Getattr | nodes.Getitem) -> str | None:
@@ -44,6 +44,6 @@ def _field(found: nodes.Getattr | nodes.Getitem) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _advice(word: str, known: Sequence[str]) -> str:
+def _advice(word: str, known: Sequence[str], what: str) -> str:
     close = closest(word, known)
-    return f"; did you mean {close}?" if close else f"; there are {', '.join(known)}"
+    return f"; did you mean {close}?" if close else f"; known {what}: {', '.join(known)}"

@@ -36,10 +36,10 @@ OURS = {RULES: names.FINALIZER_RULE, BUNDLES: names.FINALIZER_BUNDLE}
     help="First scale this Deployment to 0; requires --operator-namespace.",
 )
 def uninstall(target: Target, home: str | None, dry_run: bool, deployment: str | None) -> None:
-    """Remove the operator's finalizers from rules and Bundles, so that no deletion blocks.
+    """Remove the operator's finalizers from rules and Bundles, so that deletions don't hang.
 
-    Copies and releases are kept: nothing is deleted or uninstalled. Run it after the
-    operator was stopped and before its CRDs are deleted; `helm uninstall` does so.
+    Copies and releases are kept: nothing is deleted or uninstalled. Run this command after
+    the operator was stopped and before its CRDs are deleted; `helm uninstall` runs it.
     """
     if deployment and (home is None or dry_run):
         raise click.UsageError("--stop requires --operator-namespace and excludes --dry-run")

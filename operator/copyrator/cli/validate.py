@@ -66,7 +66,7 @@ class Finding:
     multiple=True,
     type=click.Path(),
     metavar="FILE",
-    help="File, directory, -.",
+    help="File, directory or - (stdin).",
 )
 @answer_option
 def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None) -> None:

@@ -105,8 +105,8 @@ def _late(what: str, body: Body, timeout: float, *, handled: bool) -> str:
     said = f"{condition['reason']}: {condition.get('message')}" if condition else "empty"
     if handled:
         return (
-            f"{shown(what, body)} isn't finished after {timeout:g} s; its status is {said}. "
-            "The operator goes on; --timeout waits longer"
+            f"{shown(what, body)} didn't finish within {timeout:g} s; its status is {said}. "
+            "The operator continues; to wait longer, increase --timeout"
         )
     return (
         f"{shown(what, body)}: the operator didn't respond within {timeout:g} s. Its status is "

@@ -39,7 +39,7 @@ _GUESSES = ("Secret", "ConfigMap")
 @click.command()
 @click.argument("name", metavar="[NAMESPACE/]NAME")
 @click.option(
-    "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret, ConfigMap."
+    "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret or ConfigMap."
 )
 @cluster_options()
 @operator_namespace_option
@@ -47,7 +47,7 @@ _GUESSES = ("Secret", "ConfigMap")
 def why(
     *, target: Target, name: str, kind: str | None, home: str | None, shape: Format | None
 ) -> None:
-    """Explain why an object exists or doesn't, for each rule; for a Bundle, why it has its version.
+    """Explain why an object exists or doesn't, or why a Bundle has its version.
 
     The object needn't exist. Nothing is written: a rule's write is sent as a dry run, as the
     operator where you may impersonate its service account, so that quotas, webhooks and missing
@@ -114,7 +114,7 @@ async def _why(
 async def _polled(
     client: KubeClient, installation: Installation, bundle: Mapping[str, Any]
 ) -> frozenset[Ref]:
-    """The objects whose edits are seen at polls only; empty without the right to list Bundles."""
+    """The objects whose edits are found by polls only; empty if Bundles can't be listed."""
     if any(bundle["spec"].get(field) for field in _NAMING):
         with suppress(errors.ApiError):
             return (await polled_references(client, installation)).refs
@@ -126,9 +126,8 @@ def _subject(resource: Resource, namespace: str, name: str) -> dict[str, Any]:
 
 
 _UNSEEN = (
-    "No operator's Deployment is found, so its default settings are assumed, with trusted rules "
-    "in the namespace "
-    "{}; if it is installed, set --operator-namespace."
+    "No Deployment of the operator was found, so its default settings are assumed, with trusted "
+    "rules in the namespace {}; if it is installed, set --operator-namespace."
 )
 _NOBODY: Mapping[str, Any] = {"metadata": {}}
 

@@ -61,7 +61,7 @@ def explain_bundle(
     yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.is_read)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
-        yield f"An edit of {ref} is seen at the next poll only; {hint('doctor')} explains why."
+        yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
 
 
 def _hint(verb: str, spec: BundleSpec) -> str:
@@ -111,7 +111,7 @@ def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
         )
     if spec.suspend:
         yield (
-            "spec.suspend is true: the registry is polled, nothing is deployed; "
+            "spec.suspend is true: the registry is polled, but nothing is deployed; "
             f"{_hint('resume', spec)}"
         )
 
@@ -128,7 +128,7 @@ def _poll(
         yield f"The registry is polled {how}."
         return
     wait = next_poll(said, interval_of(spec), now)
-    yield f"The registry is polled {how}; the next time in {format_duration(wait)}."
+    yield f"The registry is polled {how}; next poll in {format_duration(wait)}."
 
 
 def next_poll(announced: datetime, interval: float, now: datetime) -> int:

@@ -23,15 +23,15 @@ _SENTENCES = {
     Cause.UNWANTED: "No rule requires it.",
     Cause.SATISFIED: "An object that isn't a copy exists with the content that the rule {winner} "
     "requires: it counts as ready and isn't changed.",
-    Cause.FOREIGN: "The rule {winner} requires a copy, but an object that isn't a copy "
+    Cause.UNMANAGED: "The rule {winner} requires a copy, but an object that isn't a copy "
     "exists; delete it, or set spec.onConflict.",
     Cause.OWNED_BY_OTHER: "It belongs to a rule that isn't served now: it isn't changed.",
     Cause.ABANDONED: "Its rule no longer exists and no other rule requires it: it isn't changed.",
     Cause.IS_SOURCE: "It is the source of a rule, so it is never overwritten.",
     Cause.UNSEALED: "It carries the marks of the rule {winner}, but no valid seal.",
     Cause.BEING_DELETED: "It is being deleted, and has a finalizer of another controller.",
-    Cause.PAUSED: "The rule {winner} requires it, but is paused (suspend, mode: Plan, or not "
-    "served).",
+    Cause.PAUSED: "The rule {winner} requires it, but writes nothing now (suspend, mode: Plan, or "
+    "not served).",
     Cause.BROKEN: "The rule {winner} can't create it; see below.",
 }
 
@@ -64,7 +64,7 @@ async def verdict_of(asked: Question) -> str:
     if place.terminating:
         return f"The namespace {place.name} is being deleted: nothing is created or changed in it."
     if asked.resource.key not in context.home.kinds:
-        return "No rule that is served is of this kind."
+        return "No rule that the operator serves is for this kind."
     return await _verdict_in(asked, place)
 
 
@@ -73,7 +73,7 @@ async def _verdict_in(asked: Question, place: Namespace) -> str:
     if plan.act in (Action.CREATE, Action.REPLACE, Action.ADOPT, Action.RESEAL):
         return await _attempt(asked, plan)
     if plan.act in (Action.DELETE, Action.RELEASE, Action.ASK_OWNER):
-        return "Its rule no longer requires it: it is going to be deleted."
+        return "Its rule no longer requires it: it will be deleted."
     broken = None
     if plan.why is Cause.UNWANTED:
         broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
@@ -98,13 +98,15 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
     await dry_run.act(asked.key)
     winner = plan.winner.rule.key if plan.winner else RuleKey("", "")
     said = dry_run.reported(winner, asked.namespace, asked.name)
-    tried = dry_run.actor.tried(said)
     if problem := dry_run.context.problems.get(asked.key):
-        return f"The rule {owner} requires it, but: {problem.reason}: {problem.message}{tried}"
+        fault = f"{problem.reason}: {problem.message}"
+        tried = dry_run.actor.tried(said if said != fault else "")
+        return f"The rule {owner} requires it, but the write fails: {fault}{tried}"
+    tried = dry_run.actor.tried(said)
     if dry_run.context.plan(asked.key).why is Cause.SATISFIED:
         return _sentence(Cause.SATISFIED, owner)
     if tried and said:
-        return f"The rule {owner} requires it, and the write is possible{tried}."
+        return f"The rule {owner} requires it, and a dry run of the write succeeds{tried}."
     if plan.act is Action.REPLACE and not dry_run.key_known:
         return (
             f"It belongs to the rule {owner}; more can't be determined without the operator's "
@@ -112,8 +114,8 @@ async def _attempt(asked: Question, plan: Plan[CopyRequest]) -> str:
         )
     found = "doesn't exist" if plan.act is Action.CREATE else "isn't up to date"
     return (
-        f"The rule {owner} requires it and can write it{tried}; if it still {found} in a few "
-        f"seconds, the operator isn't running: {hint('doctor')}"
+        f"The rule {owner} requires it, and a dry run of the write succeeds{tried}; if it still "
+        f"{found} in a few seconds, check that the operator is running: {hint('doctor')}"
     )
 
 
@@ -122,7 +124,7 @@ def _sentence(why: Cause, winner: str) -> str:
 
 
 def answers(asked: Question) -> dict[str, str]:
-    """Each rule's answer, by its namespace/name: what it wants there, or why nothing."""
+    """Each rule's answer, by its namespace/name: what it requires there, or why nothing."""
     rules = sorted(asked.dry_run.context.rules, key=lambda rule: rule.owner)
     return {rule.owner: _of_rule(asked, rule) for rule in rules}
 
@@ -130,7 +132,7 @@ def answers(asked: Question) -> dict[str, str]:
 def explain(said: Mapping[str, str], owner: str | None) -> Iterator[str]:
     """A line for each rule's answer; rules with the same one share a line."""
     if not said:
-        yield "There are no rules that you may list; create one (docs/rules.md)."
+        yield "No rules found that you have permission to list; create one (docs/rules.md)."
     same: dict[str, list[str]] = {}
     for rule, answer in said.items():
         same.setdefault(answer if rule != owner else f"{rule}{answer}", []).append(rule)
@@ -193,7 +195,11 @@ def _of_bindings(
     if asked.name not in made:
         broken = [binding.at(place).problem for binding in bindings if binding.at(place).problem]
         shown = ", ".join(sorted(name for name in made if name)[:3])
-        return f"can't be created: {broken[0]}" if broken else f"creates {shown} there, not this"
+        return (
+            f"can't be created: {broken[0]}"
+            if broken
+            else f"creates {shown} there, not this object"
+        )
     binding = made[asked.name]
     plan = asked.dry_run.context.plan(asked.key)
     if not binding.covers(place):

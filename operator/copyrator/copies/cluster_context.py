@@ -12,9 +12,9 @@ from copyrator.api.keys import HOME, CopyKey
 from copyrator.copies.cache.copies import Copies
 from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.drift import Drift
-from copyrator.copies.foreign import ForeignObjects
 from copyrator.copies.policy.records import CopyRecord, RecordReader
 from copyrator.copies.policy.sealing import Sealer
+from copyrator.copies.unmanaged import UnmanagedObjects
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.kube.watch.informers import InformerFactory, Registration
@@ -40,7 +40,7 @@ class KindView:
 class ClusterContext:
     """One cluster.
 
-    ``requeue`` makes a key due in so many seconds. Without ``watches_foreign``, foreign objects
+    ``requeue`` makes a key due in so many seconds. Without ``watches_unmanaged``, unmanaged objects
     aren't watched: a dry run reads each once.
     """
 
@@ -51,19 +51,19 @@ class ClusterContext:
     monotonic: Callable[[], float]
     requeue: Callable[[CopyKey, float, Priority], None]
     name: str = HOME
-    watches_foreign: bool = True
+    watches_unmanaged: bool = True
     namespace_watch: Registration | None = None
     sealer: Sealer | None = None
     kinds: dict[str, KindView] = field(default_factory=dict)
     drift: Drift = field(init=False)
     """Copies that have to be read whole."""
-    foreign: ForeignObjects = field(init=False)
+    unmanaged: UnmanagedObjects = field(init=False)
     """Objects that aren't ours at the targets of copies."""
 
     def __post_init__(self) -> None:
         self.drift = Drift(self.monotonic)
-        pool = self.watch_pool if self.watches_foreign else None
-        self.foreign = ForeignObjects(pool, self.requeue, self.monotonic)
+        pool = self.watch_pool if self.watches_unmanaged else None
+        self.unmanaged = UnmanagedObjects(pool, self.requeue, self.monotonic)
 
     @property
     def namespaces_synced(self) -> bool:

@@ -17,7 +17,7 @@ from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.due import DueWork
 from copyrator.copies.named_sources import NamedSources
 from copyrator.copies.policy.notices import NoticeLimits
-from copyrator.copies.policy.planning import Foreign, Hold, Plan, TargetState, plan_copy
+from copyrator.copies.policy.planning import Hold, Plan, TargetState, Unmanaged, plan_copy
 from copyrator.copies.rule_metrics import RuleMetrics
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_shares import SourceShares
@@ -83,7 +83,7 @@ class CopyContext:
 
     # --- planning --------------------------------------------------------------------------------
 
-    def plan(self, key: CopyKey, foreign: Foreign | None = None) -> Plan[CopyRequest]:
+    def plan(self, key: CopyKey, unmanaged: Unmanaged | None = None) -> Plan[CopyRequest]:
         """Plan a target from the current state."""
         cluster = self.clusters[key.cluster]
         namespace = cluster.namespaces.get(key.namespace)
@@ -108,13 +108,13 @@ class CopyContext:
                 open=namespace is not None and not namespace.terminating,
                 hold=hold,
                 deletion=deletion,
-                foreign=foreign,
-                satisfied=cluster.foreign.satisfied(key),
+                unmanaged=unmanaged,
+                satisfied=cluster.unmanaged.satisfied(key),
                 is_source=self.index.is_source(key.kind, key.namespace, key.name),
             )
         )
 
-    def awaited_source(self, key: CopyKey, foreign: Foreign) -> Rule | None:
+    def awaited_source(self, key: CopyKey, unmanaged: Unmanaged) -> Rule | None:
         """The rule whose source has this key, where its watch hasn't delivered the object yet."""
         resource = self.clusters[key.cluster].kinds[key.kind].resource
         for state in self.rule_states.values():
@@ -127,7 +127,7 @@ class CopyContext:
                 and not (state.sources and all(place.seen for place in state.sources))
                 and source is not None
                 and source.kind == resource.kind
-                and source.means(key.namespace, key.name, foreign.labels)
+                and source.means(key.namespace, key.name, unmanaged.labels)
             ):
                 return rule
         return None

@@ -8,13 +8,13 @@ from copyrator.api.rule_status import FailureReason
 from copyrator.copies.cache.bindings import CopyRequest
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
-from copyrator.kube.refusals import NOT_HELD, Refusal, Right
+from copyrator.kube.refusals import NOT_HELD, Permission, Refusal
 from copyrator.kube.resources import Resource
 
 REFUSED = (errors.Forbidden, errors.QuotaExceeded, errors.AdmissionDenied)
 """Errors that the API server returns before it checks whether the object exists.
 
-The right to grant a role's rights, quotas and webhooks are checked first.
+The permission to grant a role's permissions, quotas and webhooks are checked first.
 """
 
 _REASONS: tuple[tuple[type[ApiError], FailureReason], ...] = (
@@ -70,14 +70,14 @@ def awaited_message(owner: str) -> str:
 
 
 def missing_bind(error: ApiError, winner: CopyRequest | None, resource: Resource) -> Refusal | None:
-    """The right to bind the role of a copied binding, where its lack is why the write failed."""
+    """The missing permission to bind the role of a copied binding, where that failed the write."""
     if NOT_HELD not in error.message or resource.kind != "RoleBinding":
         return None
     if winner is None or winner.broken:
         return None
     role = winner.binding.content(winner.namespace).payload.get("roleRef") or {}
-    right = Right(resource.group, f"{str(role.get('kind')).lower()}s", "bind")
-    return Refusal(right, winner.namespace.name, str(role.get("name")))
+    permission = Permission(resource.group, f"{str(role.get('kind')).lower()}s", "bind")
+    return Refusal(permission, winner.namespace.name, str(role.get("name")))
 
 
 def message_of(error: ApiError, bind: Refusal | None) -> str:
@@ -91,14 +91,14 @@ def message_of(error: ApiError, bind: Refusal | None) -> str:
 
 
 def _not_held(bind: Refusal | None, said: str) -> str:
-    """The grant that is missing; the API server's own message lists every rule of the role."""
+    """The missing permission; the API server's own message lists every rule of the role."""
     if bind is None:
-        lacking = said.partition(f"{NOT_HELD}:")[2].split("\n")
-        rules = [rule.strip() for rule in lacking if rule.strip()]
+        missing = said.partition(f"{NOT_HELD}:")[2].split("\n")
+        rules = [rule.strip() for rule in missing if rule.strip()]
         more = f" and {len(rules) - 1} more" if len(rules) > 1 else ""
         named = f": {rules[0]}{more}" if rules else ""
         return f"the operator can't grant permissions that it doesn't have{named}"
-    verb = f'the verb "bind" on {bind.right.resource} "{bind.name}"'
-    if bind.right.resource == "clusterroles":
+    verb = f'the verb "bind" on {bind.permission.resource} "{bind.name}"'
+    if bind.permission.resource == "clusterroles":
         return f"needs rules.bindClusterRoles=[{bind.name}] (chart), which grants {verb}"
     return f"needs {verb}"

@@ -20,13 +20,13 @@ from copyrator.copies.copy_failures import (
     reason_of,
     unsealed_message,
 )
-from copyrator.copies.foreign import LONGEST_REREAD, ForeignObject, compares
 from copyrator.copies.notices import tell_owner
 from copyrator.copies.policy.equality import differences
 from copyrator.copies.policy.ownership import ACCEPTED
-from copyrator.copies.policy.planning import Action, Cause, Foreign, Plan
+from copyrator.copies.policy.planning import Action, Cause, Plan, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.copies.traces import note_write
+from copyrator.copies.unmanaged import LONGEST_REREAD, UnmanagedObject, compares
 from copyrator.copies.writer import CopyWriter, NotAsWantedError
 from copyrator.kube import errors
 from copyrator.kube.errors import ApiError
@@ -100,7 +100,7 @@ class _Attempt:
 
     async def _without_a_write(self, plan: Plan[CopyRequest]) -> Outcome | None:
         """The outcome of a plan that writes nothing (now); None: write."""
-        if plan.act is Action.NOTHING and plan.why in (Cause.FOREIGN, Cause.SATISFIED):
+        if plan.act is Action.NOTHING and plan.why in (Cause.UNMANAGED, Cause.SATISFIED):
             return await self._in_the_way(plan)
         if plan.act is Action.RESEAL and self._is_refused(plan):
             return self._not_as_wanted()
@@ -111,7 +111,7 @@ class _Attempt:
         return None
 
     def _plan(self) -> Plan[CopyRequest]:
-        return self._context.plan(self._key, self._writer.foreign)
+        return self._context.plan(self._key, self._writer.unmanaged)
 
     # --- verification by reading -----------------------------------------------------------------
 
@@ -119,14 +119,16 @@ class _Attempt:
         """Read first where the object may differ from the cached state."""
         if plan.why is Cause.UP_TO_DATE:
             return await self._checked_copy(plan)
-        foreign, winner = self._cluster.foreign, plan.winner
-        known = foreign.get(self._key)
+        unmanaged, winner = self._cluster.unmanaged, plan.winner
+        known = unmanaged.get(self._key)
         if known is None or winner is None or plan.why not in (Cause.MISSING, Cause.SATISFIED):
             return plan
-        if foreign.stands(self._key, winner.terms):
-            return Plan(Action.NOTHING, Cause.FOREIGN, winner) if known.satisfied is None else plan
-        if foreign.is_gone(self._key):
-            foreign.forget(self._key)
+        if unmanaged.is_unchanged(self._key, winner.terms):
+            return (
+                Plan(Action.NOTHING, Cause.UNMANAGED, winner) if known.satisfied is None else plan
+            )
+        if unmanaged.is_gone(self._key):
+            unmanaged.forget(self._key)
         else:
             await self._look()
         return self._plan()
@@ -134,8 +136,8 @@ class _Attempt:
     async def _look(self) -> None:
         """Read the target's current state."""
         await self._writer.look()
-        if self._writer.foreign is None:
-            self._cluster.foreign.forget(self._key)
+        if self._writer.unmanaged is None:
+            self._cluster.unmanaged.forget(self._key)
 
     async def _checked_copy(self, plan: Plan[CopyRequest]) -> Plan[CopyRequest]:
         """Read and compare a copy whose metadata are right, where there is a reason to."""
@@ -198,15 +200,15 @@ class _Attempt:
         except REFUSED:
             with suppress(ApiError):
                 await self._look()
-            if plan.act is not Action.CREATE or self._writer.foreign is None:
+            if plan.act is not Action.CREATE or self._writer.unmanaged is None:
                 raise
             return False
         return True
 
     def _awaits_source(self) -> bool:
         """Whether the live object may be a rule's source, which is never overwritten."""
-        foreign = self._writer.foreign
-        rule = self._context.awaited_source(self._key, foreign) if foreign else None
+        unmanaged = self._writer.unmanaged
+        rule = self._context.awaited_source(self._key, unmanaged) if unmanaged else None
         if rule is not None:
             self._report(FailureReason.CONFLICT, awaited_message(rule.owner))
         return rule is not None
@@ -218,22 +220,24 @@ class _Attempt:
 
     async def _in_the_way(self, plan: Plan[CopyRequest]) -> Outcome:
         """The object isn't changed: right where it has the wanted content, else a conflict."""
-        foreign, winner, found = self._cluster.foreign, plan.winner, self._writer.foreign
+        unmanaged, winner, found = self._cluster.unmanaged, plan.winner, self._writer.unmanaged
         assert winner is not None
-        known = foreign.get(self._key)
+        known = unmanaged.get(self._key)
         if found is not None:
-            known = foreign.met(self._key, self._view.resource, found, winner)
+            known = unmanaged.met(self._key, self._view.resource, found, winner)
             if known.terms != winner.terms and not await self._compared(known, found, winner):
-                foreign.forget(self._key)
+                unmanaged.forget(self._key)
                 return RequeueAfter(AGAIN)
         assert known is not None
         if known.satisfied is None:
             self._report(FailureReason.CONFLICT, conflict_message(known.differs))
         elif self._context.problems.pop(self._key, None) or found is not None:
             self._touch(plan)
-        return RequeueAfter(foreign.next_wait(self._key, known), Priority.RESYNC)
+        return RequeueAfter(unmanaged.next_wait(self._key, known), Priority.RESYNC)
 
-    async def _compared(self, known: ForeignObject, found: Foreign, winner: CopyRequest) -> bool:
+    async def _compared(
+        self, known: UnmanagedObject, found: Unmanaged, winner: CopyRequest
+    ) -> bool:
         """Read the object, where the rule may learn its content; False: it doesn't exist now."""
         differs = None
         if compares(winner):
@@ -264,7 +268,7 @@ class _Attempt:
 
     def _settled(self, plan: Plan[CopyRequest]) -> Outcome:
         self._context.problems.pop(self._key, None)
-        self._cluster.foreign.forget(self._key)
+        self._cluster.unmanaged.forget(self._key)
         self._unsealed.pop(self._key, None)
         self._touch(plan)
         return Done()

@@ -127,8 +127,10 @@ class CopyController:
         if not self._tasks:
             self._tasks = [
                 asyncio.create_task(self._keep_watch(), name="health of the rules' watches"),
-                asyncio.create_task(context.due.run(trusted=True), name="what is due"),
-                asyncio.create_task(context.due.run(trusted=False), name="what is due of tenants"),
+                asyncio.create_task(context.due.run(trusted=True), name="the requeue timer"),
+                asyncio.create_task(
+                    context.due.run(trusted=False), name="the requeue timer of tenant rules"
+                ),
             ]
 
     async def start(self) -> None:
@@ -157,7 +159,7 @@ class CopyController:
             for subscription in state.sources:
                 subscription.release()
         self._kinds.forget()
-        context.home.foreign.close()
+        context.home.unmanaged.close()
         if context.home.namespace_watch is not None:
             context.home.namespace_watch.release()
         await context.isolated.close()
@@ -213,7 +215,7 @@ class CopyController:
         self._context.knows_rules = knows
 
     def retry_forbidden(self) -> None:
-        """Retry what failed for want of a right: one has been granted."""
+        """Retry what was forbidden: a permission has been granted."""
         for key, problem in list(self._context.problems.items()):
             if problem.reason is FailureReason.FORBIDDEN:
                 self._context.queue.add(key, Priority.RESYNC)

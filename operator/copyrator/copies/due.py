@@ -30,7 +30,7 @@ Tenant = str | None
 
 @dataclass(slots=True)
 class _Moved:
-    """A namespace that is new, changed or gone."""
+    """A namespace that is new, changed or deleted."""
 
     members: set[RuleKey]
     """The rules that had it as a target before."""
@@ -117,7 +117,9 @@ class DueWork:
             except StopIteration:
                 pending.work = None
             except Exception as error:
-                log.error("what a change makes due can't be determined: %s", type(error).__name__)
+                log.error(
+                    "the copies affected by a change can't be determined: %s", type(error).__name__
+                )
                 pending.work = None
         return True
 

@@ -33,7 +33,7 @@ async def load_sealer(client: KubeClient, namespace: str, *, make: bool) -> Seal
         return Sealer(_decode(secret)) if secret else None
     except Forbidden as error:
         raise Forbidden(
-            f"the operator may not read or create its Secret {namespace}/{SECRET_NAME}: "
+            f"the operator cannot read or create its Secret {namespace}/{SECRET_NAME}: "
             f"grant get and create on secrets there ({error.message})",
             status=error.status,
         ) from error

@@ -142,7 +142,9 @@ class Kinds:
         try:
             plan = self._context.plan(key)
         except Exception as error:  # a rule's rendering, say: that rule's status reports it
-            log.error("%s can't be planned: %s", key, type(error).__name__)
+            log.error(
+                "the required change of %s can't be determined: %s", key, type(error).__name__
+            )
             return
         if plan.act is Action.RESEAL:
             self._context.queue.add(key, Priority.RESYNC)

@@ -60,7 +60,7 @@ class RuleRemover:
         released = state.end()
         self.drop_bindings(owner)
         for cluster in self._context.clusters.values():
-            cluster.foreign.rule_ended(owner)
+            cluster.unmanaged.rule_ended(owner)
         for subscription in released:
             subscription.release()
 

@@ -26,7 +26,7 @@ class RuleMetrics:
         self._move(reason, copies, 1)
 
     def forget(self, key: RuleKey) -> None:
-        """A rule is gone, or not this operator's any more."""
+        """A rule was deleted, or is not this operator's any more."""
         known = self._known.pop(key, None)
         if known is not None:
             self._move(*known, -1)

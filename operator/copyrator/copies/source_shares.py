@@ -98,12 +98,11 @@ class SourceShare:
             return (
                 f"is waiting for a watch: the rules of the namespace {self._tenant} have "
                 f"{self.watches}, the limit for a namespace; use the same selector in several "
-                "rules, "
-                "name their source, or delete some"
+                "rules, name their source, or delete some rules"
             )
         return (
             f"is waiting for a watch: the rules of all namespaces but the operator's have "
-            f"{self._shares.watches}, the limit for all of them; it continues when others end"
+            f"{self._shares.watches}, the limit for all of them; it starts when another watch ends"
         )
 
     def no_room(self, sources: int, size: int) -> str:
@@ -114,10 +113,9 @@ class SourceShare:
         elif self.bytes + size <= most:
             most, where = limits.TENANTS_SOURCE_BYTES, "all namespaces but the operator's"
         return (
-            f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the rules of "
-            f"{where} "
-            f"may have {most // _MIB} MiB of sources; select fewer or smaller objects in the "
-            "rules. Until then its copies aren't changed"
+            f"no memory for {count(sources, 'source')} ({size / _MIB:.1f} MiB): the sources of the "
+            f"rules of {where} may have {most // _MIB} MiB; select fewer or smaller objects in the "
+            "rules. Until then this rule's copies aren't changed"
         )
 
     @property

@@ -84,7 +84,7 @@ async def write_status(
 
 
 async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
-    """Report a missing right in the status, unless it is the right to write the status."""
+    """Report a missing permission in the status, unless it is the one to write the status."""
     state = context.rule_states.setdefault(rule.key, RuleState(rule.key))
     with suppress(errors.ApiError):
         await write_status(context, state, rule, verdicts.forbidden(error), RuleFacts())

@@ -42,7 +42,7 @@ class RuleSummary:
     kept: int = 0
     """Wanted copies that exist and are ours, right or not."""
     missing: int = 0
-    """Wanted copies that don't exist (and no foreign object does)."""
+    """Wanted copies that don't exist (and no unmanaged object does)."""
     due: list[CopyKey] = field(default_factory=list)
     """Targets that are due and didn't fail before."""
     retrying: list[CopyKey] = field(default_factory=list)
@@ -110,7 +110,7 @@ def summarize_target(
         summary.desired = desired + 1
         summary.failed += 1
         key = CopyKey(binding.compiled.resource, name, binding.static_name or "")
-        why = f"what is to be done there can't be determined: {type(error).__name__}"
+        why = f"the required change can't be determined: {type(error).__name__}"
         summary.sample(key, FailureReason.ERROR, why)
 
 

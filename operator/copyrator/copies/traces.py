@@ -26,7 +26,7 @@ EVENT_REASON = "CopiesChanged"
 _BY_CAUSE = {
     Cause.DRIFTED: Trigger.DRIFT,
     Cause.TAKEN_OVER: Trigger.TAKEN_OVER,
-    Cause.FOREIGN: Trigger.FOREIGN,
+    Cause.UNMANAGED: Trigger.UNMANAGED,
     Cause.UNSEALED: Trigger.UNSEALED,
 }
 
@@ -75,7 +75,7 @@ def what_changed(rule: Rule, spec: RuleSpec, served: RuleSpec | None) -> str:
     if served is None and not rule.status:
         return "the rule is new"
     if served is None and rule.is_observed:
-        return "found when the operator began to serve the rule"
+        return "found when the operator started to serve the rule"
     return edit_text(served, spec, rule.generation)
 
 

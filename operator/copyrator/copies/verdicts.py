@@ -65,7 +65,7 @@ def outside(namespaces: Iterable[str]) -> ReadyCondition:
 
 
 def kind_not_allowed(kind: str, api_version: str | None) -> ReadyCondition:
-    """The settings leave the kind out, so the operator has no rights for it."""
+    """The settings leave the kind out, so the operator has no permissions for it."""
     group = (api_version or "").rpartition("/")[0]
     value = f"{kind}.{group}" if group else kind
     return ReadyCondition(
@@ -82,7 +82,7 @@ def kind_unavailable(error: ApiError) -> ReadyCondition:
 
 
 def forbidden(error: Forbidden) -> ReadyCondition:
-    """The operator lacks a right; the API server's message names it."""
+    """The operator lacks a permission; the API server's message names it."""
     return ReadyCondition(Health.RETRYING, RuleReason.FORBIDDEN, error.message)
 
 
@@ -226,10 +226,10 @@ def _up_to_date(summary: RuleSummary) -> str:
 
 
 def _failing(summary: RuleSummary) -> str:
-    """How many failed; a missing right is named, because only granting it helps."""
+    """How many failed; a missing permission is named, because only granting it helps."""
     text = (
         f"{_up_to_date(summary)}; {summary.failed} failed, "
-        f"{count(summary.conflicts, 'conflicts', 'conflict')} with other objects"
+        f"{summary.conflicts} in conflict with other objects"
     )
     text += f", {summary.stuck} can't be removed" if summary.stuck else ""
     return f"{text} (see status.failures){_missing_permission(summary)}"

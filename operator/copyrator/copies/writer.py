@@ -19,7 +19,7 @@ from copyrator.copies.policy.content import EXACT_KINDS, Place, carry_on, new_ob
 from copyrator.copies.policy.merging import is_as_it_stands, merge_into
 from copyrator.copies.policy.ownership import ACCEPTED
 from copyrator.copies.policy.ownership_claim import claimed_fields
-from copyrator.copies.policy.planning import Action, Foreign, Plan
+from copyrator.copies.policy.planning import Action, Plan, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.kube import errors
 from copyrator.kube.client.pages import METADATA_WATCH
@@ -31,13 +31,13 @@ class NotAsWantedError(Exception):
 
 
 class CopyWriter:
-    """Reads and writes one target; results go into the view, or into ``foreign``."""
+    """Reads and writes one target; results go into the view, or into ``unmanaged``."""
 
     def __init__(
         self, metrics: Metrics, cluster: ClusterContext, view: KindView, key: CopyKey
     ) -> None:
-        self.foreign: Foreign | None = None
-        """The foreign object at the target, as the last read found it."""
+        self.unmanaged: Unmanaged | None = None
+        """The unmanaged object at the target, as the last read found it."""
         self._metrics = metrics
         self._cluster = cluster
         self._view = view
@@ -61,17 +61,17 @@ class CopyWriter:
         except errors.NotFound:
             found = None
         record = self._view.reader(found) if found else None
-        self.foreign = None
+        self.unmanaged = None
         self._whole = None
         if record is not None and (record.owner or record.marks):
             copies.wrote(self._name, record)
             if found and not record.owner:
-                self.foreign = _foreign(found["metadata"])
+                self.unmanaged = _unmanaged(found["metadata"])
             return
         if known := copies.get(self._name):
             copies.deleted(self._name, known.uid)
         if found:
-            self.foreign = _foreign(found["metadata"])
+            self.unmanaged = _unmanaged(found["metadata"])
 
     async def read(self) -> dict[str, Any]:
         """Read the whole object, and keep the version that was read.
@@ -156,25 +156,25 @@ class CopyWriter:
         self._wrote(winner, found, "update")
 
     async def _adopt(self, winner: CopyRequest) -> None:
-        foreign = self.foreign
-        assert foreign is not None
+        unmanaged = self.unmanaged
+        assert unmanaged is not None
         if self._exact:
             body = carry_on(
                 self._body(winner),
-                foreign.extras,
-                uid=foreign.uid,
-                resource_version=foreign.resource_version,
+                unmanaged.extras,
+                uid=unmanaged.uid,
+                resource_version=unmanaged.resource_version,
             )
-            self._claim(body, winner, foreign.metadata)
+            self._claim(body, winner, unmanaged.metadata)
         else:
-            body = self._merged(winner, await self._live(foreign.uid))
+            body = self._merged(winner, await self._live(unmanaged.uid))
         try:
             answer = await self._send("PUT", body)
         except errors.Invalid as error:
             overwrites = winner.on_conflict is ConflictPolicy.OVERWRITE and _may_recreate(winner)
-            if not error.immutable or not overwrites or foreign.metadata.get("deletionTimestamp"):
+            if not error.immutable or not overwrites or unmanaged.metadata.get("deletionTimestamp"):
                 raise
-            await self._delete(foreign.uid, foreign.resource_version)
+            await self._delete(unmanaged.uid, unmanaged.resource_version)
             raise errors.ConflictError("deleted, to be recreated") from error
         self._wrote(winner, self._view.reader(answer), "adopt")
 
@@ -189,7 +189,7 @@ class CopyWriter:
         overwrites = (
             winner.reseals
             or winner.on_conflict is ConflictPolicy.OVERWRITE
-            or winner.adopts(_foreign(live["metadata"]))
+            or winner.adopts(_unmanaged(live["metadata"]))
         )
         if not overwrites and not winner.is_held_by(live):
             raise NotAsWantedError
@@ -219,7 +219,7 @@ class CopyWriter:
         """The body that replaces a live object, including the fields that others own."""
         seen = self._view.reader(live)
         body = merge_into(live, self._body(winner), seen.shape)
-        extras = seen.extras if seen.owner or seen.marks else _foreign(live["metadata"]).extras
+        extras = seen.extras if seen.owner or seen.marks else _unmanaged(live["metadata"]).extras
         return carry_on(body, extras, uid=seen.uid, resource_version=seen.resource_version)
 
     def _claim(
@@ -244,7 +244,7 @@ class CopyWriter:
         """Cache the copy as it is now: right."""
         if _is_disturbed(winner, record):
             record.shape = ACCEPTED
-        self.foreign = None
+        self.unmanaged = None
         self._view.copies.wrote(self._name, record)
         self._cluster.drift.wrote(self._key, record.resource_version)
 
@@ -294,9 +294,9 @@ def _may_recreate(winner: CopyRequest) -> bool:
     return winner.binding.compiled.spec.on_immutable is ImmutablePolicy.RECREATE
 
 
-def _foreign(metadata: Mapping[str, Any]) -> Foreign:
+def _unmanaged(metadata: Mapping[str, Any]) -> Unmanaged:
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    return Foreign(
+    return Unmanaged(
         uid=metadata["uid"],
         resource_version=metadata["resourceVersion"],
         labels=labels,

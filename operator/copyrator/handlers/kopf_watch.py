@@ -118,7 +118,7 @@ class KopfPath:
         self.health.recovered()
         self._faults.clear()
 
-    def stands(self) -> None:
+    def settled(self) -> None:
         """Called when a watch has been open for `settled` seconds."""
         if not self.health.doubt:
             self.recover()
@@ -158,7 +158,7 @@ class GuardedEvents:
             return
         path = self._path
         opened = path.clock()
-        timer = asyncio.get_running_loop().call_later(path.timing.settled, path.stands)
+        timer = asyncio.get_running_loop().call_later(path.timing.settled, path.settled)
         try:
             async with aclosing(lines(self._chunks())) as found:
                 async for line in found:

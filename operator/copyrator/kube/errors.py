@@ -142,7 +142,7 @@ class NotFound(ApiError):
 
     @property
     def kind_missing(self) -> bool:
-        """True where the path isn't served at all (the CRD is gone), whatever the object."""
+        """True where the path isn't served at all (the CRD was deleted), whatever the object."""
         return not self.details.get("name")
 
 

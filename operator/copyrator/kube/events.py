@@ -176,7 +176,7 @@ class EventRecorder:
             async with asyncio.timeout(seconds):
                 await self._queue.join()
         except TimeoutError:
-            log.info("Events not written before the end: %d", len(self._queue))
+            log.info("Events not written before shutdown: %d", len(self._queue))
 
     async def _write(self, news: _News) -> None:
         news.queued = False

@@ -20,7 +20,7 @@ NOT_HELD = "RBAC permissions not currently held"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Right:
+class Permission:
     """One verb on one resource; `resource` may include a subresource, as in RBAC."""
 
     group: str
@@ -37,20 +37,21 @@ class Right:
 class Refusal:
     """A missing permission; without a namespace the request was for all namespaces."""
 
-    right: Right
+    permission: Permission
     namespace: str = ""
     name: str = ""
 
     def __str__(self) -> str:
-        return f"{self.right} {f'in {self.namespace}' if self.namespace else 'in all namespaces'}"
+        where = f"in {self.namespace}" if self.namespace else "in all namespaces"
+        return f"{self.permission} {where}"
 
     @property
     def attributes(self) -> dict[str, str]:
         """The resourceAttributes of an access review."""
-        resource, _, subresource = self.right.resource.partition("/")
+        resource, _, subresource = self.permission.resource.partition("/")
         return {
-            "verb": self.right.verb,
-            "group": self.right.group,
+            "verb": self.permission.verb,
+            "group": self.permission.group,
             "resource": resource,
             "subresource": subresource,
             "namespace": self.namespace,
@@ -63,5 +64,5 @@ def read_refusal(message: str, details: Mapping[str, Any]) -> Refusal | None:
     found = _DENIED.search(message)
     if found is None or NOT_HELD in message:
         return None
-    right = Right(found["group"], found["resource"], found["verb"])
-    return Refusal(right, found["namespace"] or "", str(details.get("name") or ""))
+    permission = Permission(found["group"], found["resource"], found["verb"])
+    return Refusal(permission, found["namespace"] or "", str(details.get("name") or ""))

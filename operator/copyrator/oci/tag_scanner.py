@@ -3,7 +3,7 @@
 A decoder of whole pages makes a string of each tag at once: 1.7 million of them, 100 MB, from 8 MB
 of two-letter tags. Here only the tags of one batch exist, and the incomplete end of the text.
 Anything but strings under "tags", or brackets that don't match, make it invalid: an incomplete
-list looks as if newer versions were gone.
+list looks as if newer versions were deleted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads tag lists page by page, completely or not at all, up to a limit.
 
-A decision needs the complete list: an incomplete one looks as if newer versions were gone. So
+A decision needs the complete list: an incomplete one looks as if newer versions were deleted. So
 every doubt about a list raises, and the tags read so far must not be used. Sources: the OCI
 distribution specification ("Listing Tags") and RFC 8288 for Link.
 """

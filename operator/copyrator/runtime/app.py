@@ -114,12 +114,14 @@ class App:
         waiting("no response from the API server yet", quiet=True)
         background = watchdog.Background()
         self._stack.push_async_callback(background.stop)
-        parts.rights.on_granted = self._retry_refused
-        self.kopf_guard.on_refused = parts.rights.refused
+        parts.permissions.on_granted = self._retry_refused
+        self.kopf_guard.on_refused = parts.permissions.refused
         self.kopf_guard.on_silent = parts.pool.suspect
         parts.copying.ask_for_rules(self._rules.knows)
-        background.start(parts.rights.review_for_ever(client), "the review of missing rights")
-        self.health.ready.add("rights", parts.rights.sentence)
+        background.start(
+            parts.permissions.review_for_ever(client), "the review of missing permissions"
+        )
+        self.health.ready.add("permissions", parts.permissions.sentence)
         readable = not self.settings.watch_namespaces
         await prerequisites.wait_for_crds(client, waiting, readable=readable)
         background.start(parts.recorder.run(), "the writer of Events")

@@ -56,7 +56,7 @@ def stale_queue(queue: Queue, *, failing: bool = False) -> str | None:
     """Not ready: keys wait or hang too long; `failing`: all requests fail at present."""
     age = queue.oldest_age()
     if age > STALE_SECONDS:
-        why = "all requests fail" if failing else "more changes than can be processed"
+        why = "all requests fail" if failing else "changes arrive faster than they can be processed"
         return f"a key has waited for {age:.0f} s: {why}"
     longest = queue.longest_working()
     if longest and longest[1] > STALE_SECONDS:

@@ -20,8 +20,8 @@ from copyrator.kube.client.connection import Connection
 from copyrator.kube.events import EventRecorder
 from copyrator.kube.leader.elector import Elector
 from copyrator.kube.leader.lease import default_identity
+from copyrator.kube.permissions import MissingPermissions
 from copyrator.kube.resources import Discovery
-from copyrator.kube.rights import MissingPermissions
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.kube.watch.scoped_informers import ScopedPool
 from copyrator.metrics import Metrics
@@ -40,7 +40,7 @@ class Parts:
     """All parts that exist from start to stop. To be built in the running loop."""
 
     client: KubeClient
-    rights: MissingPermissions
+    permissions: MissingPermissions
     elector: Elector | None
     """None without leader election."""
     pool: InformerFactory
@@ -72,14 +72,14 @@ class Parts:
 def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Parts:
     """Build all parts; nothing is started and no request is sent yet."""
     limit = AdaptiveLimit()
-    rights = MissingPermissions()
-    elector = _elector(settings, connection, metrics, rights)
+    permissions = MissingPermissions()
+    elector = _elector(settings, connection, metrics, permissions)
     client = KubeClient(
         connection,
         limit=limit,
         fence=(lambda: elector.leads) if elector else None,
         metrics=metrics,
-        on_refused=rights.refused,
+        on_refused=permissions.refused,
     )
     pool = InformerFactory(client, metrics=metrics)
     if settings.watch_namespaces:
@@ -121,7 +121,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     )
     return Parts(
         client=client,
-        rights=rights,
+        permissions=permissions,
         elector=elector,
         pool=pool,
         recorder=recorder,
@@ -160,12 +160,12 @@ def _proxies() -> dict[str, str]:
 
 
 def _elector(
-    settings: Settings, connection: Connection, metrics: Metrics, rights: MissingPermissions
+    settings: Settings, connection: Connection, metrics: Metrics, permissions: MissingPermissions
 ) -> Elector | None:
     if not settings.leader_election:
         return None
     return Elector(
-        KubeClient(connection, metrics=metrics, on_refused=rights.refused, alone=True),
+        KubeClient(connection, metrics=metrics, on_refused=permissions.refused, alone=True),
         namespace=settings.lease_namespace or settings.namespace,
         name=settings.lease_name,
         identity=settings.identity or default_identity(),

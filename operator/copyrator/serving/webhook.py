@@ -131,7 +131,9 @@ class WebhookServer:
             return self._secret()
         except WebhookError as error:
             log.error("%s", error)
-            raise _Refusal(503, "the operator has no secret to verify this with") from None
+            raise _Refusal(
+                503, "the webhook's secret can't be read; see the operator's log"
+            ) from None
 
     async def _authentic_body(self, request: web.Request, secret: bytes) -> bytes:
         """Return the body of an authenticated caller.

@@ -87,7 +87,7 @@ class Settings:
     """Addresses that registries may have although refused by default (oci/addresses.py)."""
 
     leader_election: bool = True
-    """Whether only one of several replicas works while the others stand by."""
+    """Whether only one of several replicas works while the others are on standby."""
 
     identity: str | None = None
     """This replica's identity in the Lease; None: the pod's name, or a unique one."""

@@ -40,24 +40,24 @@ KOPF_PAGE_BYTES: Final = 4 * 1024 * 1024
 # --- rules --------------------------------------------------------------------------------------
 
 RULE_VALUES: Final = 20_000
-"""Maps, lists, texts and other values in a rule's spec: parsing each takes a microsecond or two. A
-thousand globs in each list with 64 x 64 expressions in each selector are 17,000."""
+"""Maps, lists, strings and other values in a rule's spec: parsing each takes a microsecond or two.
+A thousand globs in each list with 64 x 64 expressions in each selector are 17,000."""
 
 RULE_ITEMS: Final = 1_000
 """Items of one list or map of a rule's spec outside its template, as in the CRD."""
 
 SELECTOR_TEXT: Final = 16_384
-"""Characters of a selector that is written as one text (old form): splitting them takes 15 ms."""
+"""Characters of a selector that is written as one string (old form): splitting them takes 15 ms."""
 
 RULE_DEPTH: Final = 64
 """Levels of nesting in a rule's spec: some functions that traverse it are recursive."""
 
 TEMPLATE_TEXT: Final = 65_536
-"""Characters of one text that may hold Jinja2: compiling 64 KiB of nothing but Jinja2 takes some
-two seconds in the child process."""
+"""Characters of one string that may contain Jinja2: compiling 64 KiB of nothing but Jinja2 takes
+some two seconds in the child process."""
 
 TEMPLATE_TEXTS: Final = 262_144
-"""Characters of all texts of one template, keys included: it is compiled after each edit, and
+"""Characters of all strings of one template, keys included: it is compiled after each edit, and
 rendered for each target."""
 
 TENANT_NAME_TEXT: Final = 1_024
@@ -76,14 +76,14 @@ NOTED_FAULTS: Final = 10_000
 # --- templates ----------------------------------------------------------------------------------
 
 COMPILED_AT_ONCE: Final = 512
-"""Characters of the longest text that is compiled in the operator's own process: of nothing but
+"""Characters of the longest string that is compiled in the operator's own process: of nothing but
 Jinja2 it takes 15 ms. A longer one goes to the child process."""
 
 COMPILED_HERE: Final = 2_048
-"""Characters of all texts of a rule up to which they are compiled in the operator's own process."""
+"""Characters of all strings of a rule up to which the operator's own process compiles them."""
 
 COMPILED_TOGETHER: Final = 65_536
-"""Characters of texts that the child process compiles in one call: two seconds at most."""
+"""Characters of strings that the child process compiles in one call: two seconds at most."""
 
 RENDER_STEPS: Final = 40_000
 """Steps that one object's rendering may take: an operation, a pass of a loop for each operation in
@@ -91,10 +91,10 @@ its body, or 64 characters processed. Measured: a step takes 0.2 to 1.2 us, so a
 than STEP_SECONDS; 256 KiB of nothing but {{ namespace.name }} take 26,000 steps."""
 
 RENDERED_TEXT: Final = 1_048_576
-"""Characters of one text while it is rendered: more than an object may hold."""
+"""Characters of one string while it is rendered: more than an object may have."""
 
 RENDERED_OBJECT: Final = 1_572_864
-"""Characters of all texts of one rendered object: etcd's limit of an object, in bytes."""
+"""Characters of all strings of one rendered object: etcd's limit of an object, in bytes."""
 
 TEMPLATE_NUMBER_BITS: Final = 4_096
 """Binary digits of a number that a template calculates: a 64-bit number has 64."""
@@ -165,15 +165,15 @@ KIND_REFERENCE_WATCHES: Final = 64
 would have more, there is one metadata watch of all namespaces, which caches only the named
 objects."""
 
-FOREIGN_WATCHES: Final = 8
+UNMANAGED_WATCHES: Final = 8
 """Watches of single objects that block copies: in one target namespace for trusted rules, and for
 the rules of one tenant's namespace. Beyond it such an object is read again after ten seconds, and
 then with back-off, at least every five minutes."""
 
-TRUSTED_FOREIGN_WATCHES: Final = 64
+TRUSTED_UNMANAGED_WATCHES: Final = 64
 """The same of all trusted rules together: each is a connection."""
 
-TENANTS_FOREIGN_WATCHES: Final = 32
+TENANTS_UNMANAGED_WATCHES: Final = 32
 """The same of all tenants together, apart from those of trusted rules."""
 
 REFERENCE_WATCHES: Final = 32
@@ -226,7 +226,7 @@ BUNDLE_VALUES_READERS: Final = 4
 
 BUNDLE_REDACTIONS: Final = 2
 """Namespaces whose Bundles' Secrets are held at the same time to redact a log, one of each. Large
-ones wait for the child process, so these have slots of their own."""
+ones wait for the child process, so these have separate slots."""
 
 BUNDLE_SECRETS: Final = 80
 """Secrets of a Job that are redacted from its log: 64 of ``valuesFrom``, the registry's and its
@@ -256,10 +256,10 @@ BUNDLE_STATUS_BYTES: Final = 16 * 1024
 12 KB. A user who may write ``bundles/status`` may store more: the parts of that are cut."""
 
 BUNDLE_STATUS_TEXT: Final = 4096
-"""Characters of each text of a larger status: none of the operator's is longer."""
+"""Characters of each string of a larger status: none of the operator's is longer."""
 
 BUNDLE_STATUS_TEXTS: Final = 128 * 1024
-"""Characters of all texts of a larger status together."""
+"""Characters of all strings of a larger status together."""
 
 BUNDLE_STATUS_ITEMS: Final = 32
 """Items of each list of a larger status: more than the operator's have."""
@@ -323,30 +323,30 @@ list."""
 
 REGISTRY_REQUESTS: Final = 128
 """Requests to registries in flight over all hosts, fair between hosts: each may hold the headers
-and the unread part of an answer, some 200 KB."""
+and the unread part of a response, some 200 KB."""
 
 REGISTRY_REQUESTS_PER_HOST: Final = 8
 """Requests in flight to one host: enough for a thousand polls a minute at 100 ms each."""
 
 REGISTRY_LARGE_ANSWERS: Final = 4
-"""Answers of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB."""
+"""Responses of over REGISTRY_SMALL_ANSWER bytes that are held at a time over all hosts: 16 MiB."""
 
 REGISTRY_SMALL_ANSWER: Final = 64 * 1024
-"""Bytes of an answer that are held without waiting: manifests and tokens have a few KB."""
+"""Bytes of a response that are held without waiting: manifests and tokens have a few KB."""
 
 REGISTRY_HOSTS: Final = 2048
 """Hosts whose request rate and pause (after a 429 or 503) are remembered. Idle ones are dropped at
 once; above this number the least recently used ones are."""
 
 REGISTRY_HOST_LABELS: Final = 100
-"""Hosts with metrics of their own: each has some twenty series. Further ones, redirects' targets
+"""Hosts with separate metrics: each has some twenty series. Further ones, redirects' targets
 and token servers are counted as host="other"."""
 
 REGISTRY_HEADERS: Final = 64
-"""Headers of an answer."""
+"""Headers of a response."""
 
 REGISTRY_HEADER_BYTES: Final = 16 * 1024
-"""Bytes of one header, and of all Link or all WWW-Authenticate headers of an answer that are
+"""Bytes of one header, and of all Link or all WWW-Authenticate headers of a response that are
 read."""
 
 REGISTRY_LOOKUPS: Final = 16
@@ -385,7 +385,7 @@ TAG_CHARACTERS: Final = 128
 """Characters of a tag: the OCI specification's own limit."""
 
 TOKEN_ANSWER_BYTES: Final = 64 * 1024
-"""Bytes of a token server's answer."""
+"""Bytes of a token server's response."""
 
 TOKEN_CHARACTERS: Final = 16 * 1024
 """Characters of a token: servers accept no longer headers."""

@@ -46,7 +46,7 @@ def seconds(*, above: float = -math.inf, least: float = -math.inf) -> Callback:
 
     def check(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
         if not math.isfinite(value):
-            raise click.BadParameter(f"{value} is not a usable number of seconds.")
+            raise click.BadParameter(f"{value} is not a valid number of seconds.")
         if value <= above:
             raise click.BadParameter(f"{value:g} is too small: more than {above:g} seconds.")
         if value < least:

@@ -54,7 +54,7 @@ def from_options(values: dict[str, Any]) -> Settings:
     known = {field.name for field in dataclasses.fields(Settings)}
     if values.get("webhook_port") is not None and values.get("webhook_secret_file") is None:
         raise click.UsageError(
-            "--webhook-port (COPYRATOR_WEBHOOK_PORT) needs --webhook-secret-file "
+            "--webhook-port (COPYRATOR_WEBHOOK_PORT) requires --webhook-secret-file "
             "(COPYRATOR_WEBHOOK_SECRET_FILE): without a secret any client could call it."
         )
     return Settings(**{name: value for name, value in values.items() if name in known})

@@ -15,8 +15,8 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api import names
 from copyrator.api.keys import CopyKey
-from copyrator.copies.foreign import LONGEST_REREAD
 from copyrator.copies.summarize import summarize_rule
+from copyrator.copies.unmanaged import LONGEST_REREAD
 from copyrator.workqueue.outcome import Priority, RequeueAfter
 
 TARGETS = [f"team-{number}" for number in range(30)]
@@ -218,7 +218,7 @@ async def test_an_orphaning_rule_takes_its_marks_off_and_keeps_the_objects(clust
     assert left["metadata"]["annotations"] == {}
 
 
-async def test_a_foreign_object_is_left_alone_and_not_asked_about_again_and_again(
+async def test_an_unmanaged_object_is_left_alone_and_not_asked_about_again_and_again(
     cluster, operator
 ):
     teams(cluster, ["team"])
@@ -233,7 +233,7 @@ async def test_a_foreign_object_is_left_alone_and_not_asked_about_again_and_agai
     assert cluster.writes("configmaps") == [("create", path_of("configmaps", "team", "")[:-1])]
     key = CopyKey("configmaps", "team", "app")
     await until(
-        lambda: operator.controller._context.home.foreign.watches.version(key), "it is watched"
+        lambda: operator.controller._context.home.unmanaged.watches.version(key), "it is watched"
     )
     cluster.seen.clear()
     for _ in range(3):  # as if its time had come

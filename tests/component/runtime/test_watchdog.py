@@ -68,7 +68,9 @@ def test_a_queue_that_stands_still(queue: Queue, ready: str | None, live: str | 
 
 
 def test_a_queue_that_stands_still_because_nothing_succeeds_says_so() -> None:
-    assert stale_queue(Queue(60)) == "a key has waited for 60 s: more changes than can be processed"
+    assert stale_queue(Queue(60)) == (
+        "a key has waited for 60 s: changes arrive faster than they can be processed"
+    )
     assert stale_queue(Queue(60), failing=True) == "a key has waited for 60 s: all requests fail"
 
 

@@ -19,8 +19,8 @@ def test_a_status_that_somebody_else_wrote_is_mended_by_one_write(
     status = body["status"]
     status["lastError"] = {"reason": "RegistryUnreachable", "message": "as a backup had it"}
     status["available"]["rejected"] = [{"version": "2.0.0-rc", "reason": "PreRelease"}]
-    foreign = {"type": "Audited", "status": "True", "reason": "Seen", "message": ""}
-    status["conditions"].append({**foreign, "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    unmanaged = {"type": "Audited", "status": "True", "reason": "Seen", "message": ""}
+    status["conditions"].append({**unmanaged, "lastTransitionTime": "2026-01-01T00:00:00Z"})
     status["forceUpdate"] = 0
     # All fields are this client's now, as after a restore: server-side apply would leave them.
     since = team.cluster.requests()

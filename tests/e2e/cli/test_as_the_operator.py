@@ -34,7 +34,13 @@ def denied(stage, word, spaces):
         "subjects": [],
     }  # fmt: skip
     stage.apply(rule(stage.home, word, template=template, targets={"namespaces": [f"{word}-*"]}))
-    stage.wait_reason(RULES.format(stage.home), word, "PartialFailure")
+    path = f"{RULES.format(stage.home)}/{word}"
+    until(
+        lambda: (
+            stage.api.get(path).get("status", {}).get("copies", {}).get("failed") == len(spaces)
+        ),
+        "all four have failed",
+    )
     yield spaces[0]
     stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
 
@@ -73,8 +79,8 @@ def without_impersonation(stage, word):
 
 def test_an_administrator_hears_what_the_operator_may_not(stage, word, denied):
     said = stage.types(f"why {denied}/devs --kind RoleBinding")
-    assert f"The rule {stage.home}/{word} requires it, but: {NEEDED}" in said
-    assert "operator isn't running" not in said
+    assert f"The rule {stage.home}/{word} requires it, but the write fails: {NEEDED}" in said
+    assert "check that the operator is running" not in said
     said = plainly(stage.types(f"plan rule {stage.home}/{word}", code=2))
     assert f"blocked 4 namespaces ({word}-" in said
     assert f"…) devs {NEEDED}" in said
@@ -85,9 +91,9 @@ def test_who_may_not_impersonate_hears_what_the_operator_said(
     stage, word, denied, without_impersonation
 ):
     said = without_impersonation.types(f"why {denied}/devs --kind RoleBinding")
-    assert "and the write is possible (tried as you; the operator said: " + NEEDED in said
+    assert "a dry run of the write succeeds (tried as you; the operator reported: " + NEEDED in said
     said = without_impersonation.types(f"plan rule {stage.home}/{word}", code=2)
-    assert said.count("(tried as you; the operator said: " + NEEDED) == 4
+    assert said.count("(tried as you; the operator reported: " + NEEDED) == 4
     assert "Tried as you, not as the operator" in said
 
 

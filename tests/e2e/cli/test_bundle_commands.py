@@ -31,7 +31,7 @@ def test_why_says_why_this_version_and_none_newer(stage, shop):
     assert f"1.* of {stage.cluster.registry}/{shop} resolves to 1.0.0 (DIGEST).\n" in said
     assert "rejected 2.0.0: isn't in the range 1.*\n" in said
     assert "rejected 1.1.0-rc.1: is a pre-release; spec.prerelease: true admits them\n" in said
-    assert "The registry is polled every AGE; the next time in " in said  # the Deployment's value
+    assert "The registry is polled every AGE; next poll in " in said  # the Deployment's value
 
 
 def test_reconcile_asks_deploys_and_waits_for_the_echo(stage, shop):
@@ -217,11 +217,11 @@ def test_resolve_says_what_to_do_about_a_registry_that_doesnt_answer(stage, shop
 def test_doctor_finds_all_well(stage, shop):
     until(lambda: stage.result("doctor").exit_code == 0, lambda: stage.types("doctor", code=None))
     said = stage.types("doctor")
-    assert "ok  CRDs: both are established" in said
-    assert "ok  Lease: held by copyrator-0" in said
+    assert "ok   CRDs: both are established and served" in said
+    assert "ok   Lease: held by copyrator-0" in said
     user = f"system:serviceaccount:{stage.home}:copyrator"
-    assert f"ok  Rights: all that the operator needs are granted to {user}" in said
-    assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
+    assert f"ok   Permissions: all required permissions are granted to {user}" in said
+    assert f"ok   Registry http://{stage.cluster.registry}: responds" in said
 
 
 def test_doctor_names_a_registry_that_cant_be_reached(stage, shop):
@@ -240,7 +240,7 @@ def test_doctor_names_a_registry_that_cant_be_reached(stage, shop):
     )
     try:
         said = stage.types("doctor", code=1)
-        assert "BAD Registry http://127.0.0.1:1: from this machine: " in said
-        assert f"ok  Registry http://{stage.cluster.registry}: answers" in said
+        assert "FAIL Registry http://127.0.0.1:1: from this machine: " in said
+        assert f"ok   Registry http://{stage.cluster.registry}: responds" in said
     finally:
         stage.cluster.kubectl("delete", "bundle", "lost", "-n", stage.apps, "--timeout=60s")

@@ -10,16 +10,16 @@ from tests.e2e.operator_process import until
 def test_doctor_goes_on_past_what_it_may_not_read(stage, word):
     somebody = replace(stage, admin=stage.cluster.kubeconfig_for_user(f"somebody-{word}", []))
     said = somebody.types("doctor", code=None)
-    assert "ok  API server: v1." in said
-    assert "?   Lease: you have no permission to check it: " in said
+    assert "ok   API server: v1." in said
+    assert "?    Lease: you have no permission to check it: " in said
     for what in ("Rules", "Bundles"):
-        assert f"?   {what}: you have no permission to check them: " in said
-    assert "?   Registries: you have no permission" in said
+        assert f"?    {what}: you have no permission to check them: " in said
+    assert "?    Registries: you have no permission" in said
 
 
 def test_doctor_says_that_the_deployment_is_scaled_to_0(stage):
     said = stage.types("doctor", code=None)
-    assert f"?   Pods: the Deployment {stage.home}/" in said
+    assert f"?    Pods: the Deployment {stage.home}/" in said
     assert "is scaled to 0" in said
 
 
@@ -46,5 +46,5 @@ def test_doctor_says_why_no_pod_runs(stage, word, namespace):
         60,
     )
     said = stage.types(f"doctor -n {there}", code=1)
-    assert "BAD Pods: none of 1 is ready: idle-" in said
+    assert "FAIL Pods: 0 of 1 ready: idle-" in said
     assert f"see: kubectl -n {there} describe pods -l " in said

@@ -16,11 +16,11 @@ def empty(tmp_path_factory):
 
 def test_doctor_misses_crds_deployment_and_lease(empty):
     said = empty.types("doctor", code=1)
-    assert "ok  API server: v1." in said
+    assert "ok   API server: v1." in said
     for crd in ("copyrators.flant.com", "bundles.operator.werf.dev"):
-        assert f"BAD CRDs: the CRD {crd} is missing: install the chart, or " in said
-    assert "?   Deployment: none is found" in said
-    assert "BAD Lease: the Lease" in said
+        assert f"FAIL CRDs: the CRD {crd} is missing: install the chart, or " in said
+    assert "?    Deployment: not found" in said
+    assert "FAIL Lease: the Lease" in said
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_describe_tells_what_the_rule_says_and_what_happened(stage, word, copied
     assert f"Name: {stage.home}/{word}\n" in said
     assert f"Source: Secret {word} in {stage.home}\n" in said
     assert f"Targets: {word}-*\n" in said
-    assert "Copies: 2 desired: 2 ready, 0 failed, 0 conflicts, 0 pending\n" in said
+    assert "Copies: 2 desired: 2 ready, 0 failed, 0 in conflict, 0 pending\n" in said
     until(lambda: "Synced: 2 copies" in stage.types(f"describe rule {stage.home}/{word}"), "Events")
 
 
@@ -184,14 +184,14 @@ def test_plan_names_every_kind_of_change_and_makes_none(
         f'QuotaExceeded: secrets "{word}" is forbidden: exceeded quota: none, '
         "requested: secrets=1, used: secrets=0, limited: secrets=0"
     )
-    foreign = "an object of that name that isn't a copy exists; delete it, or set"
+    unmanaged = "an object of that name that isn't a copy exists; delete it, or set"
     assert plainly(planner.types(f"plan -f {file}", code=2)) == (
         "ACTION NAMESPACE NAME WHAT\n"
         f"update {first} {word} +labels/team +token -password\n"
         f"delete {second} {word}\n"
         f"create {fresh} {word} +labels/team +token +user\n"
         f"blocked {full} {word} {quota}\n"
-        f"conflict {taken} {word} Conflict: {foreign} spec.onConflict "
+        f"conflict {taken} {word} Conflict: {unmanaged} spec.onConflict "
         "(it differs in labels, data)\n"
         "Plan: 1 to create, 1 to update, 1 to delete, 1 in conflict, 1 blocked; "
         "0 are up to date.\n"
@@ -281,7 +281,7 @@ def test_why_gives_each_rules_answer(stage, word, copied, namespace):
     assert f"rule {owner} (its owner): requires it, from {owner}" in said(first)
     assert f"{other} doesn't match spec.targets.namespaces ({word}-*)" in said(other)
     assert f"{closed} excludes all rules by the label copyrator.flant.com/ignore" in said(closed)
-    assert f"rule {owner}: creates {word} there, not this" in said(first, "other")
+    assert f"rule {owner}: creates {word} there, not this object" in said(first, "other")
     assert "The namespace nowhere doesn't exist." in said("nowhere")
     taken = namespace(f"{word}-taken")
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
@@ -325,7 +325,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
     monkeypatch.setitem(stage.variables, "COPYRATOR_OPERATOR_NAMESPACE", "")
     said = plainly(stage.types(typed))
     assert "isn't served: NotTrusted" in said
-    assert "No operator's Deployment is found, so its default settings are assumed" in said
+    assert "No Deployment of the operator was found, so its default settings are assumed" in said
     own = {
         "POD_NAMESPACE": stage.home,
         "NAMESPACE": stage.home,
@@ -335,7 +335,7 @@ def test_in_the_operators_own_pod_its_variables_say_which_rules_are_trusted(
         monkeypatch.setitem(stage.variables, name, value)
     said = plainly(stage.types(typed))
     assert f"It is up to date with the rule {stage.home}/{word}." in said
-    assert "No operator's Deployment is found" not in said
+    assert "No Deployment of the operator was found" not in said
 
 
 def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace):
@@ -357,7 +357,7 @@ def test_why_tries_the_write_to_hear_who_says_no(stage, word, copied, namespace)
     patch = {"spec": {"targets": {"namespaces": [full]}}}
     stage.api.patch(f"{RULES.format(stage.home)}/{word}", patch)
     said = stage.types(f"why {full}/{word}")
-    assert f"The rule {stage.home}/{word} requires it, but: QuotaExceeded: " in said
+    assert f"The rule {stage.home}/{word} requires it, but the write fails: QuotaExceeded: " in said
 
 
 def test_suspend_and_resume_wait_for_the_operator(stage, word, copied):
@@ -409,7 +409,7 @@ def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, 
     stage.apply(rule(stage.home, word, source=copies, targets={"namespaces": [f"{word}-*"]}))
     stage.wait_reason(RULES.format(stage.home), word, "Synced")
     nothing = stage.types(f"confirm-delete rule {stage.home}/{word}", code=1)
-    assert "no deletion waits for a confirmation" in nothing
+    assert "no deletion is waiting for confirmation" in nothing
     stage.apply(rule(stage.home, word, source=copies, targets={"namespaces": spaces[:1]}))
     stage.wait_reason(RULES.format(stage.home), word, "DeletionUnconfirmed")
     planned = stage.types(f"plan rule {stage.home}/{word}", code=2)
@@ -487,7 +487,7 @@ def test_suspend_and_resume_take_all_of_a_namespace(stage, word, namespace):
     ]
     assert "already suspended" in stage.types(f"suspend rules --all -n {there} --timeout 0")
     assert stage.types(f"resume rules --all -n {there} --timeout 0").count("resumed.") == 2
-    assert "name one of the rules, or all" in stage.types("suspend rules", code=2)
+    assert "set the name of one of the rules, or --all" in stage.types("suspend rules", code=2)
 
 
 def test_reconcile_ends_with_1_where_the_outcome_isnt_ready(stage, word, copied, namespace):

@@ -77,7 +77,7 @@ def test_plan_and_why_let_admission_speak_before_anything_is_written(stage, word
     assert "1 blocked; 1 is up to date" in said
     stage.types(f"resume rule {stage.home}/{word}")
     said = stage.types(f"why {guarded}/{word}")
-    assert f"The rule {stage.home}/{word} requires it, but: " in said
+    assert f"The rule {stage.home}/{word} requires it, but the write fails: " in said
     assert "Secrets live in the vault" in said
 
 
@@ -140,4 +140,4 @@ def test_describe_copy_names_who_edited_it(stage, word, copied):
     )
     said = plainly(stage.types(f"describe copy {copied}/{word}"))
     assert "Managers: somebody, AGE ago\n" in said
-    assert "is paused (suspend, mode: Plan, or not served)" in said
+    assert "writes nothing now (suspend, mode: Plan, or not served)" in said

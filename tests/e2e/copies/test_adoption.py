@@ -24,7 +24,7 @@ def test_an_old_form_rule_adopts_the_originals_unmarked_copies_with_one_write_ea
     since = stopped.cluster.audit_offset()
     user.rule(stopped.namespace, word, ruleType="secret", selector={"app": word}, namespace=source)
     condition = user.wait_reason(stopped.namespace, word, "PartialFailure")
-    assert "1 conflict" in condition["message"]
+    assert "1 in conflict" in condition["message"]
     for target in targets:
         found = user.get("secrets", target, word)
         assert found["data"] == right

@@ -114,7 +114,7 @@ def test_the_loser_takes_over_when_the_owner_goes_without_a_moment_without_the_o
     assert user.get("configmaps", target, word)["metadata"]["uid"] == uid
 
 
-def test_overwrite_takes_a_foreign_object_over_and_keeps_what_others_put_on_it(
+def test_overwrite_takes_an_unmanaged_object_over_and_keeps_what_others_put_on_it(
     operator, user, namespace, word
 ):
     source, target = namespace("source"), namespace(f"{word}-t")

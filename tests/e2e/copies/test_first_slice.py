@@ -216,7 +216,7 @@ def test_copies_go_with_their_rule_but_nothing_else_does(operator, user, namespa
     assert user.data("configmaps", source, word) == {"key": "value"}
 
 
-def test_a_foreign_object_of_the_copys_name_is_neither_overwritten_nor_deleted(
+def test_an_unmanaged_object_of_the_copys_name_is_neither_overwritten_nor_deleted(
     operator, user, namespace, word
 ):
     source, target = namespace("source"), namespace(f"{word}-t")

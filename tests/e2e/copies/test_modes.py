@@ -172,7 +172,7 @@ def test_a_changed_role_ref_fails_with_a_reason_and_recreate_makes_it_anew(
     assert user.get("rolebindings", target, word)["roleRef"]["name"] == "two"
 
 
-def test_overwrite_and_recreate_together_replace_an_immutable_foreign_object(
+def test_overwrite_and_recreate_together_replace_an_immutable_unmanaged_object(
     operator, user, namespace, word
 ):
     source, target = namespace("source"), namespace(f"{word}-1")

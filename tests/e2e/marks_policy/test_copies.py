@@ -68,10 +68,8 @@ def test_an_exported_copy_cant_be_applied_elsewhere(guarded, alice, place, copie
     with pytest.raises(RefusedError) as error:
         alice.kubectl("apply", "-f", "-", input=yaml.safe_dump(exported))
     said = str(error.value)
-    assert f"Secret {elsewhere}/app would carry marks" in said
-    assert (
-        "Leave these annotations and the label app.kubernetes.io/managed-by: copyrator out" in said
-    )
+    assert f"Secret {elsewhere}/app must not have the marks" in said
+    assert "Remove these annotations and the label app.kubernetes.io/managed-by: copyrator;" in said
     del metadata["labels"][names.LABEL_MANAGED_BY]
     metadata["annotations"] = {}
     assert "created" in alice.kubectl("apply", "-f", "-", input=yaml.safe_dump(exported))
@@ -85,7 +83,7 @@ def test_a_backup_cant_be_restored_without_the_verb_and_can_be_with_it(
     for key in ("resourceVersion", "uid"):
         del stored["metadata"][key]
     stored["metadata"]["name"] = "restored"
-    with pytest.raises(RefusedError, match="restores backups needs the verb mark"):
+    with pytest.raises(RefusedError, match="to restore backups, a user needs the verb mark"):
         alice.create(stored)
     cluster = guarded.cluster
     role = ("create", "role", "restores", "-n", place, "--verb=mark")
@@ -108,7 +106,7 @@ def test_an_edit_in_the_operators_name_is_refused(alice, place, copied):
 
 @pytest.mark.parametrize("key", sorted(MARKS))
 def test_a_mark_of_a_copy_cant_be_changed(alice, place, copied, key):
-    with pytest.raises(RefusedError, match="would carry marks"):
+    with pytest.raises(RefusedError, match="must not have the marks"):
         alice.patch("secret", f"{place}/app", {"metadata": {"annotations": {key: "other/rule"}}})
 
 

@@ -7,6 +7,7 @@ ways.
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -58,6 +59,34 @@ class Charts:
         return push(chart, self.registry, self.repo, tag)
 
 
+@dataclass(frozen=True)
+class Planned:
+    """What a `bundle plan` printed, and its graph."""
+
+    code: int
+    output: str
+    graph: str
+
+    @property
+    def last(self) -> str:
+        return self.output.splitlines()[-1]
+
+    @property
+    def nodes(self) -> set[str]:
+        return set(re.findall(r'^\t"(.*)" \[ ', self.graph, re.MULTILINE)) - self.edges
+
+    @property
+    def edges(self) -> set[str]:
+        return set(re.findall(r'^\t"(.* -> .*)" \[ ', self.graph, re.MULTILINE))
+
+    @property
+    def operations(self) -> set[str]:
+        """What is done to objects, as `type namespace:group:kind:name`."""
+        others = ("create-release", "update-release", "noop", "track-")
+        found = (node.split("/", 3) for node in self.nodes if not node.startswith(others))
+        return {f"{kind} {name}" for kind, _, _, name in found}
+
+
 @dataclass
 class Werf:
     """Runs werf for one release, with the variables that a Job of ours sets."""
@@ -90,6 +119,14 @@ class Werf:
         code, output = self.run("bundle", "apply", WERF_TAG=tag, **env)
         assert code == 0, output
         return output
+
+    def plan(self, tag: str = "1.0.0", *arguments: str, **env: str | None) -> "Planned":
+        graph = self.directory / "graph.dot"
+        graph.unlink(missing_ok=True)
+        flags = arguments or ("--exit-code",)
+        env = {"WERF_DEPLOY_GRAPH_PATH": str(graph), **env, "WERF_TAG": tag}
+        code, output = self.run("bundle", "plan", *flags, **env)
+        return Planned(code, output, graph.read_text() if graph.exists() else "")
 
     @property
     def report_file(self) -> Path:

@@ -1,5 +1,6 @@
 """Deploys that fail, are rolled back, take too long or are interrupted."""
 
+import os
 import signal
 
 from tests.e2e.standin.conftest import Charts, Werf, judged
@@ -112,3 +113,21 @@ def test_an_interrupted_deploy_exits_by_its_signal_and_can_be_repeated(
     charts.push("1.0.1")
     werf.apply("1.0.1")
     assert werf.object("demo-cm")["data"]["version"] == "1.0.1"
+
+
+def test_a_plan_leaves_the_record_of_a_killed_deploy_to_the_next_deploy(
+    werf: Werf, charts: Charts
+) -> None:
+    charts.push(job=ENDLESS_JOB)
+    process = werf.start("bundle", "apply", WERF_TAG="1.0.0")
+    eventually(lambda: "demo-cm" in werf.names(), "the deploy being under way")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+    charts.push("1.0.1")
+
+    plan = werf.plan("1.0.1")
+
+    assert plan.operations == {"update ::ConfigMap:demo-cm"}
+    assert werf.revisions("demo") == {1: "pending-install"}
+    werf.apply("1.0.1")
+    assert list(werf.revisions("demo").values()) == ["deployed"]

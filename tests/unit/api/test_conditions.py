@@ -16,8 +16,8 @@ from copyrator.api.conditions import (
     ReadyCondition,
     build_conditions,
     conditions_by_type,
-    foreign_conditions,
     ready_reason,
+    unmanaged_conditions,
 )
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -105,6 +105,6 @@ def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
     ready_reason(previous)
 
 
-def test_only_conditions_of_other_types_are_foreign() -> None:
+def test_only_conditions_of_other_types_are_unmanaged() -> None:
     junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
-    assert foreign_conditions([*build(None, Health.READY), *junk]) == junk
+    assert unmanaged_conditions([*build(None, Health.READY), *junk]) == junk

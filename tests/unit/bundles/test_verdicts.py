@@ -68,7 +68,7 @@ WITHOUT_UNINSTALL = (
 )
 NOT_AGAIN = (
     "Pod/x failed. It isn't retried until the tag, the spec or the values change, or the "
-    "annotation operator.werf.dev/requestedAt"
+    "annotation operator.werf.dev/requestedAt is set"
 )
 LAST_GOOD = f". The last successful deploy is {WHAT}"
 
@@ -118,13 +118,13 @@ LAST_GOOD = f". The last successful deploy is {WHAT}"
             lambda: verdicts.deploying(NEW, Need.FIRST),
             PROGRESSING,
             "Deploying",
-            f"Deploying {NEXT} by Job deploy-x-7: nothing is deployed yet",
+            f"Deploying {NEXT} with Job deploy-x-7: nothing is deployed yet",
         ),
         (
             lambda: verdicts.running(NEW),
             PROGRESSING,
             "Deploying",
-            f"Deploying {NEXT} by Job deploy-x-7",
+            f"Deploying {NEXT} with Job deploy-x-7",
         ),
         (
             lambda: verdicts.blocked(NEW, Blocked(BundleReason.IMAGE_PULL_FAILED, "no such image")),

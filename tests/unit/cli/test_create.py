@@ -54,7 +54,7 @@ def test_the_manifest_has_what_the_flags_say_and_is_valid(flags, spec):
 @pytest.mark.parametrize(
     ("flags", "code", "said"),
     [
-        ("rule a", 2, "give one of --source NAME and --selector LABELS"),
+        ("rule a", 2, "set exactly one of --source and --selector"),
         ("rule a --source x --kind secrets", 1, "spec.source.kind: secrets isn't a kind; did you"),
         ("bundle a --from registry", 1, "spec.repo: must not be empty"),
         ("bundle a", 2, "Missing option '--from'"),

@@ -56,7 +56,7 @@ def test_where_all_is_granted_nothing_waits(many: list[dict[str, Any]]) -> None:
     server = Server(many, set())
     named, refs, said = look(server)
     assert (named, refs) == (2 * len(many), [])
-    assert said.endswith("named by Bundles, and edits take effect at once")
+    assert said.endswith("referenced by Bundles; edits take effect at once")
     assert set(server.asked) == {("configmaps", ""), ("secrets", "")}
 
 
@@ -66,8 +66,8 @@ def test_where_names_are_granted_the_rest_waits_and_the_right_is_named(
     _, refs, said = look(Server(many, {("secrets", "")}))
     assert len(refs) == 11  # one watch is of all ConfigMaps
     assert refs[-1] == f"Secret team-{len(many) - 1}/creds"
-    assert said.startswith(f"11 of {2 * len(many)} objects named by Bundles have no watch")
-    assert "the operator may not list and watch secrets" in said
+    assert said.startswith(f"11 of {2 * len(many)} objects referenced by Bundles have no watch")
+    assert "the operator cannot list and watch all secrets" in said
     assert 'bundles.allowedSecrets: ["*"]' in said
     assert "configmaps" not in said
 

@@ -37,7 +37,7 @@ def test_of_other_kinds_the_fields_are_named():
 
 
 @pytest.mark.parametrize(
-    ("methods", "foreign", "action"),
+    ("methods", "unmanaged", "action"),
     [
         ([], False, None),
         (["POST"], True, RowAction.CREATE),
@@ -48,8 +48,8 @@ def test_of_other_kinds_the_fields_are_named():
         (["PATCH"], False, RowAction.RELEASE),
     ],
 )
-def test_the_writes_to_an_object_come_to_one_action(methods, foreign, action):
-    assert action_of(methods, foreign=foreign) == action
+def test_the_writes_to_an_object_come_to_one_action(methods, unmanaged, action):
+    assert action_of(methods, unmanaged=unmanaged) == action
 
 
 def test_the_last_line_counts():

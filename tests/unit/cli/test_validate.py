@@ -56,17 +56,17 @@ def validate(text: str, *options: str):
         ),
         (
             GOOD + '  transform: {name: "{{ sorce.name }}"}\n',
-            "stdin:9: CopyratorRule r: spec.transform.name: there is no variable sorce; did you m",
+            "stdin:9: CopyratorRule r: spec.transform.name: unknown variable sorce; did you mean ",
         ),
         (
             RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata:\n"
             '      name: "{{ namespace.label.team }}"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: namespace has no field label;",
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: unknown field namespace.label",
         ),
         (
             RULE + "spec:\n  template:\n    apiVersion: v1\n    kind: ConfigMap\n    metadata:\n"
             '      name: "{{ source.name }}"\n',
-            "stdin:10: CopyratorRule r: spec.template.metadata.name: there is no variable source;",
+            "stdin:10: CopyratorRule r: spec.template.metadata.name: unknown variable source;",
         ),
         (
             GOOD.replace("kind: CopyratorRule", "kind: Copyrator"),

@@ -33,11 +33,9 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
     (said,) = polls()
     assert said == (
         "The registry is polled every 10m by default (WERF_OPERATOR_TIMER_INTERVAL of the operator "
-        "isn't known); the next time in 8m1s."
+        "isn't known); next poll in 8m1s."
     )
-    assert polls(image="copyrator:1") == [
-        "The registry is polled every 10m; the next time in 8m1s."
-    ]
+    assert polls(image="copyrator:1") == ["The registry is polled every 10m; next poll in 8m1s."]
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from copyrator.copies.policy.ownership import Shapes
 from copyrator.copies.policy.planning import (
     Action,
     Cause,
-    Foreign,
     Hold,
     Plan,
     TargetState,
+    Unmanaged,
     plan_copy,
 )
 from copyrator.copies.policy.records import Extras
@@ -57,12 +57,12 @@ class Claim:
     def is_drift(self, record):
         return record.content == "drifted"
 
-    def adopts(self, foreign):
-        return self.adopting and foreign is FOREIGN
+    def adopts(self, unmanaged):
+        return self.adopting and unmanaged is UNMANAGED
 
 
 A, B = Claim("a"), Claim("b")
-FOREIGN = Foreign("uid", "1", {}, {}, {})
+UNMANAGED = Unmanaged("uid", "1", {}, {}, {})
 
 
 def plan(requests=(), existing=None, **more):
@@ -104,12 +104,12 @@ def plan(requests=(), existing=None, **more):
             Cause.BROKEN,
             replace(A, content=None),
         ),
-        # Something foreign does.
-        ({"requests": [A], "foreign": FOREIGN}, Action.NOTHING, Cause.FOREIGN, A),
+        # Something unmanaged does.
+        ({"requests": [A], "unmanaged": UNMANAGED}, Action.NOTHING, Cause.UNMANAGED, A),
         # ... that was found to hold what is wanted, by this look or an earlier one.
         ({"requests": [A], "satisfied": A.terms}, Action.NOTHING, Cause.SATISFIED, A),
         (
-            {"requests": [A], "satisfied": A.terms, "foreign": FOREIGN},
+            {"requests": [A], "satisfied": A.terms, "unmanaged": UNMANAGED},
             Action.NOTHING,
             Cause.SATISFIED,
             A,
@@ -132,10 +132,10 @@ def plan(requests=(), existing=None, **more):
             {
                 "requests": [replace(A, adopting=True)],
                 "satisfied": A.terms,
-                "foreign": FOREIGN,
+                "unmanaged": UNMANAGED,
             },
             Action.ADOPT,
-            Cause.FOREIGN,
+            Cause.UNMANAGED,
             replace(A, adopting=True),
         ),
         (
@@ -152,21 +152,24 @@ def plan(requests=(), existing=None, **more):
         ),
         ({"satisfied": A.terms}, Action.NOTHING, Cause.UNWANTED, None),
         (
-            {"requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)], "foreign": FOREIGN},
+            {
+                "requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
+                "unmanaged": UNMANAGED,
+            },
             Action.ADOPT,
-            Cause.FOREIGN,
+            Cause.UNMANAGED,
             replace(A, on_conflict=ConflictPolicy.OVERWRITE),
         ),
         (
-            {"requests": [replace(A, adopting=True)], "foreign": FOREIGN},
+            {"requests": [replace(A, adopting=True)], "unmanaged": UNMANAGED},
             Action.ADOPT,
-            Cause.FOREIGN,
+            Cause.UNMANAGED,
             replace(A, adopting=True),
         ),
         (
             {
                 "requests": [replace(A, on_conflict=ConflictPolicy.OVERWRITE)],
-                "foreign": FOREIGN,
+                "unmanaged": UNMANAGED,
                 "is_source": True,
             },
             Action.NOTHING,
@@ -231,7 +234,7 @@ def plan(requests=(), existing=None, **more):
             Cause.NAMESPACE_CLOSED,
             None,
         ),
-        # An object that carries our label but isn't ours counts as foreign.
+        # An object that carries our label but isn't ours counts as unmanaged.
         ({"requests": [A], "existing": Copy("")}, Action.CREATE, Cause.MISSING, A),
         ({"existing": Copy("")}, Action.NOTHING, Cause.UNWANTED, None),
         # One that carries a rule's marks without a seal is that rule's to read, and nobody else's.
@@ -290,7 +293,7 @@ situations = st.builds(
     open=st.booleans(),
     hold=st.sampled_from(Hold),
     deletion=st.sampled_from(DeletionPolicy),
-    foreign=st.none() | st.just(FOREIGN),
+    unmanaged=st.none() | st.just(UNMANAGED),
     satisfied=st.none() | requests.map(lambda request: request.terms),
     is_source=st.booleans(),
 )
@@ -302,19 +305,19 @@ def carried_out(now: TargetState, done: Plan) -> TargetState:
         assert done.winner is not None
         assert done.winner.content is not None
         made = Copy(done.winner.owner, done.winner.content)
-        return replace(now, existing=made, foreign=None)
+        return replace(now, existing=made, unmanaged=None)
     if done.act is Action.DELETE:
         return replace(now, existing=None)
     if done.act is Action.RELEASE:
-        return replace(now, existing=None, foreign=FOREIGN)
+        return replace(now, existing=None, unmanaged=UNMANAGED)
     return now
 
 
 def consistent(now: TargetState) -> bool:
-    """A foreign object and our copy can't stand at one place; a look finds one of them."""
+    """An unmanaged object and our copy can't stand at one place; a look finds one of them."""
     existing = now.existing
     if existing is not None and existing.owner:
-        return now.foreign is None and not existing.marks
+        return now.unmanaged is None and not existing.marks
     return True
 
 
@@ -343,7 +346,7 @@ def holder(now: TargetState) -> Claim | None:
     heir = next((request for request in now.requests if not request.paused), None)
     if heir is None or (existing and existing.owner):
         return heir
-    if now.foreign is not None:
+    if now.unmanaged is not None:
         return heir if heir.on_conflict is ConflictPolicy.OVERWRITE or heir.adopting else None
     return heir if now.satisfied != heir.terms else None
 
@@ -375,7 +378,7 @@ def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
     now = TargetState(requests, existing, open=True, hold=Hold.CONDEMNED, deletion=deletion)
     after = carried_out(now, plan_copy(now))
     assert after.existing is None
-    assert (after.foreign is None) == (deletion is DeletionPolicy.DELETE)
+    assert (after.unmanaged is None) == (deletion is DeletionPolicy.DELETE)
 
 
 @settings(max_examples=5 * settings.default.max_examples)
@@ -383,7 +386,7 @@ def test_a_copy_that_nobody_wants_and_its_rule_condemned_is_gone_or_nobodys(
 def test_an_object_that_isnt_ours_is_touched_only_when_the_rule_says_so(now):
     done = plan_copy(now)
     if done.act is Action.ADOPT:
-        assert now.foreign is not None
+        assert now.unmanaged is not None
         assert done.winner.on_conflict is ConflictPolicy.OVERWRITE or done.winner.adopting
     if done.act in (Action.DELETE, Action.RELEASE, Action.REPLACE):
         assert now.existing is not None

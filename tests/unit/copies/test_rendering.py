@@ -156,4 +156,4 @@ def test_a_long_text_is_shortened_in_its_error():
         with pytest.raises(TemplateError) as error:
             Text(text).render(CONTEXT)
         told = text if length == 80 else text[:79] + "…"
-        assert str(error.value).startswith(f"{told!r}: there is no variable nothing; there are ")
+        assert str(error.value).startswith(f"{told!r}: unknown variable nothing; known variables: ")

@@ -28,10 +28,10 @@ CONTEXT = {
         ),
         (
             "{{ namespace.lables.team }}",
-            "namespace has no field lables; there are name, labels, annotations",
+            "unknown field namespace.lables; known fields: name, labels, annotations",
         ),
-        ("{{ rule.labels }}", "rule has no field labels; there are name, namespace"),
-        ("{{ team }}", "there is no variable team; there are namespace, rule, source"),
+        ("{{ rule.labels }}", "unknown field rule.labels; known fields: name, namespace"),
+        ("{{ team }}", "unknown variable team; known variables: namespace, rule, source"),
         ("{% set x = {} %}{{ x.a }}", "'dict object' has no attribute 'a'"),
     ],
 )

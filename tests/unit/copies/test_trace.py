@@ -45,7 +45,7 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
             ),
         ),
         (
-            [(Action.ADOPT, Trigger.FOREIGN, ""), (Action.RESEAL, Trigger.UNSEALED, "")],
+            [(Action.ADOPT, Trigger.UNMANAGED, ""), (Action.RESEAL, Trigger.UNSEALED, "")],
             ("took over 1 copy: allowed by onConflict; sealed 1 copy: the seal was missing"),
         ),
         (

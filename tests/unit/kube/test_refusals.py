@@ -4,7 +4,7 @@ import pytest
 
 from copyrator.kube.client.answers import from_answer
 from copyrator.kube.errors import Forbidden
-from copyrator.kube.refusals import Refusal, Right
+from copyrator.kube.refusals import Permission, Refusal
 
 USER = 'User "system:serviceaccount:copyrator:copyrator"'
 
@@ -24,7 +24,7 @@ def refusal(message, **details):
                 'in the namespace "team"'
             ),
             {"name": "a"},
-            Refusal(Right("", "secrets", "get"), "team", "a"),
+            Refusal(Permission("", "secrets", "get"), "team", "a"),
             "get secrets in team",
         ),
         (
@@ -33,7 +33,7 @@ def refusal(message, **details):
                 'in API group "" at the cluster scope'
             ),
             {},
-            Refusal(Right("", "namespaces", "list")),
+            Refusal(Permission("", "namespaces", "list")),
             "list namespaces in all namespaces",
         ),
         (
@@ -43,7 +43,7 @@ def refusal(message, **details):
                 "RBAC: role not found"
             ),
             {"name": "b"},
-            Refusal(Right("operator.werf.dev", "bundles/status", "patch"), "team", "b"),
+            Refusal(Permission("operator.werf.dev", "bundles/status", "patch"), "team", "b"),
             "patch bundles.operator.werf.dev/status in team",
         ),
     ],
@@ -55,7 +55,7 @@ def test_a_missing_right_is_read_in_rbacs_words(message, details, expected, said
 
 
 def test_a_subresource_is_asked_for_apart():
-    found = Refusal(Right("operator.werf.dev", "bundles/status", "patch"), "team", "b")
+    found = Refusal(Permission("operator.werf.dev", "bundles/status", "patch"), "team", "b")
     assert found.attributes["resource"] == "bundles"
     assert found.attributes["subresource"] == "status"
 

@@ -47,7 +47,8 @@ esac
 """
 """werf 3 has no ``helm uninstall``; a tag such as ``latest`` doesn't show which werf it is.
 
-``--ignore-not-found`` isn't used: Helm 3 takes a missing right to read releases for "not found".
+``--ignore-not-found`` isn't used: Helm 3 reports a missing permission to read releases as
+"not found".
 """
 
 

@@ -39,7 +39,7 @@ def variables(values: Mapping[str, str]) -> Env:
 
 
 def common(spec: BundleSpec) -> dict[str, str]:
-    """Variables of all our containers. Only the buildah mode ``docker`` works without rights."""
+    """Variables of all containers. Only the buildah mode ``docker`` works without privileges."""
     found = {
         "HOME": HOME,
         "TMPDIR": "/tmp",  # noqa: S108 - as above

@@ -83,7 +83,7 @@ def deploying(status: BundleStatus, need: Need) -> ReadyCondition:
 def running(status: BundleStatus) -> ReadyCondition:
     """A Job runs."""
     attempted = status.attempted
-    text = f"Deploying {attempted.version} ({short(attempted.digest)}) by Job {attempted.job}"
+    text = f"Deploying {attempted.version} ({short(attempted.digest)}) with Job {attempted.job}"
     return ReadyCondition(Health.PROGRESSING, BundleReason.DEPLOYING, text)
 
 
@@ -113,7 +113,7 @@ def quarantined(status: BundleStatus) -> ReadyCondition:
     text = (
         f"{attempted.version} ({short(attempted.digest)}) failed {times(attempted.failures or 0)}: "
         f"{_open(attempted.message)}. It isn't retried until the tag, the spec or the "
-        "values change, or the annotation operator.werf.dev/requestedAt"
+        "values change, or the annotation operator.werf.dev/requestedAt is set"
     )
     return ReadyCondition(Health.STALLED, BundleReason.QUARANTINED, text + _kept(status))
 
@@ -143,7 +143,7 @@ def unusable(reason: str, message: str, status: BundleStatus) -> ReadyCondition:
 
 
 def forbidden(message: str, status: BundleStatus) -> ReadyCondition:
-    """The operator lacks a right; the API server's message names it."""
+    """The operator lacks a permission; the API server's message names it."""
     return unusable(BundleReason.FORBIDDEN, message, status)
 
 
@@ -151,8 +151,7 @@ def failing(error: str, status: BundleStatus, *, deleting: bool) -> ReadyConditi
     """The operator has an internal error at this Bundle."""
     text = (
         f"the operator failed to reconcile this Bundle ({error}) and retries with growing delays; "
-        "report "
-        "a bug with the operator's log"
+        "report a bug with the operator's log"
     )
     if deleting:
         return uninstall_failed(text)

@@ -17,7 +17,7 @@ from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.adoption import copier
 from copyrator.copies.policy.content import Content, copied_content, payload_of, rendered_content
 from copyrator.copies.policy.ownership import ACCEPTED, Shape
-from copyrator.copies.policy.planning import Foreign, Terms
+from copyrator.copies.policy.planning import Terms, Unmanaged
 from copyrator.copies.policy.records import CopyRecord
 from copyrator.copies.policy.rendering import (
     NO_TEXTS,
@@ -178,7 +178,7 @@ class SourceBinding:
         return desired
 
     def forget(self, namespace: str) -> None:
-        """Drop what is cached of a namespace that changed or is gone."""
+        """Drop what is cached of a namespace that changed or was deleted."""
         self._by_namespace.pop(namespace, None)
 
     def covers(self, namespace: Namespace) -> bool:
@@ -290,12 +290,12 @@ class CopyRequest:
 
     @property
     def on_conflict(self) -> ConflictPolicy:
-        """What to do about a foreign object."""
+        """What to do about an unmanaged object."""
         return self.binding.compiled.spec.on_conflict
 
     @property
     def terms(self) -> Terms:
-        """The digest that a foreign object must have to count as right, and the conflict policy."""
+        """The digest that an unmanaged object must have to count as ready; the conflict policy."""
         return self.desired.digest, self.on_conflict
 
     @property
@@ -336,13 +336,15 @@ class CopyRequest:
         """Whether objects with the rule's marks and no seal are overwritten, as requested."""
         return self.rule.reseal is not None
 
-    def adopts(self, foreign: Foreign) -> bool:
-        """Whether this foreign object is adopted.
+    def adopts(self, unmanaged: Unmanaged) -> bool:
+        """Whether this unmanaged object is adopted.
 
         The old form adopts by labels, which anybody may write: only in a trusted rule.
         """
         spec = self.binding.compiled.spec
         trusted = self.binding.compiled.targets.tenant is None
         if trusted and spec.legacy and spec.source and spec.source.selector:
-            return spec.source.selector.matches(foreign.labels)
-        return spec.on_conflict is ConflictPolicy.ADOPT and copier(foreign.annotations) is not None
+            return spec.source.selector.matches(unmanaged.labels)
+        return (
+            spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.annotations) is not None
+        )

@@ -129,7 +129,7 @@ class BindingIndex:
         return [binding for binding in removed if binding is not None]
 
     def forget_namespace(self, namespace: str) -> None:
-        """Drop what was rendered for a namespace that changed or is gone."""
+        """Drop what was rendered for a namespace that changed or was deleted."""
         for bindings in self._following.values():
             for binding in bindings:
                 binding.forget(namespace)

@@ -24,7 +24,7 @@ _ROOT_CA: Final = "kube-root-ca.crt"
 def refusal(kind: str, body: Mapping[str, Any]) -> str | None:
     """Why this object is never copied, or None.
 
-    A token would grant a service account's rights in other namespaces, a copied release Secret
+    A token would grant a service account's permissions in other namespaces, a copied release Secret
     would be a release to Helm, it exists in every namespace root CA, and copies of copies would
     never end.
     """

@@ -50,7 +50,7 @@ class Cause(StrEnum):
     ABANDONED = "Abandoned"
     """Its rule doesn't exist any more and no rule requests it: not ours to delete."""
     OWNED_BY_OTHER = "OwnedByOther"
-    FOREIGN = "Foreign"
+    UNMANAGED = "Unmanaged"
     SATISFIED = "Satisfied"
     """An object that isn't ours has the wanted content: it isn't changed, and counts as right."""
     UNSEALED = "Unsealed"
@@ -58,7 +58,7 @@ class Cause(StrEnum):
     IS_SOURCE = "IsSource"
     """A rule copies this object: it is never overwritten."""
     NAMESPACE_CLOSED = "NamespaceClosed"
-    """Terminating or gone."""
+    """Terminating or deleted."""
     BEING_DELETED = "BeingDeleted"
     PAUSED = "Paused"
     BROKEN = "Broken"
@@ -79,7 +79,7 @@ class Hold(StrEnum):
 
 
 Terms = tuple[bytes, ConflictPolicy]
-"""The wanted digest and the conflict policy: what a foreign object was compared with."""
+"""The wanted digest and the conflict policy: what an unmanaged object was compared with."""
 
 
 class Want(Protocol):
@@ -99,11 +99,11 @@ class Want(Protocol):
 
     @property
     def on_conflict(self) -> ConflictPolicy:
-        """What to do about a foreign object."""
+        """What to do about an unmanaged object."""
 
     @property
     def terms(self) -> Terms:
-        """The digest that a foreign object must have to count as right, and the conflict policy."""
+        """The digest that an unmanaged object must have to count as ready; the conflict policy."""
 
     def is_right(self, record: CopyRecord) -> bool:
         """Whether a copy is as wanted."""
@@ -111,12 +111,12 @@ class Want(Protocol):
     def is_drift(self, record: CopyRecord) -> bool:
         """Whether a copy that isn't right has the wanted digest, so that others changed it."""
 
-    def adopts(self, foreign: Foreign) -> bool:
+    def adopts(self, unmanaged: Unmanaged) -> bool:
         """Whether ``onConflict: Adopt``, or the old form, adopts this object."""
 
 
 @dataclass(frozen=True, slots=True)
-class Foreign:
+class Unmanaged:
     """The metadata of an object that isn't ours, as last read."""
 
     uid: str
@@ -142,10 +142,10 @@ class TargetState(Generic[W]):
     open: bool
     """Its namespace exists and isn't Terminating."""
     hold: Hold = Hold.GONE
-    """About ``standing``'s owner, where it has no request here."""
+    """About ``existing``'s owner, where it has no request here."""
     deletion: DeletionPolicy = DeletionPolicy.DELETE
     """That owner's policy."""
-    foreign: Foreign | None = None
+    unmanaged: Unmanaged | None = None
     """The object that a read found instead of our copy."""
     satisfied: Terms | None = None
     """The terms that such an object was found to fulfil, by this read or an earlier one."""
@@ -193,14 +193,14 @@ def _plan_free(now: TargetState[W]) -> Plan[W]:
 
 def _plan_unowned(now: TargetState[W], winner: W) -> Plan[W]:
     """A request may have the target, unless an object that isn't ours is to stay there."""
-    foreign = now.foreign
-    if foreign and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(foreign)):
-        return Plan(Action.ADOPT, Cause.FOREIGN, winner)
+    unmanaged = now.unmanaged
+    if unmanaged and (winner.on_conflict is ConflictPolicy.OVERWRITE or winner.adopts(unmanaged)):
+        return Plan(Action.ADOPT, Cause.UNMANAGED, winner)
     if now.satisfied == winner.terms:
         return Plan(Action.NOTHING, Cause.SATISFIED, winner)
-    if foreign is None:
+    if unmanaged is None:
         return Plan(Action.CREATE, Cause.MISSING, winner)
-    return Plan(Action.NOTHING, Cause.FOREIGN, winner)
+    return Plan(Action.NOTHING, Cause.UNMANAGED, winner)
 
 
 def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:

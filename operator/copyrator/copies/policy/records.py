@@ -171,8 +171,8 @@ def _is_labelled(metadata: Mapping[str, Any]) -> bool:
 
 
 def _extras(metadata: Mapping[str, Any], fields: Ownership, marks: str) -> Extras:
-    labels = _foreign(metadata.get("labels"), LABELS, fields)
-    annotations = _foreign(metadata.get("annotations"), ANNOTATIONS, fields)
+    labels = _unmanaged(metadata.get("labels"), LABELS, fields)
+    annotations = _unmanaged(metadata.get("annotations"), ANNOTATIONS, fields)
     finalizers = metadata.get("finalizers")
     owners = metadata.get("ownerReferences")
     deleting, unlabelled = "deletionTimestamp" in metadata, not _is_labelled(metadata)
@@ -189,7 +189,7 @@ def _extras(metadata: Mapping[str, Any], fields: Ownership, marks: str) -> Extra
     )
 
 
-def _foreign(found: Mapping[str, str] | None, prefix: str, fields: Ownership) -> dict[str, str]:
+def _unmanaged(found: Mapping[str, str] | None, prefix: str, fields: Ownership) -> dict[str, str]:
     """Metadata that aren't ours alone: set by others, or by an unknown manager."""
     return {
         key: value

@@ -18,7 +18,7 @@ def in_words(message: str, source: str, context: Mapping[str, Any]) -> str:
     Messages about anything else are returned as they are.
     """
     if found := _NO_NAME.fullmatch(message):
-        return f"there is no variable {found['name']}; there are {', '.join(sorted(context))}"
+        return f"unknown variable {found['name']}; known variables: {', '.join(sorted(context))}"
     if not (found := _NO_KEY.fullmatch(message)):
         return message
     key = found["key"]
@@ -29,7 +29,7 @@ def in_words(message: str, source: str, context: Mapping[str, Any]) -> str:
             if _lacks(value.get(part), key) and _uses(source, f"{name}.{part}", key):
                 return f"{name} {value.get('name', '')} has no {word} {key}"
         if _lacks(value, key) and _uses(source, name, key):
-            return f"{name} has no field {key}; there are {', '.join(value)}"
+            return f"unknown field {name}.{key}; known fields: {', '.join(value)}"
     return message
 
 

@@ -45,7 +45,7 @@ class Trigger(Enum):
     DRIFT = ("changes by another client",)
     LOST = ("deletion by another client",)
     TAKEN_OVER = ("released by another rule",)
-    FOREIGN = ("allowed by onConflict",)
+    UNMANAGED = ("allowed by onConflict",)
     UNSEALED = ("the seal was missing",)
     RULE_DELETED = ("the rule is being deleted",)
 

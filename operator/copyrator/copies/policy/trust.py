@@ -1,4 +1,4 @@
-"""What a tenant's rule may do: less than a trusted one, so that it can't raise its author's rights.
+"""What a tenant's rule may do: less than a trusted one, to prevent privilege escalation.
 
 Anybody who may write rules in the operator's namespace is trusted with all that the operator may
 do. A tenant's rule reads only its own namespace, which its author is expected to be able to read,
@@ -12,7 +12,7 @@ from typing import Final
 from copyrator.api.rule import ConflictPolicy, RuleSpec
 
 TENANT_KINDS: Final = ("ConfigMap", "Secret")
-"""Kinds that grant no rights by themselves; a copied RoleBinding would."""
+"""Kinds that grant no permissions by themselves; a copied RoleBinding would."""
 
 
 def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
@@ -28,11 +28,11 @@ def tenant_refusal(spec: RuleSpec, home: str) -> str | None:
             f"spec.source.kind is {source.kind}: outside the operator's namespace rules copy "
             f"{' and '.join(TENANT_KINDS)} only"
         )
-    foreign = [namespace for namespace in source.namespaces if namespace != home]
-    if foreign:
+    elsewhere = [namespace for namespace in source.namespaces if namespace != home]
+    if elsewhere:
         where = "namespace" if spec.legacy else "spec.source.namespace"
         return (
-            f"{where} names {', '.join(foreign)}: outside the operator's namespace a rule's "
+            f"{where} names {', '.join(elsewhere)}: outside the operator's namespace a rule's "
             "sources "
             f"must be in its own namespace, {home}"
         )

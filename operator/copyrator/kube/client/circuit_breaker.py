@@ -153,7 +153,7 @@ class CircuitBreaker:
             self._opened_at = self._clock()
             self._pause = FIRST_PAUSE
             log.warning(
-                "the API server fails all %s (%s); they wait until it recovers", self._what, error
+                "all %s fail (%s); they are paused until the API server recovers", self._what, error
             )
             self._arm()
 

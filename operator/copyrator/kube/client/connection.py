@@ -140,7 +140,7 @@ class Connection:
             if fault:
                 log.warning("%s", fault)
             else:
-                log.info("credentials are renewed again (%s)", self.origin)
+                log.info("credentials were renewed (%s)", self.origin)
         self._fault = fault
 
 

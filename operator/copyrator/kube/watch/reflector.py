@@ -263,7 +263,7 @@ class Reflector(Generic[R]):
         opened: list[float] = []
         timers: list[asyncio.TimerHandle] = []
 
-        def stands() -> None:
+        def settled() -> None:
             permit.succeeded()
             if not self._health.doubt:  # else only after an event or bookmark
                 self._recover()
@@ -271,7 +271,7 @@ class Reflector(Generic[R]):
         def on_open() -> None:
             self.last_contact = self._clock()
             opened.append(self.last_contact)
-            timers.append(asyncio.get_running_loop().call_later(self._timing.settled, stands))
+            timers.append(asyncio.get_running_loop().call_later(self._timing.settled, settled))
 
         try:
             async with asyncio.timeout(None) as self._scope:

@@ -1,7 +1,7 @@
 """Objects that aren't ours at the targets of copies.
 
 Each is read when it is found, and again only when it changed: its watch delivers that
-(foreign_watches.py), or, where there was no room for a watch, a read from time to time. What a
+(unmanaged_watches.py), or, where there was no room for a watch, a read from time to time. What a
 trusted rule wants is compared with the live object: one with that content counts as right and isn't
 changed (ADR 15).
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule import ConflictPolicy
 from copyrator.copies.cache.bindings import CopyRequest
-from copyrator.copies.foreign_watches import ForeignWatches
-from copyrator.copies.policy.planning import Foreign, Terms
+from copyrator.copies.policy.planning import Terms, Unmanaged
+from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import Resource
 from copyrator.kube.watch.informers import InformerFactory
 from copyrator.workqueue.queue import Priority
@@ -31,7 +31,7 @@ LONGEST_SATISFIED = 3_600.0
 
 
 @dataclass(slots=True, eq=False)
-class ForeignObject:
+class UnmanagedObject:
     """One object, as it was last read."""
 
     version: str
@@ -60,8 +60,8 @@ class ForeignObject:
         return self.wait
 
 
-class ForeignObjects:
-    """Foreign objects by the copy's key; requeues a key when its object changes.
+class UnmanagedObjects:
+    """Unmanaged objects by the copy's key; requeues a key when its object changes.
 
     Args:
         pool: for the watches; None where nothing is to be watched.
@@ -75,16 +75,16 @@ class ForeignObjects:
         look_again: Callable[[CopyKey, float, Priority], None],
         monotonic: Callable[[], float],
     ) -> None:
-        self.watches = ForeignWatches(pool, self._changed)
+        self.watches = UnmanagedWatches(pool, self._changed)
         self._look_again = look_again
         self._now = monotonic
-        self._known: dict[CopyKey, ForeignObject] = {}
+        self._known: dict[CopyKey, UnmanagedObject] = {}
 
     def __len__(self) -> int:
         return len(self._known)
 
-    def get(self, key: CopyKey) -> ForeignObject | None:
-        """The foreign object at a key, if one was found."""
+    def get(self, key: CopyKey) -> UnmanagedObject | None:
+        """The unmanaged object at a key, if one was found."""
         return self._known.get(key)
 
     def satisfied(self, key: CopyKey) -> Terms | None:
@@ -92,7 +92,7 @@ class ForeignObjects:
         known = self._known.get(key)
         return known.satisfied if known else None
 
-    def stands(self, key: CopyKey, terms: Terms) -> bool:
+    def is_unchanged(self, key: CopyKey, terms: Terms) -> bool:
         """Whether the object is known to be unchanged, and was compared with these terms."""
         known = self._known.get(key)
         return (
@@ -106,19 +106,19 @@ class ForeignObjects:
         return self.watches.version(key) == ""
 
     def met(
-        self, key: CopyKey, resource: Resource, found: Foreign, winner: CopyRequest
-    ) -> ForeignObject:
+        self, key: CopyKey, resource: Resource, found: Unmanaged, winner: CopyRequest
+    ) -> UnmanagedObject:
         """An object was found at the target of a rule."""
         known, version = self._known.get(key), found.resource_version
         if known is None:
-            known = self._known[key] = ForeignObject(version, self._now(), winner.owner)
+            known = self._known[key] = UnmanagedObject(version, self._now(), winner.owner)
         elif known.version != version:
             known.version, known.terms, known.differs = version, None, None
         known.looked_at, known.owner = self._now(), winner.owner
         self.watches.follow(key, resource, winner.binding.tenant)
         return known
 
-    def next_wait(self, key: CopyKey, known: ForeignObject) -> float:
+    def next_wait(self, key: CopyKey, known: UnmanagedObject) -> float:
         """Seconds until the object is read again, if no watch event comes before."""
         return known.next_wait(watched=self.watches.version(key) is not None)
 

@@ -16,7 +16,7 @@ from tests.component.copies.test_trust import ready, secret, space, status, tena
 from tests.component.kube.fake_api import error, until
 
 from copyrator.api.keys import CopyKey
-from copyrator.copies import foreign
+from copyrator.copies import unmanaged
 from copyrator.settings import limits
 
 TEAM = "team"
@@ -30,14 +30,14 @@ OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
 @pytest.fixture
 def no_looks(monkeypatch):
     """What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
-    monkeypatch.setattr(foreign, "FIRST_REREAD", 3_600.0)
-    monkeypatch.setattr(foreign, "LONGEST_REREAD", 3_600.0)
+    monkeypatch.setattr(unmanaged, "FIRST_REREAD", 3_600.0)
+    monkeypatch.setattr(unmanaged, "LONGEST_REREAD", 3_600.0)
 
 
 @pytest.fixture
 def many_looks(monkeypatch):
     """What changes may be looked at at once."""
-    monkeypatch.setattr(foreign, "FIRST_REREAD", 0.1)
+    monkeypatch.setattr(unmanaged, "FIRST_REREAD", 0.1)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def in_the_way(cluster, operator, data, count="conflicts", **more):
 
 
 def known(operator):
-    return operator.controller._context.home.foreign
+    return operator.controller._context.home.unmanaged
 
 
 def requests(cluster):
@@ -168,7 +168,7 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_l
 async def test_beyond_the_bound_a_look_from_time_to_time_tells(
     cluster, many_looks, another, monkeypatch
 ):
-    monkeypatch.setattr(limits, "FOREIGN_WATCHES", 1)
+    monkeypatch.setattr(limits, "UNMANAGED_WATCHES", 1)
     operator = await another()
     cluster.namespace(TEAM)
     for name in ("a", "b"):
@@ -281,7 +281,7 @@ async def test_a_restart_finds_it_again_and_writes_no_status(cluster, operator, 
 async def test_an_object_is_found_also_where_the_create_is_refused_before(
     cluster, operator, data, why, verbs
 ):
-    """Rights to grant, quotas and webhooks are asked before the API server says AlreadyExists."""
+    """Permissions to grant, quotas and webhooks are checked before AlreadyExists is answered."""
     cluster.always("create", refused)
     cluster.namespace(TEAM)
     if data is not None:

@@ -5,14 +5,14 @@ import logging
 import pytest
 from tests.component.kube.fake_api import FakeApi, error
 
-from copyrator.kube import errors, rights
+from copyrator.kube import errors, permissions
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
-from copyrator.kube.refusals import Refusal, Right
+from copyrator.kube.permissions import MissingPermissions
+from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import SECRETS
-from copyrator.kube.rights import MissingPermissions
 
-CREATE = Right("", "secrets", "create")
+CREATE = Permission("", "secrets", "create")
 DENIED = (
     'secrets is forbidden: User "u" cannot create resource "secrets" in API group "" '
     'in the namespace "ns"'
@@ -89,8 +89,8 @@ async def test_what_is_granted_is_forgotten_and_tried_again(lacking, authorizer,
     assert lacking.sentence() is None
     said = [record.getMessage() for record in caplog.records]
     assert [line.split(":")[0] for line in said] == [
-        "Missing right",
-        "Right granted",
+        "Missing permission",
+        "Permission granted",
     ]
 
 
@@ -105,7 +105,7 @@ async def test_a_yes_that_isnt_true_is_believed_ever_more_seldom(lacking, author
 
 async def test_what_nobody_asks_for_any_more_is_forgotten(lacking, authorizer, clock):
     lacking.refused(Refusal(CREATE, "a"))
-    await review(lacking, authorizer, clock, int(rights.FORGET))
+    await review(lacking, authorizer, clock, int(permissions.FORGET))
     assert lacking.missing()
     await review(lacking, authorizer, clock, 2)
     assert not lacking.missing()
@@ -119,8 +119,8 @@ async def test_an_api_server_that_doesnt_tell_is_no_grant(lacking, authorizer, c
 
 
 async def test_many_rights_are_named_up_to_a_number(lacking):
-    for number in range(rights.SHOWN + 5):
-        lacking.refused(Refusal(Right("", f"kind{number:02}", "list")))
+    for number in range(permissions.SHOWN + 5):
+        lacking.refused(Refusal(Permission("", f"kind{number:02}", "list")))
     sentence = str(lacking.sentence())
-    assert sentence.count("list kind") == rights.SHOWN
+    assert sentence.count("list kind") == permissions.SHOWN
     assert "and 5 more" in sentence

@@ -1,8 +1,8 @@
-"""Watches of foreign objects at the targets of copies: each by its name, metadata only.
+"""Watches of unmanaged objects at the targets of copies: each by its name, metadata only.
 
 The watch of our own copies selects them by label and doesn't show others' objects. A watch is a
 connection, so their number is bounded, fair between namespaces; objects beyond the bound are read
-from time to time (copies/foreign.py).
+from time to time (copies/unmanaged.py).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class _Followed:
     """Whose share the watch counts against."""
 
 
-class ForeignWatches:
+class UnmanagedWatches:
     """Calls ``on_news`` for every change of the objects that it watches."""
 
     def __init__(self, pool: InformerFactory | None, on_news: OnNews) -> None:
         self._pool = pool
         self._on_news = on_news
         self._followed: dict[CopyKey, _Followed] = {}
-        each = limits.FOREIGN_WATCHES
-        self._trusted = FairLimit(each=each, together=limits.TRUSTED_FOREIGN_WATCHES)
-        self._tenants = FairLimit(each=each, together=limits.TENANTS_FOREIGN_WATCHES)
+        each = limits.UNMANAGED_WATCHES
+        self._trusted = FairLimit(each=each, together=limits.TRUSTED_UNMANAGED_WATCHES)
+        self._tenants = FairLimit(each=each, together=limits.TENANTS_UNMANAGED_WATCHES)
 
     def __len__(self) -> int:
         return len(self._followed)

@@ -1,4 +1,4 @@
-"""The rights that the operator needs, each in an access review."""
+"""The permissions that the operator needs, each in an access review."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ Need = tuple[Resource, str, str, str | None]
 """Resource, subresource, verb, namespace (None: the whole cluster)."""
 
 
-async def missing_rights(client: KubeClient, settings: Settings, user: str | None) -> list[str]:
-    """The missing rights of `user`, or of the caller, of all that the operator needs.
+async def missing_permissions(
+    client: KubeClient, settings: Settings, user: str | None
+) -> list[str]:
+    """The missing permissions of `user`, or of the caller, of all that the operator needs.
 
     Raises:
         ApiError: access reviews aren't allowed.
@@ -87,7 +89,7 @@ def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
 
 
 async def allowed(client: KubeClient, need: Need, user: str | None, name: str = "") -> bool:
-    """Whether `user`, or the caller, has the right; with a name, to this object.
+    """Whether `user`, or the caller, has the permission; with a name, to this object.
 
     Raises:
         ApiError: access reviews aren't allowed.

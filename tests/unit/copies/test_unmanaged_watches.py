@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from copyrator.api.keys import CopyKey, ObjectName
-from copyrator.copies.foreign_watches import ForeignWatches
+from copyrator.copies.unmanaged_watches import UnmanagedWatches
 from copyrator.kube.resources import CONFIGMAPS
 from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 from copyrator.kube.watch.seen import Seen
 from copyrator.settings import limits
 
-EACH = limits.FOREIGN_WATCHES
+EACH = limits.UNMANAGED_WATCHES
 
 
 @dataclass
@@ -51,7 +51,7 @@ def news():
 
 @pytest.fixture
 def watches(pool, news):
-    return ForeignWatches(pool, lambda key, version: news.append((key, version)))
+    return UnmanagedWatches(pool, lambda key, version: news.append((key, version)))
 
 
 def follow(watches, number, namespace="team", tenant=None):
@@ -79,10 +79,10 @@ def test_a_tenant_pays_for_its_rules_wherever_they_point(watches):
 def test_all_tenants_together_take_none_of_the_trusted_rules_places(watches):
     for number in range(1_000):
         follow(watches, number, f"a-{number}", f"tenant-{number}")
-    assert len(watches) == limits.TENANTS_FOREIGN_WATCHES
+    assert len(watches) == limits.TENANTS_UNMANAGED_WATCHES
     for number in range(1_000):
         follow(watches, number, f"b-{number}")
-    both = limits.TENANTS_FOREIGN_WATCHES + limits.TRUSTED_FOREIGN_WATCHES
+    both = limits.TENANTS_UNMANAGED_WATCHES + limits.TRUSTED_UNMANAGED_WATCHES
     assert len(watches) == both
 
 
@@ -124,6 +124,6 @@ def test_the_version_is_known_only_while_the_watch_is_complete(watches, pool, ne
 
 
 def test_what_only_looks_watches_nothing():
-    watches = ForeignWatches(None, lambda *_: None)
+    watches = UnmanagedWatches(None, lambda *_: None)
     assert watches.version(follow(watches, 1)) is None
     assert len(watches) == 0

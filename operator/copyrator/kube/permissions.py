@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from copyrator.kube.errors import ApiError
-from copyrator.kube.refusals import Refusal, Right
+from copyrator.kube.refusals import Permission, Refusal
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Reviewer(Protocol):
 
 
 @dataclass(slots=True)
-class _MissingRight:
+class _MissingPermission:
     """A missing permission and its last refusal."""
 
     refusal: Refusal
@@ -53,21 +53,22 @@ class _MissingRight:
 
 
 class MissingPermissions:
-    """Records refusals; `review_for_ever` runs as a task of its own."""
+    """Records refusals; `review_for_ever` runs as a separate task."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.on_granted: Callable[[], None] = lambda: None
         """Called when a request that was refused may succeed now."""
         self._clock = clock
-        self._missing: dict[Right, _MissingRight] = {}
+        self._missing: dict[Permission, _MissingPermission] = {}
 
     def refused(self, refusal: Refusal) -> None:
         """Record an RBAC 403."""
         now = self._clock()
-        found = self._missing.get(refusal.right)
+        found = self._missing.get(refusal.permission)
         if found is None:
-            found = self._missing[refusal.right] = _MissingRight(refusal, now, now + FIRST_DELAY)
-            log.warning("Missing right: %s", refusal)
+            found = _MissingPermission(refusal, now, now + FIRST_DELAY)
+            self._missing[refusal.permission] = found
+            log.warning("Missing permission: %s", refusal)
         elif found.granted:
             found.granted = False
             found.delay = min(found.delay * 2, LONGEST_DOUBT)
@@ -77,18 +78,22 @@ class MissingPermissions:
     def missing(self) -> list[Refusal]:
         """The missing permissions, sorted."""
         lacking = sorted(
-            (right, found) for right, found in self._missing.items() if not found.granted
+            (permission, found) for permission, found in self._missing.items() if not found.granted
         )
         return [found.refusal for _, found in lacking]
 
     def sentence(self) -> str | None:
-        """The readiness fault: permissions that are missing; None where none is."""
+        """The message for /readyz: the missing permissions; None where none is missing."""
         missing = self.missing()
         if not missing:
             return None
         more = f", and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         shown = "; ".join(str(refusal) for refusal in missing[:SHOWN])
-        return f"the operator may not {shown}{more}: grant it, or disable what needs it"
+        what = "permission" if len(missing) == 1 else "permissions"
+        return (
+            f"the operator cannot {shown}{more}: grant the {what}, or disable the feature that "
+            "needs it"
+        )
 
     async def review_for_ever(self, reviewer: Reviewer) -> None:
         """Review the missing permissions periodically."""
@@ -100,26 +105,26 @@ class MissingPermissions:
     async def review(self, reviewer: Reviewer) -> bool:
         """Review the permissions that are due; return whether any was granted."""
         granted = False
-        for right, found in list(self._missing.items()):
+        for permission, found in list(self._missing.items()):
             now = self._clock()
             if now - found.last > FORGET:
-                del self._missing[right]
+                del self._missing[permission]
             elif not found.granted and now >= found.due:
                 granted |= await self._is_granted(reviewer, found)
         return granted
 
-    async def _is_granted(self, reviewer: Reviewer, found: _MissingRight) -> bool:
+    async def _is_granted(self, reviewer: Reviewer, found: _MissingPermission) -> bool:
         refusal = found.refusal
         try:
             allowed = await is_granted(reviewer, refusal)
         except ApiError as error:
-            log.debug("can't review whether the operator may %s: %s", refusal, error)
+            log.debug("can't review whether the operator can %s: %s", refusal, error)
             allowed = False
         if refusal is not found.refusal:  # refused elsewhere meanwhile: review that
             return False
         if allowed:
             found.granted = True
-            log.info("Right granted: %s", refusal)
+            log.info("Permission granted: %s", refusal)
             return True
         found.delay = min(found.delay * 2, max(found.delay, LONGEST_DELAY))
         found.due = self._clock() + found.delay

@@ -1,9 +1,9 @@
 {{/*
-What the operator may do where it serves rules and Bundles; docs/security.md says why of each.
+What the operator may do where it serves rules and Bundles; docs/security.md explains each.
 */}}
-{{- define "copyrator.rights" -}}
-# Rules and Bundles: watched; finalizers and forceUpdate are patched; status is a right of its own,
-# because whoever holds it can forge state.
+{{- define "copyrator.permissions" -}}
+# Rules and Bundles: watched; finalizers and forceUpdate are patched; status is a separate permission,
+# because whoever may write it can forge state.
 - apiGroups: [flant.com]
   resources: [copyrators]
   verbs: [list, watch, patch]
@@ -13,7 +13,7 @@ What the operator may do where it serves rules and Bundles; docs/security.md say
 - apiGroups: [flant.com]
   resources: [copyrators/status]
   verbs: [patch]
-# Setting the marks of copies, where the admission policy asks for it (marks.yaml).
+# Setting the marks of copies, where the admission policy requires it (marks.yaml).
 - apiGroups: [flant.com]
   resources: [copyrators]
   verbs: [mark]
@@ -43,7 +43,7 @@ What the operator may do where it serves rules and Bundles; docs/security.md say
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get]
-# Deploy and uninstall Jobs, and what became of their pods.
+# Deploy and uninstall Jobs, and their pods.
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch]
@@ -53,7 +53,7 @@ What the operator may do where it serves rules and Bundles; docs/security.md say
 - apiGroups: [""]
   resources: [pods/log]
   verbs: [get]
-# An Event that is there already is counted up.
+# The count of an existing Event is increased.
 - apiGroups: [""]
   resources: [events]
   verbs: [get, create, patch]

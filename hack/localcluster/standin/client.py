@@ -1,0 +1,156 @@
+"""Requests to the API server, as kubectl would make them, on one connection."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+import tempfile
+from base64 import b64decode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from . import tools
+from .errors import WerfError
+
+Object = dict[str, Any]
+FIELD_MANAGER = "helm"
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_TIMEOUT = 60.0
+
+
+class RefusedError(WerfError):
+    """The API server answered with an error; the message is the server's."""
+
+
+class Client:
+    """The cluster of the kubeconfig, or of the pod.
+
+    Args:
+        namespace: where objects go that name none.
+
+    Raises:
+        WerfError: there is no cluster to talk to.
+    """
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._kinds: dict[str, dict[str, Object]] = {}
+        view = ("config", "view", "--raw", "--minify", "--flatten", "-o", "json")
+        config = tools.run("kubectl", *view)
+        # Without a kubeconfig kubectl has no context to print, and takes the pod's account.
+        found = json.loads(config.output) if config.code == 0 and config.output else {}
+        server, tls, self._headers = _of_kubeconfig(found) if found.get("users") else _of_pod()
+        address = urlsplit(server)
+        self._connection = http.client.HTTPSConnection(
+            address.hostname or "", address.port or 443, timeout=_TIMEOUT, context=tls
+        )
+
+    def close(self) -> None:
+        """Hang up; the next request connects anew. For waits longer than servers keep idle ones."""
+        self._connection.close()
+
+    def get(self, body: Object) -> Object | None:
+        """The object as the cluster has it; None if it, its namespace or its kind isn't there.
+
+        Raises:
+            RefusedError: it may not be read.
+        """
+        path = self._path(body)
+        return self._request("GET", path) if path else None
+
+    def dry_apply(self, body: Object) -> Object:
+        """What a server-side apply of an object that exists would make of it.
+
+        Raises:
+            RefusedError: it would fail.
+        """
+        query = urlencode({"dryRun": "All", "fieldManager": FIELD_MANAGER, "force": "true"})
+        return self._patch(f"{self._path(body)}?{query}", body, "apply-patch+yaml")
+
+    def merge(self, body: Object, change: Object) -> Object:
+        """Change an object that exists by a merge patch.
+
+        Raises:
+            RefusedError: the API server refuses.
+        """
+        return self._patch(self._path(body), change, "merge-patch+json")
+
+    def delete(self, body: Object) -> None:
+        """Delete an object, if it is there.
+
+        Raises:
+            RefusedError: the API server refuses.
+        """
+        self._request("DELETE", self._path(body))
+
+    def _path(self, body: Object) -> str:
+        """Where an object is; empty if the server has no such kind."""
+        version, kind = body["apiVersion"], body["kind"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if version not in self._kinds:
+            resources = (self._request("GET", root) or {}).get("resources", [])
+            self._kinds[version] = {
+                each["kind"]: each for each in resources if "/" not in each["name"]
+            }
+        resource = self._kinds[version].get(kind)
+        if resource is None:
+            return ""
+        place = ""
+        if resource["namespaced"]:
+            place = f"/namespaces/{body['metadata'].get('namespace') or self._namespace}"
+        return f"{root}{place}/{resource['name']}/{quote(body['metadata']['name'], safe='')}"
+
+    def _patch(self, path: str, body: Object, kind: str) -> Object:
+        answer = self._request("PATCH", path, json.dumps(body), f"application/{kind}")
+        if answer is None:
+            raise RefusedError(f"{path} not found")
+        return answer
+
+    def _request(
+        self, method: str, path: str, body: str | None = None, kind: str = "application/json"
+    ) -> Object | None:
+        headers = {**self._headers, "Content-Type": kind, "User-Agent": "werf"}
+        try:
+            self._connection.request(method, path, body, headers)
+            answer = self._connection.getresponse()
+            content = json.loads(answer.read())
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise WerfError(f"{method} {path.partition('?')[0]}: {error}") from error
+        if answer.status == http.HTTPStatus.NOT_FOUND:
+            return None
+        if answer.status >= http.HTTPStatus.BAD_REQUEST:
+            raise RefusedError(str(content.get("message")))
+        return dict(content)
+
+
+def _of_kubeconfig(config: Mapping[str, Any]) -> tuple[str, ssl.SSLContext, dict[str, str]]:
+    """Address, TLS and headers of the one cluster and the one user of a flattened kubeconfig."""
+    cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+    authority = b64decode(cluster.get("certificate-authority-data", "")).decode()
+    tls = ssl.create_default_context(cadata=authority or None)
+    if "client-certificate-data" in user:
+        with tempfile.NamedTemporaryFile() as pair:
+            for part in ("client-certificate-data", "client-key-data"):
+                pair.write(b64decode(user[part]) + b"\n")
+            pair.flush()
+            tls.load_cert_chain(pair.name)
+    token = user.get("token", "")
+    if file := user.get("tokenFile"):
+        token = Path(file).read_text().strip()
+    return cluster["server"], tls, {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _of_pod() -> tuple[str, ssl.SSLContext, dict[str, str]]:
+    """Likewise, of the service account of the pod."""
+    try:
+        host, port = os.environ["KUBERNETES_SERVICE_HOST"], os.environ["KUBERNETES_SERVICE_PORT"]
+        token = (_ACCOUNT / "token").read_text().strip()
+    except (KeyError, OSError) as error:
+        raise WerfError(f"no kubeconfig, and no service account of a pod: {error}") from error
+    tls = ssl.create_default_context(cafile=str(_ACCOUNT / "ca.crt"))
+    host = f"[{host}]" if ":" in host else host
+    return f"https://{host}:{port}", tls, {"Authorization": f"Bearer {token}"}

@@ -1,0 +1,239 @@
+"""What a deploy would do: each object beside what a server-side apply would make of it.
+
+One thing isn't planned, other than by werf: the directory crds/ of a chart.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from . import manifests, ownership
+from .client import Client, RefusedError
+from .errors import WerfError, doing
+from .manifests import Key, Object
+from .release import Helm, Release
+from .settings import Deploy
+
+TYPES = ("create", "recreate", "update", "apply", "delete")
+"""In the order of the text; an `apply` is a blind one."""
+_HOOK = "helm.sh/hook"
+_MANAGED_BY = "app.kubernetes.io/managed-by"
+_RELEASE = "meta.helm.sh/release-name"
+_RELEASE_NAMESPACE = "meta.helm.sh/release-namespace"
+_SET_BY_SERVER = (
+    *("creationTimestamp", "finalizers", "generation", "managedFields"),
+    *("resourceVersion", "selfLink", "uid"),
+)
+_INSIGNIFICANT = re.compile(r"helm\.sh/.|.*werf\.io/.")
+"""Annotations that don't count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a deploy does to one object.
+
+    Attributes:
+        type: one of TYPES; empty for an object that stays as it is.
+        key: names the object.
+        body: as the chart has it; of an object to be deleted, as the cluster has it.
+        stage: werf's stage that it belongs to.
+        before: the live object, for an update or a delete.
+        after: what becomes of it; None for a delete.
+        reason: why an apply is blind.
+    """
+
+    type: str
+    key: Key
+    body: Object = field(repr=False)
+    stage: str = "install"
+    before: Object | None = field(default=None, repr=False)
+    after: Object | None = field(default=None, repr=False)
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type}: {manifests.human(self.key)}"
+
+    @property
+    def is_hook(self) -> bool:
+        """Whether the object is deployed by each release anew, before or after the others."""
+        return _HOOK in _annotations(self.body)
+
+    @property
+    def weight(self) -> int:
+        """The place in its stage."""
+        return int(_annotations(self.body).get("helm.sh/hook-weight", 0))
+
+    @property
+    def passing(self) -> bool:
+        """Whether the object is deleted once it has succeeded."""
+        policy = _annotations(self.body).get("helm.sh/hook-delete-policy", "")
+        return self.is_hook and "hook-succeeded" in policy
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a deploy of a release would do.
+
+    Attributes:
+        release: its name.
+        namespace: its namespace.
+        revision: the one to be made.
+        superseded: the one that is deployed now.
+        up_to_date: the last release is the same as this one.
+        operations: in the order of TYPES.
+        waited: what stays as it is, but may not have been ready when the last deploy failed.
+        others: what else stays as it is.
+    """
+
+    release: str
+    namespace: str
+    revision: int
+    superseded: int | None
+    up_to_date: bool
+    operations: list[Operation]
+    waited: list[Operation]
+    others: list[Operation]
+
+    @property
+    def useless(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.up_to_date and not self.operations and not self.waited
+
+
+class Planner:
+    """Plans one deploy, and does what helm leaves undone of it.
+
+    Raises:
+        WerfError: there is no cluster.
+    """
+
+    def __init__(self, deploy: Deploy) -> None:
+        self._deploy = deploy
+        self._client = Client(deploy.namespace)
+        self._owner = {_RELEASE: deploy.release, _RELEASE_NAMESPACE: deploy.namespace}
+
+    def plan(self, helm: Helm, past: list[Release]) -> Plan:
+        """Compare a chart with the cluster.
+
+        Nothing is written but managed fields: see `ownership`.
+
+        Raises:
+            WerfError: the chart can't be rendered, or an object can't be read.
+        """
+        new = helm.render(past)
+        objects = manifests.parse("\n---\n".join([new.manifest, *new.hooks]))
+        wanted = manifests.keyed(objects, self._deploy.namespace)
+        deployed = [each for each in past if each.status == "deployed"][-1:]
+        with doing("build resource infos"):
+            found = [self._compare(key, body, bool(past)) for key, body in wanted.items()]
+            known = [operation for operation in found if operation]
+            former = {each.manifest for each in [*past[-1:], *deployed]} - {new.manifest}
+            known += self._deleted(wanted, former)
+        self._client.close()
+        changed = [operation for operation in known if operation.type]
+        same = [operation for operation in known if not operation.type]
+        failed = bool(past) and past[-1].status == "failed"
+        return Plan(
+            release=self._deploy.release,
+            namespace=self._deploy.namespace,
+            revision=new.revision,
+            superseded=deployed[0].revision if deployed else None,
+            up_to_date=bool(past) and past[-1].same_as(new),
+            operations=sorted(changed, key=lambda operation: TYPES.index(operation.type)),
+            waited=same if failed else [],
+            others=[] if failed else same,
+        )
+
+    def settle(self, plan: Plan, *, succeeded: bool) -> None:
+        """After helm has ended, make the cluster what a deploy by werf makes of it.
+
+        helm deletes what the last good release had, but nothing that a failed one made; and what
+        it writes isn't written by server-side apply.
+
+        Raises:
+            WerfError: an object can't be deleted.
+        """
+        for operation in [*plan.operations, *plan.waited, *plan.others]:
+            if operation.type == "delete" and succeeded:
+                self._client.delete(operation.body)
+            elif not operation.is_hook and operation.type != "delete":
+                with contextlib.suppress(WerfError):  # the next plan will say so
+                    if live := self._client.get(operation.body):
+                        ownership.take_over(self._client, live)
+
+    def _compare(self, key: Key, body: Object, upgrade: bool) -> Operation | None:
+        """What has to be done about an object of the chart; None for a hook of other occasions."""
+        stage, wanted = _stage(body, upgrade), self._marked(body)
+        if stage is None:
+            return None
+        live = self._read(key, wanted)
+        if live is None:
+            return Operation("create", key, wanted, stage, after=wanted)
+        if _HOOK in _annotations(body):
+            return Operation("recreate", key, wanted, stage, after=wanted)
+        if not self._owns(live):
+            wants = f'annotation "{_RELEASE}" must have value "{self._deploy.release}"'
+            raise WerfError(f'adopt "{manifests.titled(key)}": {wants}')
+        live = ownership.take_over(self._client, live)
+        try:
+            after = self._client.dry_apply(wanted)
+        except RefusedError as error:
+            return Operation("apply", key, wanted, stage, after=wanted, reason=str(error))
+        if significant(live) == significant(after):
+            return Operation("", key, wanted, stage)
+        return Operation("update", key, wanted, stage, before=live, after=after)
+
+    def _deleted(self, wanted: dict[Key, Object], former: set[str]) -> Iterator[Operation]:
+        """What releases before had, the chart has no more, and is there."""
+        objects = manifests.parse("\n---\n".join(sorted(former)))
+        for key, body in manifests.keyed(objects, self._deploy.namespace).items():
+            live = None if key in wanted else self._read(key, body)
+            if live is None or _annotations(live).get("helm.sh/resource-policy") == "keep":
+                continue
+            if self._owns(live):
+                yield Operation("delete", key, live, "pre-pre-uninstall", before=live)
+
+    def _owns(self, live: Object) -> bool:
+        """Whether a live object is the release's, by its annotations."""
+        return self._owner.items() <= _annotations(live).items()
+
+    def _read(self, key: Key, body: Object) -> Object | None:
+        with doing(f'get resource "{manifests.titled(key)}"'):
+            return self._client.get(body)
+
+    def _marked(self, body: Object) -> Object:
+        """An object with what makes it one of the release's."""
+        metadata = body["metadata"]
+        owner = {} if _HOOK in _annotations(body) else self._owner
+        labels = {**(metadata.get("labels") or {}), **({_MANAGED_BY: "Helm"} if owner else {})}
+        marks = {"labels": labels, "annotations": {**_annotations(body), **owner}}
+        return {**body, "metadata": {**metadata, **marks}}
+
+
+def significant(body: Object) -> Object:
+    """An object without what the API server sets, and annotations that say how to deploy it."""
+    metadata = {k: v for k, v in body["metadata"].items() if k not in _SET_BY_SERVER}
+    annotations = _annotations(body).items()
+    kept = {k: v for k, v in annotations if not _INSIGNIFICANT.match(k)}
+    metadata["annotations"] = kept
+    return {**{k: v for k, v in body.items() if k != "status"}, "metadata": metadata}
+
+
+def _stage(body: Object, upgrade: bool) -> str | None:
+    """When an object is deployed; None for never."""
+    if body["kind"] == "CustomResourceDefinition":
+        return "pre-pre-install"
+    events = _annotations(body).get(_HOOK)
+    if events is None:
+        return "install"
+    for when in ("pre", "post"):
+        if f"{when}-{'upgrade' if upgrade else 'install'}" in re.split(r"\s*,\s*", events):
+            return f"{when}-install"
+    return None
+
+
+def _annotations(body: Object) -> dict[str, str]:
+    return body["metadata"].get("annotations") or {}

@@ -1,0 +1,240 @@
+"""`werf bundle plan`: what it asks the API server for, with which rights, and what it writes."""
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.e2e.standin.conftest import CONFIG_MAP, Charts, Werf
+
+from localcluster import Api, Cluster
+from localcluster.audit import AuditEvent
+
+USER = "system:serviceaccount:{}:planner"
+As = Callable[..., str]
+READING = {"configmaps": ["get", "list", "watch"], "secrets": ["get", "list"]}
+
+
+@pytest.fixture
+def planner(werf: Werf, cluster: Cluster, api: Api) -> As:
+    """Makes a service account with rights on resources; its kubeconfig."""
+
+    def make(**rights: list[str]) -> str:
+        rules = [
+            {"apiGroups": [""], "resources": [resource], "verbs": verbs}
+            for resource, verbs in rights.items()
+        ]
+        base = f"/api/v1/namespaces/{werf.namespace}"
+        rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{werf.namespace}"
+        name: dict[str, Any] = {"metadata": {"name": "planner"}}
+        api.create(f"{base}/serviceaccounts", name)
+        api.create(f"{rbac}/roles", {**name, "rules": rules})
+        subject = {"kind": "ServiceAccount", "name": "planner", "namespace": werf.namespace}
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "planner"}
+        api.create(f"{rbac}/rolebindings", {**name, "roleRef": role, "subjects": [subject]})
+        return str(cluster.kubeconfig_for_service_account(werf.namespace, "planner"))
+
+    return make
+
+
+def pushed(charts: Charts) -> None:
+    """A chart with three objects."""
+    others = {name: CONFIG_MAP.replace("-cm", f"-{name}") for name in ("one", "two")}
+    charts.push(**others)
+
+
+def is_dry(event: AuditEvent) -> bool:
+    return "dryRun=All" in event.uri
+
+
+def test_a_plan_reads_each_object_and_applies_it_dry(
+    werf: Werf, charts: Charts, planner: As, cluster: Cluster
+) -> None:
+    pushed(charts)
+    werf.apply()
+    config = planner(configmaps=["get", "patch"], secrets=["list"])
+    requests = cluster.requests()
+
+    plan = werf.plan(WERF_KUBE_CONFIG=config)
+
+    assert plan.code == 0, plan.output
+    user = USER.format(werf.namespace)
+    asked = [event for event in requests.all(user=user) if event.resource]
+    assert sorted((event.verb, event.resource, event.name) for event in asked) == [
+        *(("get", "configmaps", f"demo-{name}") for name in ("cm", "one", "two")),
+        ("list", "secrets", ""),
+        *(("patch", "configmaps", f"demo-{name}") for name in ("cm", "one", "two")),
+    ]
+    writes = requests.writes(user=user)
+    assert all(is_dry(event) and "fieldManager=helm" in event.uri for event in writes)
+    discovery = [event.uri for event in requests.all(user=user) if not event.resource]
+    assert any(uri.partition("?")[0] == "/api/v1" for uri in discovery), discovery
+
+
+def test_an_account_that_may_only_read_gets_blind_applies(
+    werf: Werf, charts: Charts, planner: As
+) -> None:
+    pushed(charts)
+    werf.apply()
+
+    plan = werf.plan(WERF_KUBE_CONFIG=planner(**READING))
+
+    assert (plan.code, plan.last) == (2, "Error: changes planned")
+    names = ("demo-cm", "demo-one", "demo-two")
+    assert plan.operations == {f"apply ::ConfigMap:{name}" for name in names}
+    for name in names:
+        assert f"Blind apply ConfigMap/{name}\n" in plan.output
+    forbidden = (
+        f'is forbidden: User "{USER.format(werf.namespace)}" cannot patch resource "configmaps" '
+        f'in API group "" in the namespace "{werf.namespace}"'
+    )
+    assert plan.output.count(forbidden) == 3
+    assert "- blind apply: 3 resources\n" in plan.output
+
+
+def test_creating_is_planned_without_the_right_to(
+    werf: Werf, charts: Charts, planner: As, cluster: Cluster
+) -> None:
+    charts.push()
+    requests = cluster.requests()
+
+    plan = werf.plan(WERF_KUBE_CONFIG=planner(**READING))
+
+    assert (plan.code, plan.operations) == (2, {"create ::ConfigMap:demo-cm"})
+    assert requests.writes(user=USER.format(werf.namespace)) == []
+
+
+@pytest.mark.parametrize(
+    ("rights", "words"),
+    [
+        ({"secrets": ["list"]}, 'build resource infos: get resource "ConfigMap/demo-cm": '),
+        ({"configmaps": ["get"]}, "get release history: "),
+    ],
+)
+def test_what_may_not_be_read_ends_the_plan(
+    werf: Werf, charts: Charts, planner: As, rights: dict[str, list[str]], words: str
+) -> None:
+    charts.push()
+
+    plan = werf.plan(WERF_KUBE_CONFIG=planner(**rights))
+
+    assert (plan.code, plan.graph) == (1, "")
+    assert plan.last.startswith(f"Error: release plan install: {words}")
+    assert " is forbidden: User " in plan.last
+
+
+def test_a_plan_takes_over_what_kubectl_edit_wrote(
+    werf: Werf, charts: Charts, cluster: Cluster
+) -> None:
+    charts.push()
+    werf.apply()
+    edit = [cluster.bin_dir / "kubectl", "edit", "configmap", "demo-cm", "-n", werf.namespace]
+    env = {**werf.env, **cluster.environment(), "KUBE_EDITOR": "sed -i s/hello/edited/"}
+    subprocess.run(edit, env=env, check=True, capture_output=True)
+    requests = cluster.requests()
+
+    plans = [werf.plan(), werf.plan()]
+
+    assert [plan.operations for plan in plans] == [{"update ::ConfigMap:demo-cm"}] * 2
+    writes = [
+        event for event in requests.writes(namespace=werf.namespace) if event.name == "demo-cm"
+    ]
+    assert [event.verb for event in writes] == ["patch"] * 3
+    assert [is_dry(event) for event in writes] == [False, True, True]
+    live = werf.object("demo-cm")
+    assert live["data"]["greeting"] == "edited"
+    managers = [entry["manager"] for entry in live["metadata"]["managedFields"]]
+    assert managers == ["helm"]
+    werf.apply()
+    assert werf.object("demo-cm")["data"]["greeting"] == "hello"
+
+
+def test_broken_values_end_the_plan(werf: Werf, charts: Charts, cluster: Cluster) -> None:
+    charts.push(picky='{{ required "a colour is needed" .Values.colour }}')
+    requests = cluster.requests()
+
+    plan = werf.plan()
+
+    assert (plan.code, plan.graph) == (1, "")
+    assert plan.last.startswith("Error: release plan install: render chart: ")
+    assert "a colour is needed" in plan.last
+    assert requests.writes(namespace=werf.namespace) == []
+
+
+def test_an_object_of_somebody_elses_is_not_touched(werf: Werf, charts: Charts) -> None:
+    charts.push(other=CONFIG_MAP.replace("-cm", "-other"))
+    name: dict[str, Any] = {"metadata": {"name": "demo-cm"}, "data": {"greeting": "mine"}}
+    werf.api.create(f"/api/v1/namespaces/{werf.namespace}/configmaps", name)
+
+    plan = werf.plan()
+    code, output = werf.run("bundle", "apply", WERF_TAG="1.0.0")
+
+    words = (
+        'build resource infos: adopt "ConfigMap/demo-cm": annotation "meta.helm.sh/release-name"'
+    )
+    assert (plan.code, plan.graph) == (1, "")
+    assert plan.last.startswith(f"Error: release plan install: {words}")
+    assert code == 1
+    assert f"Error: release install: {words}" in output
+    assert not werf.report_file.exists()
+    assert werf.object("demo-cm")["data"] == {"greeting": "mine"}
+    assert "demo-other" not in werf.names()
+
+
+def test_an_error_before_the_plan_is_that_of_apply(werf: Werf, charts: Charts) -> None:
+    plan = werf.plan("9.9.9")
+
+    assert (plan.code, plan.graph) == (1, "")
+    assert plan.last == f"Error: pull bundle: {werf.env['WERF_REPO']}:9.9.9: not found"
+
+
+def test_a_namespace_that_is_not_there_stays_away(werf: Werf, charts: Charts, api: Api) -> None:
+    charts.push()
+    missing = f"{werf.namespace}-new"
+
+    plan = werf.plan(WERF_NAMESPACE=missing)
+
+    assert (plan.code, plan.operations) == (2, {"create ::ConfigMap:demo-cm"})
+    assert f"create-release/1/0/{missing}:demo:1" in plan.nodes
+    spaces = {each["metadata"]["name"] for each in api.get("/api/v1/namespaces")["items"]}
+    assert missing not in spaces
+
+
+HALF_GOOD = f"""{CONFIG_MAP.replace("-cm", "-half")}---
+apiVersion: v1
+kind: Service
+metadata: {{name: zz-bad}}
+spec: {{ports: [{{port: 99999999}}]}}
+"""
+
+
+def test_after_a_failed_deploy_a_plan_counts_on_and_looks_at_the_cluster(
+    werf: Werf, charts: Charts
+) -> None:
+    charts.push()
+    werf.apply()
+    charts.push("1.1.0", greeting="bye", half=HALF_GOOD)
+    operations = {
+        "update ::ConfigMap:demo-cm",
+        "create ::ConfigMap:demo-half",
+        "create ::Service:zz-bad",
+    }
+    assert werf.plan("1.1.0").operations == operations
+    assert werf.run("bundle", "apply", WERF_TAG="1.1.0")[0] == 1
+    assert werf.revisions("demo") == {1: "deployed", 2: "failed"}
+
+    plan = werf.plan("1.1.0")
+
+    made = {"demo-half", "demo-cm"} & werf.names()
+    release = f"{werf.namespace}:demo"
+    assert f"create-release/1/0/{release}:3" in plan.nodes
+    assert f"update-release/1/0/{release}:1" in plan.nodes
+    assert made == {"demo-cm", "demo-half"}, "helm makes ConfigMaps before Services"
+    assert plan.operations == {"create ::Service:zz-bad"}
+    assert "track-readiness/1/0/::ConfigMap:demo-half" in plan.nodes
+
+    back = werf.plan()
+    assert back.operations == {"update ::ConfigMap:demo-cm", "delete ::ConfigMap:demo-half"}
+    werf.apply()
+    assert "demo-half" not in werf.names(), "what a failed deploy made goes, as planned"
+    assert werf.plan().code == 0
