@@ -52,8 +52,6 @@ class BundleReason(StrEnum):
     NAMESPACE_CHANGED = "NamespaceChanged"
     UNINSTALLING = "Uninstalling"
     UNINSTALL_FAILED = "UninstallFailed"
-    UP_TO_DATE = "UpToDate"
-    """Of UpdatePending: no version waits for a gate."""
 
 
 class Outcome(StrEnum):

@@ -68,7 +68,10 @@ def decided(
 
 
 def _judged(case: Case, moment: Sequence[Gate]) -> tuple[tuple[Result, ...], Held | None]:
-    """The gates' verdicts, and what they hold back of what would be deployed now."""
+    """The gates' verdicts, and what they hold back of what would be deployed now.
+
+    The moment gates' are kept only while one of them objects: what passes is deployed at once.
+    """
     resolution, decision = case.resolution, case.decision
     results = resolution.held.results if resolution.held else resolution.results
     if not resolution.tag:
@@ -77,8 +80,9 @@ def _judged(case: Case, moment: Sequence[Gate]) -> tuple[tuple[Result, ...], Hel
         return results, None
     status, candidate = case.entry.status, Candidate(resolution.tag, resolution.digest)
     facts = Facts(status, state.occasion(decision.need, case.wanted, status))
-    now_judged = gates.judge(moment, case.spec, candidate, facts, case.now)
-    return (*results, *now_judged), gates.held(candidate, now_judged)
+    judged = gates.judge(moment, case.spec, candidate, facts, case.now)
+    held = gates.held(candidate, judged)
+    return (*results, *judged) if held else results, held
 
 
 def held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:

@@ -91,10 +91,8 @@ class Deploys:
         asked_since = memory.asked_since
         known = (entry.resource_version, resolution, values_hash)
         if known in (memory.settled, memory.settled_without_account):
-            now = self._context.clock()
-            self._plan_next_poll(entry, spec, resolution, now)
-            judge_at = entry.judge_at if entry.judge_at and entry.judge_at > now else None
-            self._context.wake_at(entry.key, memory.next_poll, judge_at)
+            self._plan_next_poll(entry, spec, resolution, self._context.clock())
+            self._context.wake_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error)
         elif await self._decide(entry, spec, resolution, values_hash):
@@ -185,9 +183,10 @@ class Deploys:
         memory = self._context.memory(case.entry.key)
         until = None if case.spec.suspend else case.decision.until
         written = await self._writer.write(case.entry, status, verdict)
-        if written is case.entry and case.resolution.unresolved is None and until is None:
-            memory.settled = case.known(written)
         judge_at = gates.judged_next(status.gates)
+        awaited = until or judge_at
+        if written is case.entry and case.resolution.unresolved is None and awaited is None:
+            memory.settled = case.known(written)
         self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at)
         return written
 

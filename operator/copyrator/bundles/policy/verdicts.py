@@ -6,6 +6,8 @@ status, which isn't written again.
 
 from __future__ import annotations
 
+from typing import Final
+
 from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
@@ -18,6 +20,9 @@ from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.policy.blocked import Blocked
 from copyrator.bundles.policy.gates import Held
 from copyrator.bundles.policy.state import Need
+
+UP_TO_DATE: Final = "UpToDate"
+"""Reason of the condition UpdatePending where no version waits."""
 
 
 def short(digest: str | None) -> str:
@@ -42,7 +47,7 @@ def update_pending(status: BundleStatus) -> PendingUpdate:
     """The condition UpdatePending, from the gates in the status."""
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
     if not open_ones:
-        return PendingUpdate(False, BundleReason.UP_TO_DATE, "No version waits for a gate")
+        return PendingUpdate(False, UP_TO_DATE, "No version waits for a gate")
     first = open_ones[0]
     return PendingUpdate(True, first.reason or "", f"Gate {first.name}: {first.message}")
 
