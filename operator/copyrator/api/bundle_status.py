@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from copyrator.api.records import Record
 
+MAX_GATES: Final = 10
+"""Gates that a status lists."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -72,6 +74,15 @@ class Rollback(StrEnum):
     """Parts of the new version may be deployed."""
     UNKNOWN = "Unknown"
     """The release's Secrets can't be listed."""
+
+
+class GateState(StrEnum):
+    """A gate's verdict on a version."""
+
+    PASSED = "Passed"
+    WAITING = "Waiting"
+    """It will pass, or be decided, without a change of the spec."""
+    REFUSED = "Refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +161,19 @@ class Attempted(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GateStatus(Record):
+    """The verdict of one gate on the version that would be deployed next."""
+
+    name: str | None = None
+    state: str | None = None
+    """A value of GateState."""
+    reason: str | None = None
+    message: str | None = None
+    until: str | None = None
+    """When it passes by itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry(Record):
     """A finished attempt."""
 
@@ -187,6 +211,8 @@ class BundleStatus(Record):
     available: Available = Available()
     deployed: Deployed = Deployed()
     attempted: Attempted = Attempted()
+    gates: tuple[GateStatus, ...] = ()
+    """Only gates that the spec or the operator's settings ask for."""
     history: tuple[HistoryEntry, ...] = ()
     next_poll_at: str | None = None
     last_error: LastError = LastError()
@@ -214,6 +240,8 @@ class BundleStatus(Record):
         status.pop("forceUpdate", None)
         if "history" in status:
             status["history"] = status["history"][:MAX_HISTORY]
+        if "gates" in status:
+            status["gates"] = status["gates"][:MAX_GATES]
         return status
 
 

@@ -26,6 +26,8 @@ class ConditionType(StrEnum):
     READY = "Ready"
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
+    UPDATE_PENDING = "UpdatePending"
+    """True while a newer version waits for a gate; only where gates are asked for."""
 
 
 class ConditionStatus(StrEnum):
@@ -53,6 +55,7 @@ class Health(StrEnum):
 
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
+_ALWAYS: Final = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
 _STATUSES: Final[Mapping[Health, tuple[ConditionStatus, ConditionStatus, ConditionStatus]]] = {
     Health.READY: (_TRUE, _FALSE, _FALSE),
     Health.PROGRESSING: (_UNKNOWN, _TRUE, _FALSE),
@@ -77,26 +80,47 @@ class ReadyCondition:
         return self.health in (Health.RETRYING, Health.STALLED)
 
 
+@dataclass(frozen=True, slots=True)
+class PendingUpdate:
+    """The condition UpdatePending: whether a newer version waits, and for what."""
+
+    pending: bool
+    reason: str
+    message: str = ""
+
+
 def build_conditions(
-    previous: Any, verdict: ReadyCondition, *, generation: int, now: datetime
+    previous: Any,
+    verdict: ReadyCondition,
+    *,
+    generation: int,
+    now: datetime,
+    update: PendingUpdate | None = None,
 ) -> list[dict[str, Any]]:
-    """Build the three conditions from a verdict.
+    """Build the three conditions from a verdict, and UpdatePending where there is ``update``.
 
     ``previous`` is the status's present list. A condition whose status is unchanged keeps its
     ``lastTransitionTime``, so building again from unchanged input gives an equal list.
     """
     before = conditions_by_type(previous)
     stamp = format_time(now)
+    states = [
+        (kind, status, str(verdict.reason), verdict.message)
+        for kind, status in zip(_ALWAYS, _STATUSES[verdict.health], strict=True)
+    ]
+    if update is not None:
+        status = _TRUE if update.pending else _FALSE
+        states.append((ConditionType.UPDATE_PENDING, status, update.reason, update.message))
     return [
         {
             "type": kind.value,
             "status": status.value,
-            "reason": str(verdict.reason),
-            "message": _shorten(verdict.message),
+            "reason": reason,
+            "message": _shorten(message),
             "observedGeneration": generation,
             "lastTransitionTime": _since(before.get(kind), status, stamp),
         }
-        for kind, status in zip(ConditionType, _STATUSES[verdict.health], strict=True)
+        for kind, status, reason, message in states
     ]
 
 

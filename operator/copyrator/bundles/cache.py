@@ -27,6 +27,7 @@ from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.bundles.policy.gates import judged_next
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
 from copyrator.bundles.policy.requests import Request, pending_request
 from copyrator.bundles.policy.resolution import retry_at
@@ -72,6 +73,8 @@ class BundleEntry:
     """When a failed attempt is due again. With these fields a poll that finds no change parses no
     status.
     """
+    judge_at: datetime | None
+    """When a gate that waits is asked again."""
     labels: Mapping[str, str]
     """Those that reach the release."""
     annotations: Mapping[str, str]
@@ -190,6 +193,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(ours, status),
         retry_at=retry_at(status),
+        judge_at=judged_next(status.gates),
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),

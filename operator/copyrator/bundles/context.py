@@ -20,6 +20,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, BundleRegistry
+from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.policy import refusal
 from copyrator.bundles.policy.resolution import DesiredVersion
@@ -58,7 +59,7 @@ class Memory:
     asked_at: datetime | None = None
     """The same by the wall clock."""
     again: float | None = None
-    """Monotonic seconds: when to poll once more after a push; see bundles.resolver.SETTLED."""
+    """Monotonic seconds: when to poll once more after a push; see bundles.resolutions.SETTLED."""
     next_poll: datetime | None = None
     slot: Slot | None = None
     """The Bundle's phase among all polls; None until its first poll is planned."""
@@ -79,6 +80,8 @@ class Memory:
     """The same where only the service account is missing."""
     account_at: datetime | None = None
     """When to request the service account again, where this Bundle does it."""
+    judged_at: datetime | None = None
+    """When the gates were asked last."""
     remove_finalizer: str | None = None
     """The uid of the Bundle whose finalizer was removed."""
 
@@ -101,6 +104,7 @@ class Context:
     monotonic: Callable[[], float] = time.monotonic
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
+    gates: Gates = field(default_factory=Gates)
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
     readers: FairLimit = field(
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)

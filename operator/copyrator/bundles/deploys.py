@@ -10,10 +10,8 @@ from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
-    Available,
     BundleReason,
     BundleStatus,
-    LastError,
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import BundleKey
@@ -21,20 +19,20 @@ from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import state, verdicts
+from copyrator.bundles.decisions import Case, decided, held_back, noted, outcome
+from copyrator.bundles.policy import gates, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
     kept_ready,
-    resolved,
-    unresolved,
     with_error,
 )
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access, MissingReferenceError, References
-from copyrator.bundles.resolver import Resolution, Resolutions
+from copyrator.bundles.resolutions import Resolutions
+from copyrator.bundles.resolver import Resolution
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
@@ -153,45 +151,44 @@ class Deploys:
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
     ) -> bool:
         """Act on the resolution. True where that has handled a request."""
+        moment = self._context.gates.moment
         now = self._context.clock()
-        memory = self._context.memory(entry.key)
-        request = entry.request
-        wanted = state.Wanted(
-            version=resolution.tag,
-            digest=resolution.digest,
-            reference=spec.reference,
-            namespace=spec.project_namespace,
-            values_hash=values_hash,
-            spec_hash=entry.spec_hash,
-            generation=entry.generation,
-            request=request,
-        )
-        decision = state.Decision(state.Action.NOTHING)
-        if resolution.tag:
-            decision = state.decide(entry.status, wanted, spec.retry, now)
-        self._plan_next_poll(entry, spec, resolution, now)
-        status = _noted(entry.status, resolution, decision, memory.next_poll or now, now)
+        case = decided(entry, spec, resolution, values_hash, moment=moment, now=now)
+        self._context.memory(entry.key).judged_at = now
+        self._plan_next_poll(entry, spec, resolution, case.now)
+        next_poll = self._context.memory(entry.key).next_poll or case.now
+        status = noted(case, next_poll)
         if spec.suspend:
-            written = await self._writer.write(entry, status, verdicts.suspended(status))
-            if written is entry and resolution.unresolved is None:
-                memory.settled = (entry.resource_version, resolution, values_hash)
-            self._context.wake_at(entry.key, memory.next_poll)
+            await self._rest(case, status, verdicts.suspended(status))
             return False
-        if decision.action is state.Action.DEPLOY:
-            assert decision.need is not None
-            if await self._is_account_missing(entry, spec, status, resolution, values_hash):
+        if case.held is not None:
+            await self._rest(case, status, held_back(case, status, case.held))
+            return False
+        if case.decision.action is state.Action.DEPLOY:
+            assert case.decision.need is not None
+            if await self._is_account_missing(case, status):
                 return False
-            return await self._begin(entry, spec, status, wanted, decision.need)
-        status, verdict = _outcome(status, spec, resolution, decision, now)
+            return await self._begin(entry, spec, status, case.wanted, case.decision.need)
+        status, verdict = outcome(status, spec, resolution, case.decision, case.now)
+        request = entry.request
         if request is not None:
             status = acknowledged(status, request)
-        written = await self._writer.write(entry, status, verdict)
+        written = await self._rest(case, status, verdict)
         if request is not None and request.force_update:
             await self._writer.reset_force(written)
-        if written is entry and resolution.unresolved is None and decision.until is None:
-            memory.settled = (entry.resource_version, resolution, values_hash)
-        self._context.wake_at(entry.key, memory.next_poll, decision.until)
         return request is not None
+
+    async def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> BundleEntry:
+        """Write the status, and wait until there may be something to do again."""
+        memory = self._context.memory(case.entry.key)
+        until = None if case.spec.suspend else case.decision.until
+        written = await self._writer.write(case.entry, status, verdict)
+        judge_at = gates.judged_next(status.gates)
+        awaited = until or judge_at
+        if written is case.entry and case.resolution.unresolved is None and awaited is None:
+            memory.settled = case.known(written)
+        self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at)
+        return written
 
     def _plan_next_poll(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
@@ -207,15 +204,9 @@ class Deploys:
         else:
             memory.poll_failures, memory.next_poll = 0, slot.after(now)
 
-    async def _is_account_missing(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        status: BundleStatus,
-        resolution: Resolution,
-        values_hash: str | None,
-    ) -> bool:
+    async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:
         """Report a missing service account; the next poll stays as planned."""
+        entry, spec = case.entry, case.spec
         memory = self._context.memory(entry.key)
         memory.settled_without_account = None
         text = await self._accounts.missing(entry, spec, anew=True)
@@ -226,7 +217,7 @@ class Deploys:
         status = with_error(status, reason, text, self._context.clock())
         verdict = verdicts.unusable(reason, text, status)
         written = await self._writer.write(entry, status, verdict)
-        memory.settled_without_account = (written.resource_version, resolution, values_hash)
+        memory.settled_without_account = case.known(written)
         self._context.wake_at(entry.key, memory.next_poll)
         return True
 
@@ -263,44 +254,3 @@ def _desired_version(entry: BundleEntry, access: Access, values_hash: str | None
         request=entry.request.token if entry.request else "",
         login=access.credential.fingerprint if access.credential else "",
     )
-
-
-def _outcome(
-    status: BundleStatus,
-    spec: BundleSpec,
-    resolution: Resolution,
-    decision: state.Decision,
-    now: datetime,
-) -> tuple[BundleStatus, ReadyCondition]:
-    """The status and condition where nothing is deployed now."""
-    if decision.action is state.Action.WAIT:
-        return status, verdicts.will_retry(status)
-    if decision.action is state.Action.QUARANTINE:
-        return status, verdicts.quarantined(status)
-    if resolution.unresolved is not None:
-        reason, message = resolution.unresolved.reason, resolution.unresolved.message
-        status = with_error(status, reason, message, now)
-        return status, verdicts.unusable(reason, message, status)
-    status = replace(status, last_error=LastError())
-    return status, verdicts.deployed(status, spec.ignored_env)
-
-
-def _noted(
-    status: BundleStatus,
-    resolution: Resolution,
-    decision: state.Decision,
-    next_poll: datetime,
-    now: datetime,
-) -> BundleStatus:
-    """The status with the resolution.
-
-    A tag that failed too often isn't listed as rejected any more once it has a new digest.
-    """
-    if resolution.unresolved is not None:
-        return unresolved(status, resolution.rejected, next_poll, now)
-    quarantined = decision.action is state.Action.QUARANTINE
-    rejected = tuple(
-        one for one in resolution.rejected if quarantined or one.version != resolution.tag
-    )
-    available = Available(version=resolution.tag, digest=resolution.digest, rejected=rejected)
-    return resolved(status, available, next_poll, now)

@@ -24,10 +24,11 @@ from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import References
-from copyrator.bundles.resolver import bring_forward
+from copyrator.bundles.resolutions import bring_forward
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StaleError, StatusWriter, publish_gauges
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
@@ -54,7 +55,7 @@ class BundleController:
     an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
     operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
-    proxy variables that Jobs get.
+    proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class BundleController:
         clock: Clock,
         monotonic: Callable[[], float] = time.monotonic,
         proxies: Mapping[str, str] | None = None,
+        gates: Gates | None = None,
     ) -> None:
         self._context = context = Context(
             client=client,
@@ -88,6 +90,7 @@ class BundleController:
             clock=clock,
             monotonic=monotonic,
             proxies=proxies or {},
+            gates=gates or Gates(),
         )
         self._jobs = Jobs(context)
         self._references = References(context)

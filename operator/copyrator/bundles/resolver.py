@@ -1,49 +1,37 @@
-"""When a registry is polled for a Bundle, and its resolution, from answers that Bundles share.
+"""A Bundle's resolution, from answers of registries that Bundles share.
 
 An exact tag is one question. A range is two: the tag list, from which all Bundles of the repository
-choose, then the digest of the chosen tag. A push brings the next poll forward, and has no other
-effect.
+choose, then the digest of the chosen tag. With version gates the digests of further tags are
+requested until one passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, Rejected
-from copyrator.api.version_range import ExactTag, VersionError, VersionRange, parse_version
+from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected
+from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.context import Context
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import gates
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
-from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
+from copyrator.bundles.policy.gates import (
+    MAX_CANDIDATES,
+    Candidate,
+    Facts,
+    Gates,
+    Held,
+    Result,
+)
 from copyrator.bundles.polls import Answer, Listing, Polls, Question
 from copyrator.bundles.references import Access
-from copyrator.bundles.status import StatusWriter
 from copyrator.oci.errors import NotFound, RegistryError
-from copyrator.oci.notifications import Push, canonical
 from copyrator.oci.reference import Repository
-from copyrator.workqueue.outcome import Priority
 
-SHARING: Final = 1.0
-"""Seconds by which an answer may be older than a changed spec: Bundles made together share one
-request.
-"""
-ERROR_SHARING: Final = 5.0
-"""The same after a failed poll: less than the shortest retry."""
-PATIENCE: Final = 3.0
-"""Seconds after which the status reports that a registry hasn't answered."""
-SETTLED: Final = 2.0
-"""Seconds after which a registry's tag has the pushed digest: distribution sends the notification
-before it sets the tag, so that the first answer may be the old one.
-"""
-
-_NONE: Final[Mapping[str | None, set[str | None]]] = {}
-"""Of a repository that no push names; never changed."""
 _GONE: Final = "; the registry no longer has its manifest either, so it can't be deployed again"
 
 
@@ -68,6 +56,10 @@ class Resolution:
     inherited: bool = False
     """Of the tag that the original operator deployed; no digest where that has changed since."""
     error: RegistryError | None = None
+    results: tuple[Result, ...] = ()
+    """What the version gates say of this version."""
+    held: Held | None = None
+    """The newest version that they hold back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +71,8 @@ class Resolver:
     access: Access
     polls: Polls
     since: float
+    gates: Gates
+    now: datetime
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
@@ -98,10 +92,15 @@ class Resolver:
             return self._nothing(
                 Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message), (), keeps
             )
+        if answer.error is None and self._is_gated:
+            return self._first_passing(
+                (tag,), (), deployed_tag(self.entry.status, self.spec.reference) == tag
+            )
         return Resolution(tag, answer.digest or "", error=answer.error)
 
     def _range(self, version: VersionRange) -> Resolution | None:
-        criteria = criteria_of(self.spec, version, self.entry.status)
+        depth = MAX_CANDIDATES if self._is_gated else 0
+        criteria = criteria_of(self.spec, version, self.entry.status, depth)
         listing = Listing(self._repository, self.access.credential)
         found = self.polls.choose(self.entry.key, listing, criteria, self.since)
         if found is None:
@@ -111,10 +110,72 @@ class Resolver:
         choice = found.choices[criteria]
         if choice.tag is None:
             return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
+        if self._is_gated:
+            return self._first_passing(choice.fitting, choice.rejected, choice.keeps)
         answer = self._ask(choice.tag)
         if answer is None:
             return None
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
+
+    def _first_passing(
+        self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
+    ) -> Resolution | None:
+        """The first of these tags, the highest first, that passes the version gates.
+
+        Where none passes, what is deployed stays, as long as it fits the spec and passes itself.
+        """
+        held_back: list[Held] = []
+        for tag in tags:
+            answer = self._ask(tag)
+            if answer is None:
+                return None
+            if isinstance(answer.error, NotFound):  # deleted since the list was read
+                continue
+            if answer.error is not None:
+                return Resolution(error=answer.error)
+            results, held = self._judge(Candidate(tag, answer.digest or ""))
+            if held is None:
+                return Resolution(
+                    tag,
+                    answer.digest or "",
+                    _with(rejected, held_back),
+                    results=results,
+                    held=held_back[0] if held_back else None,
+                )
+            held_back.append(held)
+        if not held_back:
+            text = f"all tags that match {self.spec.version} were deleted while they were read"
+            return self._nothing(
+                Unresolved(BundleReason.NO_MATCHING_VERSION, text), rejected, keeps
+            )
+        return self._deployed_again(held_back[0], _with(rejected, held_back), keeps=keeps)
+
+    def _deployed_again(
+        self, newest: Held, rejected: tuple[Rejected, ...], *, keeps: bool
+    ) -> Resolution | None:
+        there = self.entry.status.deployed
+        if not keeps or there.digest is None or there.version is None:
+            return Resolution(rejected=rejected, held=newest)
+        answer = self._ask(there.digest)
+        if answer is None:
+            return None
+        if answer.error is not None and not isinstance(answer.error, NotFound):
+            return Resolution(error=answer.error)
+        results, held = self._judge(Candidate(there.version, there.digest))
+        if held is not None or answer.error is not None:
+            return Resolution(rejected=rejected, held=newest)
+        return Resolution(there.version, there.digest, rejected, results=results, held=newest)
+
+    def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
+        status = self.entry.status
+        occasion = gates.occasion(self.entry.request, status.deployed.digest, candidate.digest)
+        facts = Facts(status, occasion)
+        results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
+        return results, gates.held(candidate, results)
+
+    @property
+    def _is_gated(self) -> bool:
+        return self.gates.judge_versions(self.spec)
 
     def _nothing(
         self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
@@ -163,116 +224,9 @@ class Resolver:
         )
 
 
-class Resolutions:
-    """Polls registries for Bundles, and requeues the Bundles when there is an answer."""
-
-    def __init__(self, context: Context, writer: StatusWriter, polls: Polls) -> None:
-        self._context = context
-        self._writer = writer
-        self._polls = polls
-
-    async def ask(
-        self, entry: BundleEntry, spec: BundleSpec, access: Access, desired: DesiredVersion
-    ) -> Resolution | None:
-        """The resolution if one is due and known; else the Bundle is requeued in time."""
-        if not self._is_wanted(entry, spec, desired):
-            return None
-        since = self._context.memory(entry.key).asked_since or 0.0
-        resolution = Resolver(entry, spec, access, self._polls, since).resolve()
-        if resolution is None:
-            await self._mention_silence(entry, spec)
-        return resolution
-
-    def taken(self, entry: BundleEntry, asked_since: float | None) -> None:
-        """The answer to what was due since then has been handled."""
-        memory = self._context.memory(entry.key)
-        if memory.asked_since == asked_since:  # else a push arrived meanwhile
-            memory.asked_since = None
-        if memory.again is not None:
-            self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
-
-    def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
-        now, monotonic = self._context.clock(), self._context.monotonic()
-        memory = self._context.memory(entry.key)
-        if memory.desired is None and is_answered(entry.status, desired):
-            memory.desired = desired
-            memory.next_poll = self._context.slot(entry, spec).after(now)
-        is_newer = desired.request not in ("", memory.asked_for)  # than the poll in flight
-        if memory.asked_since is not None and not is_newer:
-            return True
-        slot, retry = self._slot(entry), entry.retry_at
-        if memory.desired != desired:
-            strict = bool(desired.request)
-            memory.asked_for = desired.request
-            memory.asked_since = monotonic - (0.0 if strict else SHARING)
-        elif memory.again is not None and monotonic >= memory.again:
-            memory.asked_since, memory.again = memory.again, None
-        elif _is_past(slot, now) or _is_past(retry, now):
-            age = spec.interval / 2
-            memory.asked_since = monotonic - (
-                min(age, ERROR_SHARING) if memory.poll_failures else age
-            )
-        else:
-            self._context.wake_at(entry.key, slot, retry, self._context.again_at(entry.key))
-            return False
-        memory.asked_at = now
-        return True
-
-    def _slot(self, entry: BundleEntry) -> datetime | None:
-        """The next regular poll: its slot, but not while the Bundle is being edited."""
-        memory = self._context.memory(entry.key)
-        if memory.next_poll is None or memory.changed_at is None:
-            return memory.next_poll
-        idle = timedelta(seconds=self._context.settings.timer_idle)
-        return max(memory.next_poll, memory.changed_at + idle)
-
-    async def _mention_silence(self, entry: BundleEntry, spec: BundleSpec) -> None:
-        """Report in the status of a new spec that the registry hasn't answered yet."""
-        if entry.observed_generation == entry.generation:
-            return
-        now = self._context.clock()
-        asked_at = self._context.memory(entry.key).asked_at or now
-        patience = asked_at + timedelta(seconds=PATIENCE)
-        if now < patience:
-            self._context.wake_at(entry.key, patience)
-            return
-        verdict = verdicts.polling(spec.reference, spec.version)
-        await self._writer.write(entry, entry.status, verdict, decided=False)
-
-
-def _is_past(moment: datetime | None, now: datetime) -> bool:
-    return moment is not None and now >= moment
-
-
-def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
-    """Require an answer newer than this moment for every Bundle that a push may concern.
-
-    One pass over all Bundles, however many pushes a payload names; returns how many are polled.
-    """
-    pushed: dict[str, dict[str | None, set[str | None]]] = {}
-    for push in pushes:
-        pushed.setdefault(push.repository, {}).setdefault(push.registry, set()).add(push.tag)
-    count, now = 0, context.monotonic()  # the same for all, so that they share their questions
-    for entry in context.bundles if pushed else ():
-        spec = entry.spec
-        if not isinstance(spec, BundleSpec) or entry.is_paused or entry.deleting:
-            continue
-        registries = pushed.get(spec.repo.lower(), _NONE)
-        tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
-        if tags and _may_concern(tags, spec):
-            memory = context.memory(entry.key)
-            memory.asked_since, memory.again, memory.asked_at = now, now + SETTLED, context.clock()
-            context.queue.add(entry.key, Priority.URGENT)
-            count += 1
-    return count
-
-
-def _may_concern(tags: set[str | None], spec: BundleSpec) -> bool:
-    """Whether one of the tags, of which None is any, may fit the Bundle's spec."""
-    if None in tags:
-        return True
-    try:
-        version = parse_version(spec.version)
-    except VersionError:
-        return False
-    return not isinstance(version, ExactTag) or version.tag in tags
+def _with(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:
+    """The tags that weren't chosen, with those that a gate holds back."""
+    ours = (
+        Rejected(version=one.candidate.version, reason=one.objection.reason) for one in held_back
+    )
+    return (*ours, *rejected)[:MAX_REJECTED]

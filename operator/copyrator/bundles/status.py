@@ -24,6 +24,7 @@ from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
+from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.bundles.reference_watches import ReferenceWatches
@@ -74,8 +75,16 @@ class StatusWriter:
         verdict = self._naming_rivals(entry, verdict)
         observed = entry.status.observed_generation
         generation = entry.generation if decided else observed
+        spec = entry.spec
+        gated = isinstance(spec, BundleSpec) and self._context.gates.any_of(spec)
+        if not gated:
+            status = replace(status, gates=())
         conditions = build_conditions(
-            entry.status.conditions, verdict, generation=generation or 0, now=now
+            entry.status.conditions,
+            verdict,
+            generation=generation or 0,
+            now=now,
+            update=verdicts.update_pending(status) if gated else None,
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:

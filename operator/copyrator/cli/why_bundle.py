@@ -9,7 +9,7 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleStatus, GateState, Outcome
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
@@ -58,6 +58,7 @@ def explain_bundle(
         return
     yield from _choice(spec, status)
     yield from _attempt(spec, status, now)
+    yield from _gates(status, now)
     yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.is_read)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
@@ -100,6 +101,16 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
             f"change, or on request: {_hint('reconcile', spec)}"
         )
     yield f"werf's log: {_hint('logs', spec)}"
+
+
+def _gates(status: BundleStatus, now: datetime) -> Iterator[str]:
+    """The verdicts of the gates that the Bundle asks for, in their order."""
+    for gate in status.gates:
+        if gate.state == GateState.PASSED:
+            yield f"Gate {gate.name}: passed."
+            continue
+        opens = f"; passes {rows.until(gate.until, now)}" if gate.until else ""
+        yield f"Gate {gate.name}: {gate.state}, {gate.reason}: {gate.message}{opens}."
 
 
 def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:

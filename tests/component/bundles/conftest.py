@@ -15,6 +15,7 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.bundles.cache import BundleRegistry
+from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
@@ -32,7 +33,9 @@ from copyrator.workqueue.workers import Workers
 class Operator:
     """A BundleController with its queue, its workers and its own eyes on Bundles."""
 
-    def __init__(self, cluster: BundleCluster, **settings: Any) -> None:
+    def __init__(
+        self, cluster: BundleCluster, *, gates: Gates | None = None, **settings: Any
+    ) -> None:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
@@ -55,6 +58,7 @@ class Operator:
             settings=Settings(**settings),
             metrics=self.metrics,
             clock=lambda: datetime.now(UTC),
+            gates=gates,
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=4)
         self._scheduling: asyncio.Task[None] | None = None

@@ -94,7 +94,10 @@ class FakeRegistry:
         return f"127.0.0.1:{self.server.port}"
 
     def put(self, repo: str, tag: str, content: str) -> str:
+        """Push; what the tag named before can still be had by its digest."""
         manifest = json.dumps({"schemaVersion": 2, "content": content}).encode()
+        if before := self.manifests.get((repo, tag)):
+            self.untagged[repo, digest_of(before)] = before
         self.manifests[repo, tag] = manifest
         return digest_of(manifest)
 

@@ -344,3 +344,28 @@ def test_the_choice_is_the_one_that_a_look_at_all_tags_gives(
     floor = read_tag(deployed) if deployed else None
     if choice.tag and floor and chosen(version, [floor.tag], prerelease=prerelease).tag:
         assert not is_lower(best, floor)
+
+
+def fitting(version: str, tags: Iterable[str], **more: Any) -> tuple[str, ...]:
+    return chosen(version, tags, **more).fitting
+
+
+def test_without_gates_no_tags_are_kept() -> None:
+    assert fitting("1.*", ["1.0.0", "1.1.0"]) == ()
+
+
+def test_gates_judge_from_the_highest_tag_down_to_the_deployed_one() -> None:
+    tags = ["1.0.0", "1.3.0", "1.1.0", "2.0.0", "1.2.0", "1.4.0-rc.1", "1.2.0"]
+    assert fitting("1.*", tags, depth=50) == ("1.3.0", "1.2.0", "1.1.0", "1.0.0")
+    assert fitting("1.*", tags, depth=50, deployed="1.1.0") == ("1.3.0", "1.2.0", "1.1.0")
+    assert fitting("1.*", tags, depth=2) == ("1.3.0", "1.2.0")
+
+
+def test_a_downgrade_has_nothing_to_judge() -> None:
+    assert fitting("1.*", ["1.0.0"], depth=50, deployed="1.1.0") == ()
+
+
+@given(st.permutations([f"1.{minor}.0" for minor in range(12)]), st.integers(1, 5))
+def test_the_highest_are_kept_whatever_the_order(tags: list[str], depth: int) -> None:
+    expected = tuple(f"1.{minor}.0" for minor in range(11, 11 - depth, -1))
+    assert fitting("1.*", tags, depth=depth) == expected

@@ -1,4 +1,4 @@
-"""When a Bundle's registry is polled next."""
+"""What `why` says of a Bundle: when its registry is polled next, and its gates."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -56,3 +56,29 @@ def test_the_next_poll_is_by_the_operators_interval(spec, image, said):
     settings = Settings(timer_interval=180.0)
     installation = Installation(settings=settings, namespace="copyrator", image=image)
     assert f"Next poll:     {said}" in list(bundle_lines(body, NOW, installation))
+
+
+def test_the_gates_are_named_in_their_order_with_what_they_wait_for():
+    gates = [
+        {"name": "signature", "state": "Passed"},
+        {
+            "name": "window",
+            "state": "Waiting",
+            "reason": "OutsideWindow",
+            "message": "opens on Monday",
+            "until": "2026-01-02T14:00:00Z",
+        },
+        {"name": "approval", "state": "Refused", "reason": "PlanRejected", "message": "by ann"},
+    ]
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+        "status": {"gates": gates},
+    }
+    installation = Installation(settings=Settings(), namespace="copyrator", image=None)
+    said = [line for line in explain_bundle(body, installation, NOW) if line.startswith("Gate ")]
+    assert said == [
+        "Gate signature: passed.",
+        "Gate window: Waiting, OutsideWindow: opens on Monday; passes in 2h.",
+        "Gate approval: Refused, PlanRejected: by ann.",
+    ]

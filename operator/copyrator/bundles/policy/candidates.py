@@ -58,6 +58,8 @@ class Choice:
     """How many tags were rejected, by reason."""
     keeps: bool = False
     """The deployed tag fits the spec, whether or not it is still in the list."""
+    fitting: tuple[str, ...] = ()
+    """Tags that fit and aren't below the deployed one, highest first; at most ``depth``."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,19 @@ class _Contest:
     passed_over: list[tuple[Candidate, Rejection]] = field(default_factory=list)
     """Highest first; at most MAX_REJECTED."""
     counts: Counter[Rejection] = field(default_factory=Counter)
+    fitting: list[tuple[tuple[Any, ...], Candidate]] = field(default_factory=list)
+    """The best matches with their order, highest first."""
+
+    def admit(self, order: tuple[Any, ...], candidate: Candidate, depth: int) -> None:
+        """Keep the candidate if it is among the ``depth`` highest."""
+        kept = self.fitting
+        if len(kept) >= depth and (not kept or order <= kept[-1][0]):
+            return
+        if any(one.tag == candidate.tag for _, one in kept):  # pages may overlap
+            return
+        kept.append((order, candidate))
+        kept.sort(key=lambda one: one[0], reverse=True)
+        del kept[depth:]
 
     def reject(self, candidate: Candidate, reason: Rejection) -> None:
         self.counts[reason] += 1
@@ -105,6 +120,8 @@ class TagSelection:
     """The deployed tag: the lower bound, as long as it fits the spec; a spec that it doesn't fit
     requests another version, which is taken. None where the spec now names another repository.
     """
+    depth: int = 0
+    """How many tags that fit are named in the choice, for gates to judge."""
     _semver: _Contest = field(default_factory=_Contest)
     _dotted: _Contest = field(default_factory=_Contest)
     _junk: int = 0
@@ -123,7 +140,10 @@ class TagSelection:
         contest.entrants += reason is not Rejection.FILTERED
         if reason is not None:
             contest.reject(candidate, reason)
-        elif contest.best is None or self._order(candidate) > self._order(contest.best):
+            return
+        order = self._order(candidate)
+        contest.admit(order, candidate, self.depth)
+        if contest.best is None or order > self._order(contest.best):
             contest.best = candidate
 
     def result(self) -> Choice:
@@ -153,6 +173,11 @@ class TagSelection:
             rejected=tuple(Rejected(version=one.tag, reason=why) for one, why in rejected),
             counts=dict(counts),
             keeps=floor is not None,
+            fitting=tuple(
+                one.tag
+                for _, one in contest.fitting
+                if usable and (floor is None or not is_lower(one, floor))
+            ),
         )
 
     def _objection(self, candidate: Candidate) -> Rejection | None:

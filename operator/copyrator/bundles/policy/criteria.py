@@ -22,6 +22,8 @@ class Criteria:
     """A tag that failed too often."""
     deployed: str | None = None
     """The deployed tag, of the same repository."""
+    depth: int = 0
+    """How many tags that fit are named in the choice."""
 
     def selection(self) -> TagSelection:
         """A new selection, to which every tag of a list is added."""
@@ -31,10 +33,13 @@ class Criteria:
             prerelease=self.prerelease,
             quarantined=() if self.quarantined is None else (self.quarantined,),
             deployed=self.deployed,
+            depth=self.depth,
         )
 
 
-def criteria_of(spec: BundleSpec, wanted: VersionRange, status: BundleStatus) -> Criteria:
+def criteria_of(
+    spec: BundleSpec, wanted: VersionRange, status: BundleStatus, depth: int = 0
+) -> Criteria:
     """The Bundle's present criteria."""
     return Criteria(
         range=wanted,
@@ -42,6 +47,7 @@ def criteria_of(spec: BundleSpec, wanted: VersionRange, status: BundleStatus) ->
         prerelease=spec.prerelease,
         quarantined=_quarantined(status, spec.retry),
         deployed=deployed_tag(status, spec.reference),
+        depth=depth,
     )
 
 

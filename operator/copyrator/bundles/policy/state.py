@@ -22,6 +22,8 @@ from copyrator.api.bundle_status import (
     VersionRef,
 )
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.policy import gates
+from copyrator.bundles.policy.gates import Occasion
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.requests import Request, acknowledged
 from copyrator.bundles.policy.rollback import RolledBack
@@ -120,6 +122,14 @@ def _difference(deployed: Deployed, wanted: Wanted) -> Need:
     if (deployed.digest, deployed.version) != (wanted.digest, wanted.version):
         return Need.VERSION
     return Need.VALUES if deployed.values_hash != wanted.values_hash else Need.SPEC
+
+
+def occasion(need: Need, wanted: Wanted, status: BundleStatus) -> Occasion:
+    """On which occasion the gates are asked about a deploy."""
+    if need is Need.RETRY:
+        interrupted = status.attempted.outcome == Outcome.INTERRUPTED
+        return Occasion.INTERRUPTED if interrupted else Occasion.RETRY
+    return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
 
 
 def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:

@@ -6,11 +6,23 @@ status, which isn't written again.
 
 from __future__ import annotations
 
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Rollback
-from copyrator.api.conditions import Health, ReadyCondition
+from typing import Final
+
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    GateState,
+    Outcome,
+    Rollback,
+)
+from copyrator.api.conditions import Health, PendingUpdate, ReadyCondition
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.policy.blocked import Blocked
+from copyrator.bundles.policy.gates import Held
 from copyrator.bundles.policy.state import Need
+
+UP_TO_DATE: Final = "UpToDate"
+"""Reason of the condition UpdatePending where no version waits."""
 
 
 def short(digest: str | None) -> str:
@@ -21,6 +33,23 @@ def short(digest: str | None) -> str:
 def times(count: int) -> str:
     """A count of times in words."""
     return "once" if count == 1 else f"{count} times"
+
+
+def held(status: BundleStatus, why: Held) -> ReadyCondition:
+    """A gate keeps the version, or an edit, from being deployed."""
+    objection, candidate = why.objection, why.candidate
+    text = f"{candidate.version} ({short(candidate.digest)}): {_open(objection.message)}"
+    health = Health.STALLED if why.is_final else Health.PROGRESSING
+    return ReadyCondition(health, objection.reason, text + _kept(status))
+
+
+def update_pending(status: BundleStatus) -> PendingUpdate:
+    """The condition UpdatePending, from the gates in the status."""
+    open_ones = [one for one in status.gates if one.state != GateState.PASSED]
+    if not open_ones:
+        return PendingUpdate(False, UP_TO_DATE, "No version waits for a gate")
+    first = open_ones[0]
+    return PendingUpdate(True, first.reason or "", f"Gate {first.name}: {first.message}")
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:

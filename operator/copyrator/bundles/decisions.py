@@ -1,0 +1,135 @@
+"""Decisions about a Bundle's resolution: deploy, wait, or nothing, and the status that says so.
+
+Pure: each input is in the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Available, BundleStatus, LastError, Outcome
+from copyrator.api.conditions import ReadyCondition
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.policy import gates, state, verdicts
+from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result
+from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
+from copyrator.bundles.resolver import Resolution
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One decision: what is wanted, and what follows from it."""
+
+    entry: BundleEntry
+    spec: BundleSpec
+    resolution: Resolution
+    wanted: state.Wanted
+    decision: state.Decision
+    now: datetime
+    results: tuple[Result, ...] = ()
+    """Of the gates that were asked."""
+    held: Held | None = None
+    """What may not be deployed now."""
+
+    def known(self, entry: BundleEntry) -> tuple[object, ...]:
+        """What the decision was made from: with the same again nothing has to be done."""
+        return entry.resource_version, self.resolution, self.wanted.values_hash
+
+
+def decided(
+    entry: BundleEntry,
+    spec: BundleSpec,
+    resolution: Resolution,
+    values_hash: str | None,
+    *,
+    moment: Sequence[Gate],
+    now: datetime,
+) -> Case:
+    """Decide what to do about a resolution; ``moment`` are the gates that judge a deploy's time."""
+    wanted = state.Wanted(
+        version=resolution.tag,
+        digest=resolution.digest,
+        reference=spec.reference,
+        namespace=spec.project_namespace,
+        values_hash=values_hash,
+        spec_hash=entry.spec_hash,
+        generation=entry.generation,
+        request=entry.request,
+    )
+    decision = state.Decision(state.Action.NOTHING)
+    if resolution.tag:
+        decision = state.decide(entry.status, wanted, spec.retry, now)
+    case = Case(entry, spec, resolution, wanted, decision, now)
+    results, held = _judged(case, moment)
+    return replace(case, results=results, held=held)
+
+
+def _judged(case: Case, moment: Sequence[Gate]) -> tuple[tuple[Result, ...], Held | None]:
+    """The gates' verdicts, and what they hold back of what would be deployed now.
+
+    The moment gates' are kept only while one of them objects: what passes is deployed at once.
+    """
+    resolution, decision = case.resolution, case.decision
+    results = resolution.held.results if resolution.held else resolution.results
+    if not resolution.tag:
+        return results, resolution.held
+    if decision.action is not state.Action.DEPLOY or decision.need is None:
+        return results, None
+    status, candidate = case.entry.status, Candidate(resolution.tag, resolution.digest)
+    facts = Facts(status, state.occasion(decision.need, case.wanted, status))
+    judged = gates.judge(moment, case.spec, candidate, facts, case.now)
+    held = gates.held(candidate, judged)
+    return (*results, *judged) if held else results, held
+
+
+def held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
+    """The condition where a gate holds something back.
+
+    Ready stays True where all that the spec asks for runs, and only a newer version waits.
+    """
+    there, wanted = status.deployed, case.wanted
+    same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
+    newer = not case.resolution.tag or case.decision.need is state.Need.VERSION
+    if there.digest and same and newer and status.attempted.outcome in (None, Outcome.SUCCEEDED):
+        return verdicts.deployed(status, case.spec.ignored_env)
+    return verdicts.held(status, held)
+
+
+def outcome(
+    status: BundleStatus,
+    spec: BundleSpec,
+    resolution: Resolution,
+    decision: state.Decision,
+    now: datetime,
+) -> tuple[BundleStatus, ReadyCondition]:
+    """The status and condition where nothing is deployed now."""
+    if decision.action is state.Action.WAIT:
+        return status, verdicts.will_retry(status)
+    if decision.action is state.Action.QUARANTINE:
+        return status, verdicts.quarantined(status)
+    if resolution.unresolved is not None:
+        reason, message = resolution.unresolved.reason, resolution.unresolved.message
+        status = with_error(status, reason, message, now)
+        return status, verdicts.unusable(reason, message, status)
+    status = replace(status, last_error=LastError())
+    return status, verdicts.deployed(status, spec.ignored_env)
+
+
+def noted(case: Case, next_poll: datetime) -> BundleStatus:
+    """The status with the registry's resolution and the gates' verdicts.
+
+    A tag that failed too often isn't listed as rejected any more once it has a new digest.
+    """
+    resolution = case.resolution
+    status = replace(case.entry.status, gates=gates.recorded(case.results))
+    if resolution.unresolved is not None or not resolution.tag:
+        return unresolved(status, resolution.rejected, next_poll, case.now)
+    quarantined = case.decision.action is state.Action.QUARANTINE
+    rejected = tuple(
+        one for one in resolution.rejected if quarantined or one.version != resolution.tag
+    )
+    available = Available(version=resolution.tag, digest=resolution.digest, rejected=rejected)
+    return resolved(status, available, next_poll, case.now)

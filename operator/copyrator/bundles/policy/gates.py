@@ -1,0 +1,204 @@
+"""Gates: what stands between a version and its deploy. Pure.
+
+All have one shape. A version gate judges a version (a candidate: a tag and its digest); a moment
+gate judges the time of a deploy. What a gate needs to know is gathered before: it requests nothing
+and writes nothing, so equal facts give the same verdict in every process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.policy.requests import Request
+
+MAX_CANDIDATES: Final = 50
+"""Tags that are resolved, at most, until one passes the version gates."""
+
+
+class Occasion(StrEnum):
+    """Why a version is judged; each gate says on which occasions it is asked."""
+
+    NEW_DIGEST = "NewDigest"
+    EDIT = "Edit"
+    """The spec or the values changed; the digest is the deployed one."""
+    REQUEST = "Request"
+    """The annotation requestedAt."""
+    FORCE = "Force"
+    """The annotation forceAt, or ``status.forceUpdate: 1``."""
+    RETRY = "Retry"
+    """A failed attempt is due again."""
+    INTERRUPTED = "Interrupted"
+    """An attempt that the infrastructure ended is made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version that could be deployed."""
+
+    version: str
+    """The tag."""
+    digest: str
+    """``sha256:…``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What gates judge by, beside the spec and the candidate."""
+
+    status: BundleStatus
+    occasion: Occasion
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The gate has no objection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The gate will pass, or be decided, without a change of the spec."""
+
+    reason: str
+    message: str
+    until: datetime | None = None
+    """When it passes by itself; None where it waits for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The gate doesn't pass until something changes."""
+
+    reason: str
+    message: str
+
+
+Verdict = Passed | Waiting | Refused
+PASSED: Final = Passed()
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One gate: on which Bundles and occasions it is asked, and how it judges."""
+
+    name: str
+    """Its name in ``status.gates``."""
+    concerns: Callable[[BundleSpec], bool]
+    """Whether the spec, or the operator's settings, ask for this gate."""
+    occasions: frozenset[Occasion]
+    judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A gate's verdict on a candidate."""
+
+    gate: str
+    verdict: Verdict
+
+    @property
+    def objects(self) -> bool:
+        """Whether it keeps the candidate from being deployed now."""
+        return not isinstance(self.verdict, Passed)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A candidate that isn't deployed, with the verdicts of all gates that were asked."""
+
+    candidate: Candidate
+    results: tuple[Result, ...]
+
+    @property
+    def objection(self) -> Waiting | Refused:
+        """The first objection, in the order of the gates."""
+        return next(one.verdict for one in self.results if not isinstance(one.verdict, Passed))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a gate refuses: then waiting changes nothing."""
+        return any(isinstance(one.verdict, Refused) for one in self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """The gates that this operator has, in the order in which they are asked."""
+
+    version: tuple[Gate, ...] = ()
+    moment: tuple[Gate, ...] = ()
+
+    def any_of(self, spec: BundleSpec) -> bool:
+        """Whether the Bundle has a gate at all."""
+        return any(gate.concerns(spec) for gate in (*self.version, *self.moment))
+
+    def judge_versions(self, spec: BundleSpec) -> bool:
+        """Whether it has a gate that judges versions."""
+        return any(gate.concerns(spec) for gate in self.version)
+
+
+def judge(
+    gates: Iterable[Gate], spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
+) -> tuple[Result, ...]:
+    """Ask all gates that the spec asks for, in their order."""
+    return tuple(
+        Result(
+            gate.name,
+            gate.judge(spec, candidate, facts, now) if facts.occasion in gate.occasions else PASSED,
+        )
+        for gate in gates
+        if gate.concerns(spec)
+    )
+
+
+def held(candidate: Candidate, results: tuple[Result, ...]) -> Held | None:
+    """The candidate as one that isn't deployed; None where all gates pass."""
+    return Held(candidate, results) if any(one.objects for one in results) else None
+
+
+def occasion(request: Request | None, deployed: str | None, digest: str) -> Occasion:
+    """Why a digest is deployed, where no attempt at it has failed."""
+    if request is not None:
+        forced = request.force_update or request.force_at is not None
+        return Occasion.FORCE if forced else Occasion.REQUEST
+    return Occasion.EDIT if digest == deployed else Occasion.NEW_DIGEST
+
+
+def judged_next(found: Iterable[GateStatus]) -> datetime | None:
+    """When a verdict in the status changes by itself; the first of these times."""
+    times = (parse_time(one.until) for one in found if one.state == GateState.WAITING)
+    return min((time for time in times if time is not None), default=None)
+
+
+def recorded(results: Sequence[Result]) -> tuple[GateStatus, ...]:
+    """The verdicts for ``status.gates``: equal ones give equal records whatever the time."""
+    return tuple(_record(one) for one in results)
+
+
+def _record(result: Result) -> GateStatus:
+    match result.verdict:
+        case Passed():
+            return GateStatus(name=result.gate, state=GateState.PASSED)
+        case Waiting(reason, message, until):
+            return GateStatus(
+                name=result.gate,
+                state=GateState.WAITING,
+                reason=reason,
+                message=message,
+                until=format_time(_whole_second(until)) if until else None,
+            )
+        case Refused(reason, message):
+            return GateStatus(
+                name=result.gate, state=GateState.REFUSED, reason=reason, message=message
+            )
+
+
+def _whole_second(moment: datetime) -> datetime:
+    """The moment or the next whole second: a status has no parts of a second."""
+    down = moment.replace(microsecond=0)
+    return down if down == moment else down + timedelta(seconds=1)

@@ -1,0 +1,329 @@
+"""Gates: which version is deployed, what waits, and until when; the gates are the tests' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.policy.gates import (
+    MAX_CANDIDATES,
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Gates,
+    Occasion,
+    Refused,
+    Verdict,
+    Waiting,
+)
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+HEADS = ("HEAD", "/manifests/")
+NOT_FORCED = frozenset(Occasion) - {Occasion.FORCE}
+
+
+@dataclass
+class Rule:
+    """A gate whose verdicts a test changes: by the version, or by its digest."""
+
+    name: str
+    occasions: frozenset[Occasion] = frozenset(Occasion)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    asked: list[tuple[str, Occasion]] = field(default_factory=list)
+
+    def judge(self, spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
+        self.asked.append((candidate.version, facts.occasion))
+        for named in (candidate.digest, candidate.version, "*"):
+            if named in self.verdicts:
+                found = self.verdicts[named]
+                opens = found.until if isinstance(found, Waiting) else None
+                return PASSED if opens is not None and now >= opens else found
+        return PASSED
+
+    @property
+    def gate(self) -> Gate:
+        return Gate(self.name, lambda spec: spec.name != "free", self.occasions, self.judge)
+
+
+@pytest.fixture
+def signed() -> Rule:
+    return Rule("signed")
+
+
+@pytest.fixture
+def window() -> Rule:
+    return Rule("window", NOT_FORCED)
+
+
+@pytest.fixture
+def gates(signed: Rule, window: Rule) -> Gates:
+    return Gates(version=(signed.gate,), moment=(window.gate,))
+
+
+def condition(cluster: BundleCluster, kind: str, name: str = "shop") -> tuple[str, str]:
+    found = {one["type"]: one for one in cluster.status(name).get("conditions", [])}
+    one = found.get(kind, {})
+    return one.get("status", ""), one.get("reason", "")
+
+
+async def deployed(cluster: BundleCluster, version: str, name: str = "shop") -> None:
+    await eventually(
+        lambda: (
+            cluster.reason(name) == "Deployed"
+            and cluster.status(name).get("deployed", {}).get("version") == version
+        ),
+        f"{version} deployed; {cluster.reason(name)} {cluster.message(name)}",
+    )
+
+
+async def polled(registry: FakeRegistry, times: int = 3) -> None:
+    before = registry.count(*HEADS)
+    await eventually(lambda: registry.count(*HEADS) >= before + times, "polls")
+
+
+def annotate(cluster: BundleCluster, **annotations: str) -> None:
+    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+    cluster.change("bundles", "shop", metadata={"annotations": named})
+
+
+def soon(seconds: float = 2.0) -> datetime:
+    """A whole second, as a status has no parts of one."""
+    return (datetime.now(UTC) + timedelta(seconds=seconds + 1)).replace(microsecond=0)
+
+
+async def test_the_highest_version_that_passes_is_deployed_and_the_others_are_named(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    signed: Rule,
+) -> None:
+    for version in ("1.0.1", "1.0.2", "1.0.3"):
+        registry.put("app", version, version)
+    signed.verdicts = {
+        "1.0.3": Refused("Unsigned", "no signature"),
+        "1.0.2": Waiting("TooYoung", "seen a moment ago"),
+    }
+    bundle(version="1.0.*")
+    await run(gates=gates)
+    await deployed(cluster, "1.0.1")
+    status = cluster.status()
+    assert status["available"]["version"] == "1.0.1"
+    assert status["available"]["rejected"] == [
+        {"version": "1.0.3", "reason": "Unsigned"},
+        {"version": "1.0.2", "reason": "TooYoung"},
+    ]
+    assert status["gates"] == [
+        {
+            "name": "signed",
+            "state": "Refused",
+            "reason": "Unsigned",
+            "message": "no signature",
+        }
+    ]
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert condition(cluster, "UpdatePending") == ("True", "Unsigned")
+
+
+async def test_a_version_that_passes_later_is_deployed_then(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    signed: Rule,
+) -> None:
+    signed.verdicts = {"1.0.1": Refused("Unsigned", "no signature")}
+    registry.put("app", "1.0.1", "next")
+    bundle(version="1.0.*")
+    await run(gates=gates, timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    writes = cluster.bundle_writes()
+    await polled(registry, 6)
+    assert cluster.bundle_writes() == writes, "a version that is refused is no news at each poll"
+    signed.verdicts.clear()
+    await deployed(cluster, "1.0.1")
+    assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
+    assert cluster.status()["gates"] == [{"name": "signed", "state": "Passed"}]
+
+
+async def test_where_nothing_passes_and_nothing_runs_it_stalls(
+    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, signed: Rule
+) -> None:
+    signed.verdicts = {"*": Refused("Unsigned", "no signature")}
+    bundle(version="1.0.0")
+    await run(gates=gates)
+    await eventually(lambda: cluster.reason() == "Unsigned")
+    assert condition(cluster, "Ready") == ("False", "Unsigned")
+    assert condition(cluster, "Stalled") == ("True", "Unsigned")
+    assert "1.0.0" in cluster.message()
+    assert cluster.jobs() == []
+
+
+async def test_at_most_fifty_are_asked_for(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    signed: Rule,
+) -> None:
+    for number in range(MAX_CANDIDATES + 10):
+        registry.put("app", f"1.0.{number}", f"{number}")
+    signed.verdicts = {"*": Refused("Unsigned", "no signature")}
+    bundle(version="1.0.*")
+    await run(gates=gates)
+    await eventually(lambda: cluster.reason() == "Unsigned")
+    assert registry.count(*HEADS) == MAX_CANDIDATES
+    assert {version for version, _ in signed.asked} == {
+        f"1.0.{number}" for number in range(10, MAX_CANDIDATES + 10)
+    }
+
+
+async def test_a_tag_that_names_a_refused_digest_leaves_the_deployed_one_to_be_deployed(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    signed: Rule,
+) -> None:
+    bundle(version="1.0.0")
+    await run(gates=gates, timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    first = cluster.status()["deployed"]["digest"]
+    second = registry.put("app", "1.0.0", "pushed anew")
+    signed.verdicts = {second: Refused("Unsigned", "no signature")}
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "Unsigned"))
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+
+    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    await deployed(cluster, "1.0.0")
+    assert cluster.status()["deployed"]["digest"] == first
+    assert ("1.0.0", Occasion.EDIT) in signed.asked
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_wait_that_ends_by_itself_ends_then_also_after_a_restart(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    window: Rule,
+    restart: bool,
+) -> None:
+    opens = soon()
+    window.verdicts = {"*": Waiting("OutsideWindow", "opens soon", opens)}
+    bundle(version="1.0.0")
+    operator = await run(gates=gates)
+    await eventually(lambda: cluster.reason() == "OutsideWindow")
+    assert condition(cluster, "Ready")[0] == "Unknown"
+    assert condition(cluster, "Reconciling")[0] == "True"
+    assert cluster.status()["gates"][-1]["until"] == opens.strftime("%Y-%m-%dT%H:%M:%SZ")
+    if restart:
+        await operator.stop()
+        await run(gates=gates)
+    assert cluster.jobs() == []
+    await deployed(cluster, "1.0.0")
+    assert datetime.now(UTC) >= opens
+
+
+async def test_a_newer_version_waits_while_the_deployed_one_is_ready_and_an_edit_is_not(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    window: Rule,
+) -> None:
+    bundle(version="1.*")
+    await run(gates=gates, timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    window.verdicts = {"*": Waiting("OutsideWindow", "opens on Monday")}
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert cluster.status()["available"]["version"] == "1.1.0"
+    writes = cluster.bundle_writes()
+    await polled(registry, 6)
+    assert cluster.bundle_writes() == writes
+
+    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    await eventually(lambda: condition(cluster, "Ready") == ("Unknown", "OutsideWindow"))
+    assert condition(cluster, "Reconciling")[0] == "True"
+    assert len(cluster.jobs()) == 1
+    window.verdicts.clear()
+    await deployed(cluster, "1.1.0")
+
+
+async def test_a_request_waits_at_a_moment_gate_and_a_force_passes_over_it(
+    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
+) -> None:
+    bundle(version="1.0.0")
+    await run(gates=gates, timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    window.verdicts = {"*": Waiting("OutsideWindow", "opens on Monday")}
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
+    assert "lastHandledRequest" not in cluster.status()
+    assert len(cluster.jobs()) == 1
+
+    annotate(cluster, forceAt="now")
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    await eventually(lambda: cluster.status().get("lastHandledForce") == "now")
+    assert ("1.0.0", Occasion.REQUEST) in window.asked
+
+
+async def test_a_request_that_a_version_gate_stops_deploys_the_deployed_digest_again(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    signed: Rule,
+) -> None:
+    bundle(version="1.*")
+    await run(gates=gates, timer_interval=1.0)
+    await deployed(cluster, "1.0.0")
+    signed.verdicts = {"1.1.0": Refused("Unsigned", "no signature")}
+    registry.put("app", "1.1.0", "next")
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await deployed(cluster, "1.0.0")
+    assert len(cluster.jobs()) == 2
+
+
+async def test_a_retry_asks_the_gates_as_a_retry(
+    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
+) -> None:
+    cluster.ends = fail
+    bundle(version="1.0.0", retry={"limit": 3, "backoff": "1s"})
+    await run(gates=gates)
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    cluster.ends = succeed
+    await deployed(cluster, "1.0.0")
+    assert [occasion for _, occasion in window.asked] == [Occasion.NEW_DIGEST, Occasion.RETRY]
+
+
+async def test_a_bundle_without_gates_has_no_trace_of_them(
+    cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
+) -> None:
+    window.verdicts = {"*": Refused("Never", "closed")}
+    bundle("free", version="1.0.0")
+    await run(gates=gates)
+    await deployed(cluster, "1.0.0", "free")
+    assert "gates" not in cluster.status("free")
+    assert condition(cluster, "UpdatePending", "free") == ("", "")

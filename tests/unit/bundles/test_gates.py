@@ -1,0 +1,185 @@
+"""The shape of gates: verdicts, what they hold back, what the status says and when it changes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import (
+    MAX_GATES,
+    Attempted,
+    BundleStatus,
+    Deployed,
+    GateStatus,
+    Outcome,
+)
+from copyrator.bundles.policy import gates, state, verdicts
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Gates,
+    Occasion,
+    Refused,
+    Verdict,
+    Waiting,
+)
+from copyrator.bundles.policy.requests import Request
+
+NOW = datetime(2026, 5, 4, 12, 0, 0, tzinfo=UTC)
+ONE = Candidate("1.0.1", "sha256:" + "1" * 64)
+YOUNG = Waiting("TooYoung", "seen a moment ago", NOW + timedelta(hours=2))
+ASKS = Waiting("AwaitingApproval", "nobody has approved it")
+NEVER = Refused("Unsigned", "no signature")
+
+
+def spec() -> BundleSpec:
+    body = {
+        "metadata": {"namespace": "apps", "name": "shop"},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+    }
+    found = parse_bundle(body, BundleDefaults())
+    assert isinstance(found, BundleSpec)
+    return found
+
+
+def gate(
+    name: str,
+    verdict: Verdict,
+    *occasions: Occasion,
+    concerns: bool = True,
+) -> Gate:
+    return Gate(name, lambda _: concerns, frozenset(occasions or Occasion), lambda *_: verdict)
+
+
+def judged(*found: Gate, occasion: Occasion = Occasion.EDIT) -> tuple[gates.Result, ...]:
+    return gates.judge(found, spec(), ONE, Facts(BundleStatus(), occasion), NOW)
+
+
+def test_gates_are_asked_in_order_and_only_those_that_the_spec_asks_for() -> None:
+    results = judged(gate("a", PASSED), gate("b", NEVER, concerns=False), gate("c", YOUNG))
+    assert [one.gate for one in results] == ["a", "c"]
+    assert [one.objects for one in results] == [False, True]
+
+
+def test_a_gate_that_isnt_asked_on_this_occasion_passes() -> None:
+    (result,) = judged(gate("a", NEVER, Occasion.NEW_DIGEST), occasion=Occasion.FORCE)
+    assert result.verdict is PASSED
+
+
+def test_what_all_gates_pass_is_not_held() -> None:
+    assert gates.held(ONE, judged(gate("a", PASSED))) is None
+    assert gates.held(ONE, ()) is None
+
+
+def test_the_first_objection_is_named_and_a_refusal_is_final() -> None:
+    waits = gates.held(ONE, judged(gate("a", PASSED), gate("b", ASKS), gate("c", YOUNG)))
+    assert waits is not None
+    assert waits.objection == ASKS
+    assert not waits.is_final
+    refused = gates.held(ONE, judged(gate("a", ASKS), gate("b", NEVER)))
+    assert refused is not None
+    assert refused.objection == ASKS
+    assert refused.is_final
+
+
+def test_the_status_says_what_each_gate_says() -> None:
+    found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
+    assert [one.to_dict() for one in found] == [
+        {"name": "a", "state": "Passed"},
+        {
+            "name": "b",
+            "state": "Waiting",
+            "reason": "TooYoung",
+            "message": "seen a moment ago",
+            "until": "2026-05-04T14:00:00Z",
+        },
+        {"name": "c", "state": "Refused", "reason": "Unsigned", "message": "no signature"},
+    ]
+
+
+@given(st.integers(0, 999_999))
+def test_a_recorded_time_is_never_before_the_gate_opens(microseconds: int) -> None:
+    opens = NOW + timedelta(microseconds=microseconds)
+    found = gates.recorded(judged(gate("a", Waiting("R", "m", opens))))
+    at = gates.judged_next(found)
+    assert at is not None
+    assert timedelta(0) <= at - opens < timedelta(seconds=1)
+
+
+def test_the_gates_are_asked_again_at_the_first_time_that_a_wait_ends() -> None:
+    later = Waiting("OutsideWindow", "closed", NOW + timedelta(days=1))
+    found = gates.recorded(judged(gate("a", later), gate("b", YOUNG), gate("c", ASKS)))
+    assert gates.judged_next(found) == NOW + timedelta(hours=2)
+    assert gates.judged_next(gates.recorded(judged(gate("c", ASKS), gate("d", NEVER)))) is None
+    stale = GateStatus(name="a", state="Passed", until="2026-05-04T14:00:00Z")
+    assert gates.judged_next([stale]) is None
+
+
+def test_a_status_lists_ten_gates_at_most() -> None:
+    many = tuple(GateStatus(name=f"g{number}", state="Passed") for number in range(20))
+    assert len(BundleStatus(gates=many).to_dict()["gates"]) == MAX_GATES
+
+
+def test_which_gates_a_bundle_has() -> None:
+    mine, other = gate("a", PASSED), gate("b", PASSED, concerns=False)
+    assert Gates(version=(mine,)).judge_versions(spec())
+    assert not Gates(version=(other,), moment=(mine,)).judge_versions(spec())
+    assert Gates(version=(other,), moment=(mine,)).any_of(spec())
+    assert not Gates(version=(other,), moment=(other,)).any_of(spec())
+
+
+@pytest.mark.parametrize(
+    ("request_", "deployed", "expected"),
+    [
+        (None, None, Occasion.NEW_DIGEST),
+        (None, "sha256:other", Occasion.NEW_DIGEST),
+        (None, ONE.digest, Occasion.EDIT),
+        (Request(requested_at="x"), ONE.digest, Occasion.REQUEST),
+        (Request(force_at="x"), ONE.digest, Occasion.FORCE),
+        (Request(force_update=True), None, Occasion.FORCE),
+        (Request(requested_at="x", force_at="y"), None, Occasion.FORCE),
+    ],
+)
+def test_the_occasion(request_: Request | None, deployed: str | None, expected: Occasion) -> None:
+    assert gates.occasion(request_, deployed, ONE.digest) is expected
+
+
+@pytest.mark.parametrize(
+    ("need", "outcome", "expected"),
+    [
+        (state.Need.RETRY, Outcome.FAILED, Occasion.RETRY),
+        (state.Need.RETRY, Outcome.INTERRUPTED, Occasion.INTERRUPTED),
+        (state.Need.VERSION, Outcome.SUCCEEDED, Occasion.NEW_DIGEST),
+        (state.Need.FIRST, None, Occasion.NEW_DIGEST),
+        (state.Need.VALUES, Outcome.SUCCEEDED, Occasion.EDIT),
+        (state.Need.REPAIR, Outcome.FAILED, Occasion.EDIT),
+    ],
+)
+def test_the_occasion_of_a_deploy(
+    need: state.Need, outcome: Outcome | None, expected: Occasion
+) -> None:
+    same = expected is Occasion.EDIT
+    status = BundleStatus(
+        attempted=Attempted(outcome=outcome),
+        deployed=Deployed(digest=ONE.digest if same else "sha256:other"),
+    )
+    wanted = state.Wanted(
+        version="1", digest=ONE.digest, values_hash=None, spec_hash="s", generation=1
+    )
+    assert state.occasion(need, wanted, status) is expected
+
+
+def test_update_pending_names_the_first_gate_that_objects() -> None:
+    found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
+    update = verdicts.update_pending(BundleStatus(gates=found))
+    assert (update.pending, update.reason) == (True, "TooYoung")
+    assert update.message == "Gate b: seen a moment ago"
+    idle = verdicts.update_pending(BundleStatus(gates=gates.recorded(judged(gate("a", PASSED)))))
+    assert (idle.pending, idle.reason) == (False, "UpToDate")
