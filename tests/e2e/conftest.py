@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.e2e import stalls
@@ -24,6 +25,7 @@ from localcluster.build import Programs
 from localcluster.paths import state_root
 from localcluster.pins import CLUSTER_PROGRAMS
 
+OURS = ("/apis/flant.com/v1/copyrators", "/apis/operator.werf.dev/v1/bundles")
 _PREFIX = "e2e-"
 _OPERATORS = "system:serviceaccount:*:copyrator"
 """The users that operators are under the chart's rights."""
@@ -78,17 +80,62 @@ def _directory(suffix: str = "") -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def nothing_for_the_next_operator(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Rules and Bundles of a file whose namespaces are being deleted are gone at its end.
+
+    They have finalizers, and the file's operator has ended: without this the next file's would
+    uninstall them, and its requests, Events and metrics would be counted there.
+    """
+    if not _uses_a_cluster(request):
+        yield
+        return
+    api = request.getfixturevalue("cluster").api()
+    yield
+    for collection in OURS:
+        try:
+            found = api.get(collection)["items"]
+        except ApiStatusError:  # the file has removed the CRD
+            continue
+        ending = {
+            one["metadata"]["name"]
+            for one in api.get("/api/v1/namespaces")["items"]
+            if one["status"]["phase"] == "Terminating"
+        }
+        for one in found:
+            _let_go(api, collection, one["metadata"], ending)
+
+
+def _let_go(api: Api, collection: str, metadata: dict[str, Any], ending: set[str]) -> None:
+    if metadata["namespace"] not in ending and "deletionTimestamp" not in metadata:
+        return
+    prefix, _, plural = collection.rpartition("/")
+    path = f"{prefix}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
+    try:
+        api.delete(path)
+        api.patch(path, {"metadata": {"finalizers": None}})
+    except ApiStatusError as error:
+        if error.code != 404:
+            raise
+
+
+def _uses_a_cluster(request: pytest.FixtureRequest) -> bool:
+    module = request.node
+    tests = [item for item in request.session.items if module in item.listchain()]
+    return any("cluster" in getattr(test, "fixturenames", ()) for test in tests)
+
+
+@pytest.fixture(scope="module", autouse=True)
 def refusals(request: pytest.FixtureRequest) -> Iterator[None]:
     """The chart's rights suffice: no operator of the module asked for what it may not have.
 
     A test that takes rights away says what it expects, as patterns of verb and resource:
     `@pytest.mark.refused("create configmaps", "patch */status")`.
     """
-    module = request.node
-    tests = [item for item in request.session.items if module in item.listchain()]
-    if not any("cluster" in getattr(test, "fixturenames", ()) for test in tests):
+    if not _uses_a_cluster(request):
         yield
         return
+    module = request.node
+    tests = [item for item in request.session.items if module in item.listchain()]
     requests = request.getfixturevalue("cluster").requests()
     yield
     expected = {
