@@ -66,12 +66,21 @@ def run(package: str, names: list[str]) -> None:
     log = WORK / f"{package.replace('/', '-')}.log"
     # Which tests reach which function is recorded anew: a table's tests are known by their place.
     (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    _forget_what_is_gone()
     print(f"Mutating {package}; mutmut's output goes to {log.relative_to(ROOT)}", flush=True)
     with log.open("w") as file:
         command = ["mutmut", "run", "--max-children", "2", *names]
         done = subprocess.run(command, check=False, stdout=file, stderr=subprocess.STDOUT)
     if done.returncode:
         sys.exit(f"mutmut failed; see {log.relative_to(ROOT)}.")
+
+
+def _forget_what_is_gone() -> None:
+    """Delete copies of modules that were renamed or removed since the last run."""
+    copies = WORK / "mutants"
+    for copy in copies.rglob("*.py"):
+        if not (WORK / copy.relative_to(copies)).exists():
+            copy.unlink()
 
 
 def module(package: str) -> str:

@@ -14,6 +14,7 @@ from copyrator.api.bundle import parse_bundle
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.names import RELEASE_METADATA_PREFIXES
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.settings import limits
 from hostile.mangled import JSON, TEXTS
@@ -247,3 +248,47 @@ def test_no_bundle_that_can_be_stored_takes_a_long_step(spec: dict[str, Any], st
 
     assert isinstance(parse_bundle(found, DEFAULTS), (BundleSpec, InvalidSpec))
     read(found)
+
+
+def said(found: dict[str, Any]) -> str:
+    spec = parse_bundle(found, DEFAULTS)
+    return str(spec) if isinstance(spec, InvalidSpec) else "valid"
+
+
+def test_how_many_labels_and_annotations_reach_the_release() -> None:
+    def labels(count: int, prefix: str) -> dict[str, Any]:
+        return {"labels": {f"{prefix}/n{number}": "x" for number in range(count)}}
+
+    most = limits.BUNDLE_METADATA
+    assert said(body(metadata=labels(most, "meta.helm.sh"))) == "valid"
+    assert said(body(metadata=labels(most + 1, "example.com"))) == "valid"
+    prefix = RELEASE_METADATA_PREFIXES[0].rstrip("/")
+    assert said(body(metadata=labels(most, prefix))) == "valid"
+    assert said(body(metadata=labels(most + 1, prefix))) == (
+        f"metadata.labels: {most + 1} of them are copied to the release's objects; at most "
+        f"{most:,} may begin with " + ", ".join(RELEASE_METADATA_PREFIXES)
+    )
+
+
+def test_the_last_byte_of_env_and_of_a_jobs_fields() -> None:
+    most = limits.BUNDLE_ENV_VALUE
+    assert said(body(env={"A": "x" * (most - 1)})) == "valid"
+    assert said(body(env={"A": "x" * most})) == (
+        f"spec.env[A]: has {most + 1:,} bytes with its name, at most {most:,}"
+    )
+    total = limits.BUNDLE_ENV_BYTES
+    names = {"A": "x" * (most - 1), "B": "x" * (total - most - 1)}
+    assert said(body(env=names)) == "valid"
+    names["B"] += "x"
+    assert "in total" in said(body(env=names)) or "with its name" in said(body(env=names))
+
+    bytes_ = limits.BUNDLE_JOB_FIELD
+    room = bytes_ - len(msgspec.json.encode({"a": ""}))
+    assert said(body(job={"resources": {"a": "x" * room}})) == "valid"
+    assert "spec.job.resources" in said(body(job={"resources": {"a": "x" * (room + 1)}}))
+
+
+def test_a_long_name_is_shortened_in_the_message() -> None:
+    name = "A" * 100
+    text = said(body(env={name: "x" * limits.BUNDLE_ENV_VALUE}))
+    assert text.startswith(f"spec.env[{'A' * 80}]: ")
