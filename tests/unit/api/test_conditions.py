@@ -108,3 +108,7 @@ def test_junk_in_the_status_does_no_harm(previous: Any) -> None:
 def test_only_conditions_of_other_types_are_unmanaged() -> None:
     junk = [{"type": ["Ready"]}, {"type": {}}, {"status": "True"}, {"type": "Synced"}]
     assert unmanaged_conditions([*build(None, Health.READY), *junk]) == junk
+
+
+def test_a_reason_that_isnt_a_text_is_none() -> None:
+    assert ready_reason([{"type": "Ready", "reason": 5}]) is None

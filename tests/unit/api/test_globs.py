@@ -112,3 +112,7 @@ def test_a_list_at_its_limits_is_accepted() -> None:
     found = [f"*{number:062}" for number in range(MAX_GLOBS)]
     read = read_globs(Fields({"exclude": found}, "spec.targets"), "exclude", lambda _value: None)
     assert read.matches("any-" + found[-1][1:])
+
+
+def test_a_wildcard_matches_nothing_that_no_pattern_names() -> None:
+    assert not Globs(("a*",)).matches("XXXX")

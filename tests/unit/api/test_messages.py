@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from copyrator.api import syntax
+from copyrator.api.counts import some
 from copyrator.api.fields import TOO_MANY, Fields, SpecError, is_scalar, json_type, unreadable
 from copyrator.settings.limits import OBJECT_CONTAINERS, PROBLEM_PATH
 
@@ -279,3 +280,15 @@ def test_a_long_path_is_shortened_and_an_unexpected_error_is_named() -> None:
     assert SpecError("a" * PROBLEM_PATH, "x").path == "a" * PROBLEM_PATH
     assert SpecError("a" * (PROBLEM_PATH + 1), "x").path == "a" * (PROBLEM_PATH - 1) + "…"
     assert str(unreadable(KeyError("secret"))) == "spec: can't be read (KeyError); simplify it"
+
+
+@pytest.mark.parametrize(
+    ("members", "text"),
+    [
+        (["b", "a"], "2 namespaces (a, b)"),
+        (["a", "a"], "1 namespaces (a)"),
+        (["c", "b", "a"], "3 namespaces (a, b, …)"),
+    ],
+)
+def test_some_members_are_named(members: list[str], text: str) -> None:
+    assert some(members, "namespaces") == text

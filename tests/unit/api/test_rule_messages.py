@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.fields import InvalidSpec
+from copyrator.api.fields import Fields, InvalidSpec, SpecError
+from copyrator.api.globs import MAX_GLOB_TEXT, Globs, read_globs
 from copyrator.api.rule import RuleSpec, copies_kind, parse_rule
-from copyrator.api.rule_spec import Source
+from copyrator.api.rule_spec import MAX_TARGETS_TEXT, Source, Targets
 from copyrator.api.rule_transform import template_texts
 from copyrator.api.selectors import LabelSelector
-from copyrator.settings.limits import RULE_DEPTH, TEMPLATE_TEXT
+from copyrator.settings.limits import (
+    RULE_DEPTH,
+    RULE_ITEMS,
+    RULE_VALUES,
+    TEMPLATE_TEXT,
+)
 
 META = {"namespace": "ops", "name": "r"}
 SOURCE = {"kind": "Secret", "name": "app"}
@@ -375,3 +381,111 @@ def test_all_texts_of_a_template_are_found_down_to_the_greatest_depth(lists: boo
     root = {"deep": nested(RULE_DEPTH, lists=lists)}
     with pytest.raises(Exception, match=f"^spec: is nested more than {RULE_DEPTH} levels deep$"):
         list(template_texts(root, "spec"))
+
+
+def said(body: dict[str, Any]) -> str:
+    found = parse_rule(body)
+    return str(found) if isinstance(found, InvalidSpec) else "valid"
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_a_rule_has_at_most_so_many_levels(lists: bool) -> None:
+    # Below spec.template, which is the first level, and data.
+    def deep(depth: int) -> str:
+        return said(template(data={"a": nested(depth, lists=lists)}))
+
+    deepest = max(depth for depth in range(RULE_DEPTH + 2) if "levels" not in deep(depth))
+    assert deep(deepest + 1) == f"spec.template: is nested more than {RULE_DEPTH} levels deep"
+    assert deepest == RULE_DEPTH - 2
+
+
+def test_what_is_beside_a_text_is_counted_too() -> None:
+    items = [[] for _ in range(RULE_ITEMS + 1)]
+    body = new(targets={"namespaces": "text", "exclude": items})
+    assert said(body) == f"spec.targets.exclude: has more than {RULE_ITEMS} items; split the rule"
+    assert said(new(targets={"exclude": items[:-1]})) != said(body)
+
+
+def test_every_part_of_a_level_is_counted() -> None:
+    labels = {f"l{number}": "x" for number in range(RULE_ITEMS + 1)}
+    body = new(targets={"namespaces": ["a"]})
+    body["spec"]["source"] = {"kind": "Secret", "selector": {"matchLabels": labels}}
+    assert said(body) == (
+        f"spec.source.selector.matchLabels: has more than {RULE_ITEMS} items; split the rule"
+    )
+    names = [f"n{number}" for number in range(RULE_ITEMS + 1)]
+    assert said(old(namespaces=names)) == (
+        f"namespaces: has more than {RULE_ITEMS} items; split the rule"
+    )
+
+
+def test_a_rule_with_a_source_has_no_template() -> None:
+    found = parse_rule(new())
+    assert isinstance(found, RuleSpec)
+    assert found.template is None
+
+
+def test_a_template_has_items_without_a_bound_of_their_own() -> None:
+    entries = {f"k{number}": "v" for number in range(RULE_ITEMS + 1)}
+    assert said(template(data=entries)) == "valid"
+
+
+def test_values_are_counted_over_all_levels() -> None:
+    def of(count: int) -> str:
+        parts = {f"part{n}": {f"k{m}": "v" for m in range(100)} for n in range(count // 100)}
+        rest = {f"r{m}": "v" for m in range(count % 100)}
+        return said(template(data=parts | rest))
+
+    text = f"spec: has more than {RULE_VALUES} values; reduce it"
+    least = next(count for count in range(RULE_VALUES - 400, RULE_VALUES + 1) if of(count) == text)
+    # spec has one value, the template four, its metadata one; and each part is one itself.
+    assert least == RULE_VALUES - 6 - least // 100 + 1
+
+
+def test_a_rule_without_a_usable_namespace_is_in_default() -> None:
+    for namespace in ("", 5, None):
+        found = parse_rule({"metadata": {"namespace": namespace}, "spec": {"source": SOURCE}})
+        assert isinstance(found, RuleSpec)
+        assert found.source is not None
+        assert found.source.namespaces == ("default",)
+
+
+def test_a_template_has_no_transform() -> None:
+    body = template()
+    body["spec"]["transform"] = {}
+    assert said(body) == "spec.transform: must be removed: put the changes into spec.template"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text"),
+    [
+        (["a", "b", "c", "d", "e"], "a, b, c, d, e"),
+        (["a", "b", "c", "d", "e", "f"], "a, b, c, d, e and 1 more"),
+    ],
+)
+def test_targets_name_five_patterns(patterns: list[str], text: str) -> None:
+    found = parse_rule(new(targets={"namespaces": patterns}))
+    assert isinstance(found, RuleSpec)
+    assert found.targets.to_string() == text
+
+
+def test_targets_of_four_hundred_characters_are_shown_whole() -> None:
+    def shown(length: int) -> str:
+        return Targets(namespaces=Globs(("a" * length,))).to_string()
+
+    assert shown(MAX_TARGETS_TEXT) == "a" * MAX_TARGETS_TEXT
+    assert shown(MAX_TARGETS_TEXT + 1) == "a" * (MAX_TARGETS_TEXT - 1) + "…"
+
+
+def test_patterns_with_wildcards_have_so_many_characters() -> None:
+    def read(length: int) -> Globs:
+        fields = Fields({"names": ["*" * length, "literal" * 100]}, "spec")
+        return read_globs(fields, "names", lambda _: None)
+
+    assert read(MAX_GLOB_TEXT).names == {"literal" * 100}
+    with pytest.raises(SpecError) as error:
+        read(MAX_GLOB_TEXT + 1)
+    assert str(error.value.invalid) == (
+        f"spec.names: has {MAX_GLOB_TEXT + 1} characters in patterns with wildcards; "
+        f"at most {MAX_GLOB_TEXT} are allowed: use fewer or shorter ones"
+    )

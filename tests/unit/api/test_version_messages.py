@@ -36,6 +36,18 @@ def test_a_range_that_cant_be_used_says_why(text: str, fault: str) -> None:
     assert str(error.value) == f"{text!r} isn't a valid version range: {fault}"
 
 
+@pytest.mark.parametrize("text", ["/x", "a\nb", "-1"])
+def test_what_is_neither_tag_nor_range_says_what_a_tag_is(text: str) -> None:
+    with pytest.raises(VersionError) as error:
+        parse_version(text)
+
+    assert str(error.value) == (
+        f"{text!r} isn't a valid tag: a tag has at most 128 letters, digits, '_', '.' and '-', "
+        "and doesn't begin with '.' or '-'; write a tag, a wildcard such as 1.2.* or a range such "
+        "as '>=1.2 <2'"
+    )
+
+
 def test_too_many_alternatives_are_counted_and_the_filter_is_named() -> None:
     with pytest.raises(VersionError) as error:
         parse_version(MANY)

@@ -338,3 +338,30 @@ def test_a_range_takes_what_its_constraints_take_one_by_one(
     assert (found.fit(key(tag), prerelease=True) is Fit.IN_RANGE) is expected
     if not is_prerelease(key(tag)):
         assert (found.fit(key(tag)) is Fit.IN_RANGE) is expected
+
+
+def test_a_capital_v_is_left_out_as_a_small_one_is() -> None:
+    assert read_semver("V1.2.3") == read_semver("v1.2.3") == read_semver("1.2.3")
+
+
+@pytest.mark.parametrize(
+    ("version", "tag", "fits"),
+    [
+        ("1.0 - 2.0 !=1.5.0 <1.8", "1.4.0", True),
+        ("1.0 - 2.0 !=1.5.0 <1.8", "1.5.0", False),
+        ("1.0 - 2.0 !=1.5.0 <1.8", "1.9.0", False),
+    ],
+)
+def test_constraints_may_follow_a_range_with_a_hyphen(version: str, tag: str, fits: bool) -> None:
+    assert takes(version, tag) is fits
+
+
+def test_an_upper_bound_that_ends_in_0_admits_no_prereleases_by_itself() -> None:
+    assert not takes("<=1.2-0", "1.1.0-rc.1")
+    assert not takes("<1.2-0", "1.1.0-rc.1")
+    assert takes(">=1.0-0", "1.1.0-rc.1")
+
+
+def test_a_capital_x_is_a_wildcard_wherever_a_version_may_be() -> None:
+    assert takes("1 || X", "5.0.0")
+    assert takes(">=X", "5.0.0")
