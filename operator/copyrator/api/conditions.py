@@ -27,7 +27,7 @@ class ConditionType(StrEnum):
     RECONCILING = "Reconciling"
     STALLED = "Stalled"
     UPDATE_PENDING = "UpdatePending"
-    """True while a newer version waits for a gate; only where gates are asked for."""
+    """True while a newer version waits for a gate; only for Bundles with gates."""
 
 
 class ConditionStatus(StrEnum):

@@ -69,7 +69,7 @@ def reconcile(
     elif _is_ready(body):
         prose([f"{shown(what, body)} reconciled{result(body)}"])
     else:
-        kept = ". The request stays, and is handled when the cause is gone"
+        kept = ". The request stays, and is handled when the cause is fixed"
         text = result(body).rstrip(".") + (kept if _is_kept(body) else "")
         raise Fault(f"{shown(what, body)} isn't ready{text}")
     if waited and not _is_ready(body):
