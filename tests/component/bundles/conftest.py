@@ -86,7 +86,7 @@ class Operator:
         await self.client.close()
 
 
-async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 10.0) -> Any:
+async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 60.0) -> Any:
     """Look until the answer is true, with a deadline."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := look()):

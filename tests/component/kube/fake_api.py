@@ -350,7 +350,7 @@ def fails_after(seconds: float, what: str) -> Iterator[None]:
         raise AssertionError(f"not within {seconds} s: {what}") from None
 
 
-async def until(condition: Callable[[], Any], what: str = "", seconds: float = 15.0) -> None:
+async def until(condition: Callable[[], Any], what: str = "", seconds: float = 60.0) -> None:
     """Wait until a condition holds; it is looked at in each turn of the loop."""
     with fails_after(seconds, what or condition.__name__):
         async with asyncio.timeout(seconds):

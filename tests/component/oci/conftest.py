@@ -18,6 +18,6 @@ async def registry() -> AsyncIterator[FakeRegistry]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[RegistryClient]:
-    client = registry_client(2.0)
+    client = registry_client(60.0)
     yield client
     await client.close()

@@ -9,7 +9,12 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-from tests.component.oci.fake_registry import FakeRegistry, answering, digest_of
+from tests.component.oci.fake_registry import (
+    FakeRegistry,
+    answering,
+    digest_of,
+    registry_client,
+)
 
 from copyrator.oci import failures
 from copyrator.oci.auth import Challenge, Credential
@@ -288,7 +293,6 @@ async def dropping(request: web.Request) -> web.Response:
         (answering(200, Docker_Content_Digest="md5:1"), InvalidResponse),
         (answering(302, Location="ftp://elsewhere/"), InvalidResponse),
         (dropping, Unreachable),
-        (stalling, Unreachable),
     ],
 )
 async def test_faults_become_typed_errors(
@@ -300,10 +304,19 @@ async def test_faults_become_typed_errors(
     registry.fault = fault
 
     with pytest.raises(error) as failed:
-        async with asyncio.timeout(5):
-            await client.digest(repository(registry), "1.0.0", None)
+        await client.digest(repository(registry), "1.0.0", None)
 
     assert type(failed.value) is error
+
+
+async def test_a_registry_that_stalls_is_unreachable(registry: FakeRegistry) -> None:
+    registry.fault = stalling
+    client = registry_client(0.5)
+
+    with pytest.raises(Unreachable, match="respond in time"):
+        await client.digest(repository(registry), "1.0.0", None)
+
+    await client.close()
 
 
 async def test_nobody_there_is_unreachable(client: RegistryClient) -> None:

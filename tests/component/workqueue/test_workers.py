@@ -16,7 +16,7 @@ from copyrator.workqueue.queue import Priority, QueueShutDownError, WorkQueue
 from copyrator.workqueue.workers import Workers
 
 
-async def until(condition: Callable[[], Any], what: str, seconds: float = 15.0) -> None:
+async def until(condition: Callable[[], Any], what: str, seconds: float = 60.0) -> None:
     try:
         async with asyncio.timeout(seconds):
             while not condition():
