@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_teardown() -> None:
-    """Trace no memory after a test that failed while it did: the others would be five times slower."""
+    """Trace no memory after a test that failed while it did: all others would be slow."""
     tracemalloc.stop()
 
 
