@@ -35,15 +35,15 @@ _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
     """Look again and again until the answer is true, and return it.
 
-    A look is mostly a request. After a second the pauses grow with the time waited, to a quarter
-    of a second.
+    A look is mostly a request. The pauses are a tenth of a second, and grow with the time waited to
+    a quarter of a second.
     """
     began = time.monotonic()
     while not (found := look()):
         waited = time.monotonic() - began
         if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(min(max(0.05, waited / 20), 0.25))
+        time.sleep(min(max(0.1, waited / 10), 0.25))
     return found
 
 
