@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.e2e import stalls
+from tests.e2e.forked import Forked
 
 from demo.chart import ROOT
 from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
@@ -51,7 +52,8 @@ class OperatorProcess:
     """An operator; a context manager that kills it if the test hasn't ended it.
 
     Settings are given by variables, because `kopf run` takes them only so, and the health port is
-    picked by the operator, which says it in the log.
+    picked by the operator, which says it in the log. It is a fork of one that has imported all its
+    modules, unless it is to be `real`: a program that is started.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class OperatorProcess:
         *,
         command: tuple[str, ...] = RUN,
         settings: Mapping[str, str] | None = None,
+        real: bool = False,
     ) -> None:
         self._log = log
         stalls.follow(log)
@@ -78,6 +81,10 @@ class OperatorProcess:
         }
         with log.open("ab") as output:
             self._begin = output.tell()
+            self._process: subprocess.Popen[bytes] | Forked
+            if command[:3] == RUN and not real:
+                self._process = Forked(command[2:], environment, log)
+                return
             self._process = subprocess.Popen(
                 [sys.executable, *command],
                 env=environment,
