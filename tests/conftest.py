@@ -1,6 +1,7 @@
 """What holds for all tests: examples of the property tests, and what SIGINT does."""
 
 import signal
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 from hypothesis import settings
 from tests.long import LONG
 
-# 200 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`.
+# 100 examples in `make test`, 2,000 in `make test-long`; few and always the same in `make mutate`.
 # Deadlines measure the machine; a hang is found by pytest's time limit.
-settings.register_profile("copyrator", max_examples=2000 if LONG else 200, deadline=None)
+settings.register_profile("copyrator", max_examples=2000 if LONG else 100, deadline=None)
 settings.register_profile(
     "mutation", max_examples=20, deadline=None, derandomize=True, database=None
 )
@@ -56,6 +57,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return (3 if part == LAST else 2, 0.0, file)
 
     items.sort(key=rank)
+
+
+def pytest_runtest_teardown() -> None:
+    """Trace no memory after a test that failed while it did: all others would be slow."""
+    tracemalloc.stop()
 
 
 @pytest.fixture(scope="session", autouse=True)

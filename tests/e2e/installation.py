@@ -1,6 +1,7 @@
 """The chart on a cluster without its Deployment, and its operator as a process of the test's."""
 
 import contextlib
+import json
 import secrets
 import signal
 from collections.abc import Iterable, Iterator
@@ -44,17 +45,18 @@ def install(cluster: Cluster, namespace: str = HOME, chart: Rendered | None = No
     """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
     chart = chart or render(cluster.helm, namespace=namespace)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    apply(cluster.api(), [home, *chart.crds, *chart.rights])
-    until(lambda: _serves(cluster), "the API server serves rules and Bundles")
+    api = cluster.api()
+    apply(api, [home, *chart.crds, *chart.rights])
+    until(lambda: _serves(api), "the API server serves rules and Bundles")
     return cluster.kubeconfig_for_service_account(namespace, chart.service_account)
 
 
-def _serves(cluster: Cluster) -> bool:
+def _serves(api: Api) -> bool:
     """Right after its CRD is made, a resource may be answered with 404 or 429."""
     try:
         for path in ("flant.com/v1/copyrators", "operator.werf.dev/v1/bundles"):
             # None of them: some may be nested deeper than Python's parser goes.
-            cluster.api().get(f"/apis/{path}", fieldSelector="metadata.name=no-such")
+            api.get(f"/apis/{path}", fieldSelector="metadata.name=no-such")
     except ApiStatusError:
         return False
     return True
@@ -124,6 +126,20 @@ class Operator:
         ]
 
 
+_texts: dict[str, str] = {}
+"""The chart in the namespace PLACEHOLDER, by its values: to start helm for each takes long."""
+PLACEHOLDER = "op-a-place"
+
+
+def _rendered(cluster: Cluster, namespace: str, values: dict[str, Any] | None) -> Rendered:
+    """The chart with some values, by helm for the first namespace."""
+    key = json.dumps(values, sort_keys=True)
+    if key not in _texts:
+        chart = render(cluster.helm, namespace=PLACEHOLDER, values=values)
+        _texts[key] = json.dumps([chart.crds, chart.rights, chart.deployment])
+    return Rendered(*json.loads(_texts[key].replace(PLACEHOLDER, namespace)))
+
+
 @contextlib.contextmanager
 def installed(
     cluster: Cluster,
@@ -137,7 +153,7 @@ def installed(
     At the end the operator is stopped, and nothing went wrong in it unseen.
     """
     namespace = f"op-{secrets.token_hex(3)}"
-    chart = render(cluster.helm, namespace=namespace, values=values)
+    chart = _rendered(cluster, namespace, values)
     kubeconfig = install(cluster, namespace, chart)
     user = f"system:serviceaccount:{namespace}:{chart.service_account}"
     operator = Operator(cluster, namespace, kubeconfig, user, log, settings or {}, flags)

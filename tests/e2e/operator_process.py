@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from tests.e2e import stalls
+from tests.e2e.forked import Forked
 
 from demo.chart import ROOT
 from localcluster.cluster import ALLOW_REGISTRY, REGISTRY_ADDRESSES
@@ -35,15 +36,15 @@ _LISTENS = re.compile(r"Health and metrics on http://127\.0\.0\.1:(\d+)")
 def until(look: Callable[[], Any], what: Callable[[], str] | str, seconds: float = 20.0) -> Any:
     """Look again and again until the answer is true, and return it.
 
-    A look is mostly a request. After a second the pauses grow with the time waited, to a quarter
-    of a second.
+    A look is mostly a request. The pauses are a tenth of a second, and grow with the time waited to
+    a quarter of a second.
     """
     began = time.monotonic()
     while not (found := look()):
         waited = time.monotonic() - began
         if waited > seconds:
             raise AssertionError(f"not within {seconds} s: {what() if callable(what) else what}")
-        time.sleep(min(max(0.05, waited / 20), 0.25))
+        time.sleep(min(max(0.1, waited / 10), 0.25))
     return found
 
 
@@ -51,7 +52,8 @@ class OperatorProcess:
     """An operator; a context manager that kills it if the test hasn't ended it.
 
     Settings are given by variables, because `kopf run` takes them only so, and the health port is
-    picked by the operator, which says it in the log.
+    picked by the operator, which says it in the log. It is a fork of one that has imported all its
+    modules, unless it is to be `real`: a program that is started.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class OperatorProcess:
         *,
         command: tuple[str, ...] = RUN,
         settings: Mapping[str, str] | None = None,
+        real: bool = False,
     ) -> None:
         self._log = log
         stalls.follow(log)
@@ -78,6 +81,10 @@ class OperatorProcess:
         }
         with log.open("ab") as output:
             self._begin = output.tell()
+            self._process: subprocess.Popen[bytes] | Forked
+            if command[:3] == RUN and not real:
+                self._process = Forked(command[2:], environment, log)
+                return
             self._process = subprocess.Popen(
                 [sys.executable, *command],
                 env=environment,

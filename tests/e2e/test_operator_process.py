@@ -51,7 +51,7 @@ def complaints(process: OperatorProcess) -> list[str]:
 
 @BOTH
 def test_it_gets_ready_under_the_charts_rights_and_serves_metrics(kubeconfig, log, command):
-    with OperatorProcess(kubeconfig, log, command=command) as process:
+    with OperatorProcess(kubeconfig, log, command=command, real=True) as process:
         process.wait_ready()
         assert process.get("/healthz") == (200, "ok\n")
         status, metrics = process.get("/metrics")
@@ -65,7 +65,7 @@ def test_it_gets_ready_under_the_charts_rights_and_serves_metrics(kubeconfig, lo
 @BOTH
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_code_0(kubeconfig, log, command, number):
-    with OperatorProcess(kubeconfig, log, command=command) as process:
+    with OperatorProcess(kubeconfig, log, command=command, real=True) as process:
         process.wait_ready()
         assert process.stop(number) == 0
         assert complaints(process) == []
@@ -86,7 +86,7 @@ def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig,
         "selector": {"copy": name},
     }
     settings = {"NAMESPACE": "copyrator"}
-    with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+    with OperatorProcess(kubeconfig, log, command=command, settings=settings, real=True) as process:
         process.wait_ready()
         api.create(path, rule)
         listing = "/api/v1/namespaces/default/secrets"
@@ -102,7 +102,7 @@ def test_both_ways_copy_and_leave_nothing_of_kopfs_on_an_object(own, kubeconfig,
 
 @BOTH
 def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, log, command):
-    with OperatorProcess(tmp_path / "nothing", log, command=command) as process:
+    with OperatorProcess(tmp_path / "nothing", log, command=command, real=True) as process:
         assert process.wait() == 2
         (message,) = complaints(process)
         assert str(tmp_path / "nothing") in message
@@ -113,7 +113,7 @@ def test_a_kubeconfig_that_does_not_exist_is_one_message_and_code_2(tmp_path, lo
 @BOTH
 def test_a_wrong_variable_is_one_message_and_code_2(kubeconfig, log, command):
     settings = {"WERF_OPERATOR_TIMER_INTERVAL": "never"}
-    with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+    with OperatorProcess(kubeconfig, log, command=command, settings=settings, real=True) as process:
         assert process.wait() == 2
         (message,) = complaints(process)
         assert "WERF_OPERATOR_TIMER_INTERVAL" in message
@@ -124,7 +124,9 @@ def test_a_health_port_that_is_taken_is_one_message_and_code_1(kubeconfig, log, 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         settings = {"COPYRATOR_HEALTH_PORT": port}
-        with OperatorProcess(kubeconfig, log, command=command, settings=settings) as process:
+        with OperatorProcess(
+            kubeconfig, log, command=command, settings=settings, real=True
+        ) as process:
             assert process.wait() == 1
             (message,) = complaints(process)
             assert f"127.0.0.1:{port}" in message
@@ -142,7 +144,7 @@ def test_an_api_server_that_is_not_there_is_waited_for_with_one_message(
     config["clusters"][0]["cluster"]["server"] = nowhere
     absent = tmp_path / "absent"
     absent.write_text(yaml.safe_dump(config))
-    with OperatorProcess(absent, log, command=command) as process:
+    with OperatorProcess(absent, log, command=command, real=True) as process:
         body = process.wait_says("can't be reached")
         assert nowhere in body
         assert process.get("/healthz") == (200, "ok\n")
@@ -179,7 +181,7 @@ def crds_come_back(own: Cluster) -> Iterator[None]:
 @BOTH
 def test_missing_crds_are_named_with_the_remedy_and_waited_for(own, kubeconfig, log, command):
     own.kubectl("delete", "crd", *CRDS)
-    with OperatorProcess(kubeconfig, log, command=command) as process:
+    with OperatorProcess(kubeconfig, log, command=command, real=True) as process:
         body = process.wait_says("is missing")
         assert all(crd in body for crd in CRDS)
         assert "kubectl apply" in body
@@ -209,7 +211,7 @@ def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log)
     own.kubectl("apply", "-f", "-", input=yaml.safe_dump(old))
     own.kubectl("wait", "--for=condition=Established", "crd/copyrator.flant.com")
     own.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
-    with OperatorProcess(kubeconfig, log) as process:
+    with OperatorProcess(kubeconfig, log, real=True) as process:
         body = process.wait_says("its names are taken")
         assert "copyrators.flant.com" in body
         assert "export its objects" in body
@@ -218,7 +220,7 @@ def test_a_crd_of_an_older_operator_is_named_as_the_reason(own, kubeconfig, log)
 
 
 def test_it_outlives_its_api_server_and_says_once_that_it_is_away(own, kubeconfig, log):
-    with OperatorProcess(kubeconfig, log) as process:
+    with OperatorProcess(kubeconfig, log, real=True) as process:
         process.wait_ready()
         own.kill("kube-apiserver")
         try:

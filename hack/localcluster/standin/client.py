@@ -62,6 +62,16 @@ class Client:
         path = self._path(body)
         return self._request("GET", path) if path else None
 
+    def secrets(self, selector: str) -> list[Object]:
+        """The Secrets of the namespace with these labels.
+
+        Raises:
+            RefusedError: they may not be read.
+        """
+        query = urlencode({"labelSelector": selector})
+        found = self._request("GET", f"/api/v1/namespaces/{self._namespace}/secrets?{query}")
+        return list((found or {}).get("items", []))
+
     def dry_apply(self, body: Object) -> Object:
         """What a server-side apply of an object that exists would make of it.
 

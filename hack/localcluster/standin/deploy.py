@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from . import graph, manifests, registry, release, text, tools
+from .client import Client
 from .errors import ChangesPlannedError, WerfError, doing
 from .planning import Operation, Planner
 from .settings import Deploy
@@ -31,10 +32,11 @@ def apply(deploy: Deploy) -> None:
         release.locked(deploy.release, deploy.namespace),
         doing("release install"),
     ):
-        release.make_namespace(deploy)
-        past = release.history(deploy.release, deploy.namespace)
+        client = Client(deploy.namespace)
+        release.make_namespace(deploy, client)
+        past = release.history(deploy.release, client)
         past = release.forget_interrupted(deploy.release, deploy.namespace, past)
-        _carry_out(deploy, helm, past)
+        _carry_out(deploy, helm, past, client)
 
 
 def plan(deploy: Deploy) -> None:
@@ -45,8 +47,9 @@ def plan(deploy: Deploy) -> None:
         WerfError: something failed.
     """
     with _pulled(deploy) as helm, doing("release plan install"):
-        past = release.history(deploy.release, deploy.namespace)
-        planned = Planner(deploy).plan(helm, release.without_interrupted(past))
+        client = Client(deploy.namespace)
+        past = release.history(deploy.release, client)
+        planned = Planner(deploy, client).plan(helm, release.without_interrupted(past))
         if deploy.graph:
             graph.write(planned, deploy.graph)
     text.show(planned)
@@ -54,10 +57,12 @@ def plan(deploy: Deploy) -> None:
         raise ChangesPlannedError
 
 
-def _carry_out(deploy: Deploy, helm: release.Helm, past: list[release.Release]) -> None:
+def _carry_out(
+    deploy: Deploy, helm: release.Helm, past: list[release.Release], client: Client
+) -> None:
     """Plan a deploy, and do what was planned."""
     name = f'release "{deploy.release}" (namespace: "{deploy.namespace}")'
-    planner = Planner(deploy)
+    planner = Planner(deploy, client)
     planned = planner.plan(helm, past)
     if planned.useless:
         _report(deploy, planned.revision, "skipped")

@@ -104,15 +104,11 @@ class Plan:
 
 
 class Planner:
-    """Plans one deploy, and does what helm leaves undone of it.
+    """Plans one deploy, and does what helm leaves undone of it."""
 
-    Raises:
-        WerfError: there is no cluster.
-    """
-
-    def __init__(self, deploy: Deploy) -> None:
+    def __init__(self, deploy: Deploy, client: Client) -> None:
         self._deploy = deploy
-        self._client = Client(deploy.namespace)
+        self._client = client
         self._owner = {_RELEASE: deploy.release, _RELEASE_NAMESPACE: deploy.namespace}
 
     def plan(self, helm: Helm, past: list[Release]) -> Plan:

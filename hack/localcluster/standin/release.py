@@ -11,14 +11,15 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from . import manifests, tools
-from .errors import WerfError
+from .client import Client, RefusedError
+from .errors import WerfError, doing
 from .settings import Deploy, Uninstall, kubeconfig
 
 LOCK = "werf-synchronization"
@@ -63,15 +64,14 @@ class Release:
         )
 
 
-def history(name: str, namespace: str) -> list[Release]:
+def history(name: str, client: Client) -> list[Release]:
     """All stored revisions, the oldest first.
 
     Raises:
         WerfError: Secrets of the namespace can't be read.
     """
-    selector = f"owner=helm,name={name}"
-    read = tools.run("kubectl", "get", "secrets", "-n", namespace, "-l", selector, "-o", "json")
-    items = json.loads(read.checked("get release history"))["items"]
+    with doing("get release history"):
+        items = client.secrets(f"owner=helm,name={name}")
     found = [Release.of(_unpack(item["data"]["release"])) for item in items]
     return sorted(found, key=lambda release: release.revision)
 
@@ -177,7 +177,7 @@ def uninstall(wanted: Uninstall) -> None:
         raise WerfError(ran.last_words)
 
 
-def make_namespace(deploy: Deploy) -> None:
+def make_namespace(deploy: Deploy, client: Client) -> None:
     """Make the ConfigMap that werf locks with, and before it the namespace if that is missing.
 
     In werf's order: whoever may write the ConfigMap needs no right on namespaces.
@@ -186,9 +186,10 @@ def make_namespace(deploy: Deploy) -> None:
         WerfError: either is missing and can't be made.
     """
     space = deploy.namespace
-    place = ("-n", space, "--ignore-not-found", "-o", "name")
-    if tools.run("kubectl", "get", "configmap", LOCK, *place).output.strip():
-        return
+    lock = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": LOCK}}
+    with suppress(RefusedError):
+        if client.get(lock):
+            return
     locking = ("create", "configmap", LOCK, "-n", space)
     made = tools.run("kubectl", *locking)
     if deploy.create_namespace and ("not found" in made.error or "forbidden" in made.error):

@@ -11,6 +11,7 @@ from statistics import median
 import pytest
 from aiohttp import web
 from tests.component.kube.fake_api import FakeApi, error
+from tests.long import LONG
 
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
@@ -79,7 +80,7 @@ class StrictServer:
         return await self._api.serve(request)
 
 
-@pytest.fixture(params=[6, 16, 34])
+@pytest.fixture(params=[6, 16, 34] if LONG else [6, 34])
 def room(request: pytest.FixtureRequest) -> int:
     return request.param
 

@@ -49,8 +49,8 @@ def test_a_mass_change_of_a_thousand_copies_is_superseded_by_the_rules_deletion(
     operator, user, namespace, word
 ):
     source = namespace("source")
-    targets = {namespace(f"{word}-{number}") for number in range(20)}
-    for number in range(50):
+    targets = {namespace(f"{word}-{number}") for number in range(5)}
+    for number in range(200):
         labels = {"labels": {"set": word}}
         user.create("configmaps", source, f"{word}-{number}", metadata=labels, data={"a": "b"})
     spec = copying(source, word)

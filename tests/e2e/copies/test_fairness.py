@@ -9,13 +9,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.e2e.bundles.conftest import make_team
 from tests.e2e.copies.conftest import DATA, deploy, encoded, within
+from tests.long import LONG
 
 from copyrator.api import names
 from copyrator.settings import limits
 
 pytestmark = pytest.mark.timeout(900)
 
-RULES = 600
+RULES = 600 if LONG else 250
+"""More than a tenant may have watches for."""
 LARGE = 24
 LARGE_BYTES = 700_000
 PATIENCE = 90.0
@@ -35,7 +37,7 @@ def serving_tenants(cluster, tmp_path):
 
 @pytest.fixture
 def greedy(api, user, namespace, word):
-    """A tenant with 600 rules of distinct selectors and 17 MB of sources that one rule selects."""
+    """A tenant with many rules of distinct selectors and 17 MB of sources that one rule selects."""
     tenant = namespace("greedy")
     accepts = namespace(f"{word}-accepts", annotations={names.ANN_ALLOW_FROM: tenant})
 

@@ -5,7 +5,7 @@ from tests.e2e.copies.conftest import encoded, restart, within
 
 from copyrator.api import names
 
-COPIES = 12
+COPIES = 6
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from tests.long import LONG
 from localcluster import Api, Cluster
 from localcluster.audit import WRITE_VERBS, Requests
 
-KILLS = 50 if LONG else 8
+KILLS = 50 if LONG else 5
 IN_THE_CRADLE = 0.25
 """The share of lives that end before the operator has said that it is ready."""
 LONGEST_LIFE = 2.0

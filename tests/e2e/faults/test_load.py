@@ -8,7 +8,6 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,9 @@ from random import Random
 from statistics import mean
 
 import pytest
-from tests.e2e.faults.churn import sweep
 from tests.e2e.faults.load import Load, Pace, load
 from tests.e2e.faults.proxy import FaultProxy, fails_somehow
-from tests.e2e.installation import install, uninstall
+from tests.e2e.installation import install
 from tests.e2e.operator_process import OperatorProcess
 from tests.long import LONG
 
@@ -36,7 +34,7 @@ class Size:
     """Seconds within which all copies are made, and all is right after the last change."""
 
 
-SMALL = Size(60, 10, 30, Pace(sources=1.5, namespaces=1.5, copies=0.5), settled=120)
+SMALL = Size(60, 10, 20, Pace(sources=1.5, namespaces=1.5, copies=0.5), settled=120)
 LARGE = Size(2000, 50, 600, Pace(sources=10.0, namespaces=1.0, copies=0.5), settled=900)
 if chosen := os.environ.get("COPYRATOR_LOAD"):
     """`namespaces,sources,seconds`, for a machine that has less time."""
@@ -89,39 +87,26 @@ async def settled(work: Load, seconds: float) -> float:
     return time.monotonic() - began
 
 
-@pytest.fixture
-def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
-    """A control plane; thousands of namespaces need one of their own, because they go slowly."""
-    if not LONG:
-        yield cluster
-        return
-    with Cluster.start(tmp_path / "plane", process_node=False, registry=False) as own:
-        yield own
-
-
-@pytest.fixture
-def installed(plane: Cluster) -> Iterator[tuple[str, Path]]:
-    """The operator's namespace and its kubeconfig."""
-    home = f"op-{secrets.token_hex(3)}"
-    yield home, install(plane, home)
-    if not LONG:
-        uninstall(plane, home)
+@pytest.fixture(scope="module")
+def cluster(disposable: Cluster) -> Cluster:
+    return disposable
 
 
 @pytest.mark.timeout(4 * SIZE.settled + SIZE.seconds)
-async def test_keeps_up(plane: Cluster, installed: tuple[str, Path], tmp_path: Path) -> None:
-    home, kubeconfig = installed
+async def test_keeps_up(cluster: Cluster, tmp_path: Path) -> None:
+    home = f"op-{secrets.token_hex(3)}"
+    kubeconfig = install(cluster, home)
     word = f"l{secrets.token_hex(3)}"
     settings = {"NAMESPACE": home, "COPYRATOR_KINDS": "Secret", "POD_NAME": "copyrator-0"}
     random = Random(secrets.randbelow(10**9))
     async with AsyncExitStack() as stack:
-        proxy = stack.enter_context(FaultProxy(plane))
+        proxy = stack.enter_context(FaultProxy(cluster))
         led = proxy.kubeconfig(kubeconfig, tmp_path / "kubeconfig")
         process = stack.enter_context(
             OperatorProcess(led, tmp_path / "operator.log", settings=settings)
         )
         await asyncio.to_thread(process.wait_ready)
-        async with load(plane.api(), home, word, random) as work:
+        async with load(cluster.api(), home, word, random) as work:
             began = time.monotonic()
             await work.begin(SIZE.namespaces, SIZE.sources)
             await settled(work, SIZE.settled)
@@ -150,8 +135,6 @@ async def test_keeps_up(plane: Cluster, installed: tuple[str, Path], tmp_path: P
             assert memory[2] < memory[1] * GROWTH
         assert process.stop(signal.SIGTERM) == 0
         assert "Traceback" not in process.log
-    if not LONG:
-        sweep(plane.api(), word)
 
 
 def say(what: str) -> None:

@@ -168,7 +168,7 @@ def run(
         led = proxy.kubeconfig(kubeconfig, folder / "kubeconfig.yaml")
         stack.enter_context(proxy.fault(writes))
         log = folder / "operator.log"
-        operator = stack.enter_context(OperatorProcess(led, log, settings=variables))
+        operator = stack.enter_context(OperatorProcess(led, log, settings=variables, real=True))
         operator.wait_ready()
         yield Run(
             cluster, User(api), operator, sentinels, writes, registry, home, *others, hook, folder

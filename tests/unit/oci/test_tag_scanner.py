@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.long import LONG
 
 from copyrator.oci.tag_scanner import NotATagListError, TagScanner
 from copyrator.settings.limits import STEP_SECONDS, TAG_CHARACTERS, TAG_LIST_VALUES
@@ -25,7 +26,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=5,
 )
-MB = 1024 * 1024
+MB = 1024 * 1024 if LONG else 256 * 1024
 
 
 def scanned(*pieces: bytes) -> list[str]:
