@@ -72,7 +72,8 @@ class Run:
         """Start it, under a name that stays as a pod's of a StatefulSet does."""
         self.starts += 1
         log = self.logs / f"operator-{self.starts:03}.log"
-        return OperatorProcess(self.kubeconfig, log, settings={**SETTINGS, "NAMESPACE": self.home})
+        settings = {**SETTINGS, "NAMESPACE": self.home}
+        return OperatorProcess(self.kubeconfig, log, settings=settings, real=True)
 
     def live_and_die(self) -> None:
         dies_young = self.random.random() < IN_THE_CRADLE
