@@ -323,8 +323,8 @@ PLAN_OPERATIONS: Final = 5_000
 """Operations of one plan: a larger one is PlanFailed."""
 
 PLAN_BYTES: Final = 1_000_000
-"""Bytes of a plan's list of operations: what is approved is kept in one Secret, which the API server
-limits to 1 MiB."""
+"""Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
+most 1 MiB."""
 
 # --- registries ---------------------------------------------------------------------------------
 
