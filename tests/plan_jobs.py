@@ -33,7 +33,7 @@ if [ "$*" = "bundle plan --exit-code" ]; then
   [ "$PLAN_CODE" -ne 137 ] || kill -KILL $$
   exit "$PLAN_CODE"
 fi
-printf '%s\\n' "$*" "${WERF_DEPLOY_GRAPH_PATH-unset}" >"$FAKE/applied"
+printf '%s\\n' "$*" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
 exit "$APPLY_CODE"
 """
 
@@ -44,8 +44,9 @@ class Ended:
 
     code: int
     log: str
+    pid: int
     applied: list[str]
-    """The arguments of ``werf``, and the graph's path that it was given; empty: not called."""
+    """Of ``werf``, if it applied: its arguments, the graph's path, the locale and its pid."""
 
 
 class Pod:
@@ -57,6 +58,7 @@ class Pod:
         self.fake, self.tmp, self.bin = (directory / name for name in ("fake", "tmp", "bin"))
         for each in (self.fake, self.tmp, self.bin):
             each.mkdir(parents=True)
+        self.unset: str | None = None
         program, *flags = SHELLS[shell]
         self.shell = [str(shutil.which(program)), *flags]
         for tool in TOOLS:
@@ -66,13 +68,14 @@ class Pod:
         (self.bin / "werf").chmod(0o755)
 
     def environment(self, plan: int = 2, apply: int = 0) -> dict[str, str]:
-        return {
+        found = {
             "PATH": str(self.bin),
             "TMPDIR": str(self.tmp),
             "FAKE": str(self.fake),
             "PLAN_CODE": str(plan),
             "APPLY_CODE": str(apply),
         }
+        return {name: value for name, value in found.items() if name != self.unset}
 
     def command(self, command: Sequence[str]) -> list[str]:
         """A container's command after Kubernetes has expanded it."""
@@ -93,15 +96,16 @@ class Pod:
             if content:
                 raw = content.encode() if isinstance(content, str) else content
                 (self.fake / name).write_bytes(raw)
-        done = subprocess.run(
+        with subprocess.Popen(
             self.command(command),
             env=self.environment(plan, apply),
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.stderr == b"", "all is in one stream"
-        return Ended(done.returncode, done.stdout.decode("utf-8", "replace"), self.applied())
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            log, errors = process.communicate(timeout=60)
+        assert errors == b"", "all is in one stream"
+        text = log.decode("utf-8", "replace")
+        return Ended(process.returncode, text, process.pid, self.applied())
 
     def ended_by_a_signal(self, command: Sequence[str], graph: str) -> Ended:
         """As if the pod were deleted while werf plans."""
@@ -116,7 +120,30 @@ class Pod:
             process.send_signal(signal.SIGTERM)
             go.write_text("on\n")
             log, _ = process.communicate(timeout=60)
-        return Ended(process.returncode, log.decode(), self.applied())
+        return Ended(process.returncode, log.decode(), process.pid, self.applied())
+
+    def wrap(self, tool: str, text: str) -> None:
+        """Put a script in a tool's place; it may end with the tool itself, ``"$REAL" "$@"``."""
+        real = (self.bin / tool).resolve()
+        (self.bin / tool).unlink()
+        (self.bin / tool).write_text(f"#!/bin/sh\nREAL={real}\n{text}\n")
+        (self.bin / tool).chmod(0o755)
+
+    def fail(self, tool: str, call: int, code: int) -> None:
+        """Let one call of a tool fail, counted from 1, or none."""
+        if not (self.bin / tool).is_symlink():
+            (self.bin / tool).unlink()
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+        calls = self.fake / f"{tool}.calls"
+        calls.unlink(missing_ok=True)
+        count = f"n=0; while read -r _; do n=$((n + 1)); done <{calls}"
+        self.wrap(
+            tool, f'echo >>{calls}; {count}; [ $n -ne {call} ] || exit {code}; exec "$REAL" "$@"'
+        )
+
+    def calls(self, tool: str) -> int:
+        """How often the tool was called since ``fail``."""
+        return len((self.fake / f"{tool}.calls").read_text().splitlines())
 
     def applied(self) -> list[str]:
         file = self.fake / "applied"

@@ -127,7 +127,6 @@ _KNOWN: Final = "|".join(
 _BEGINNING: Final = f"""\
 set -u
 LC_ALL=C
-IFS=' '
 export LC_ALL
 exec 2>&1
 trap 'exit 143' TERM
@@ -147,7 +146,7 @@ work=$TMPDIR/plan
 first=$1
 shift
 while [ "$#" -gt 0 ]; do
-  sed '' "$1" >"$3" || changed "$1 can't be read"
+  sed '' "$1" >"$3"
   sum=$({{ sed '' "$2" && sed '' "$3"; }} | sha256sum)
   [ "${{sum%% *}}" = "$4" ] || changed "$1 isn't what was planned with"
   shift 4
