@@ -53,8 +53,8 @@ class Pod:
     """A container's files and its shell."""
 
     def __init__(self, shell: str, directory: Path) -> None:
-        if not all(map(shutil.which, SHELLS[shell][:1])):
-            pytest.skip(f"{shell} isn't installed")
+        if not all(map(shutil.which, (SHELLS[shell][0], *TOOLS))):
+            pytest.skip(f"{shell} or one of {TOOLS} isn't installed")
         self.fake, self.tmp, self.bin = (directory / name for name in ("fake", "tmp", "bin"))
         for each in (self.fake, self.tmp, self.bin):
             each.mkdir(parents=True)
@@ -144,6 +144,11 @@ class Pod:
     def calls(self, tool: str) -> int:
         """How often the tool was called since ``fail``."""
         return len((self.fake / f"{tool}.calls").read_text().splitlines())
+
+    def while_planning(self, command: str) -> None:
+        """Let werf's plan do something more."""
+        first, line, rest = WERF.partition('--exit-code" ]; then\n')
+        (self.bin / "werf").write_text(f"{first}{line}{command}\n{rest}")
 
     def applied(self) -> list[str]:
         file = self.fake / "applied"

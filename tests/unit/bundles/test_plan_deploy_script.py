@@ -132,17 +132,21 @@ def test_files_that_changed_end_the_job_before_werf_runs(pod: Pod, name: str) ->
     assert refusal(ended).startswith(f"Error: PlanChanged: {pod.fake}/{name.partition('.')[0]} ")
 
 
-def test_the_approval_is_read_once_it_is_checked(pod: Pod) -> None:
-    """What the kubelet does to the mounted file later changes nothing."""
+@pytest.mark.parametrize("where", ["path", "copy"])
+def test_an_approval_that_changes_while_werf_plans_lets_nothing_pass(pod: Pod, where: str) -> None:
+    """As the kubelet may do to the mounted file, and variables of werf to the copy."""
     file = approved(pod, SHOP)
-    wide = "revision 2\ndelete ::Secret:x\n"
-    (pod.bin / "werf").write_text(
-        f"#!/bin/sh\nprintf '{wide}' >{file.path}\n"
-        + (pod.bin / "werf").read_text().partition("\n")[2]
-    )
+    pod.while_planning(f"printf 'revision 2\\ndelete ::Secret:x\\n' >{getattr(file, where)}")
 
     refusal(pod.run(deploy_command(file, ()), graph(["delete/1/0/::Secret:x"], 2)))
-    assert Path(file.path).read_text() == wide
+
+
+def test_the_values_that_were_checked_are_applied(pod: Pod) -> None:
+    values = pod.sealed("values", b"a: 1\n")
+    pod.while_planning(f"echo b: 2 >{values.copy}")
+
+    assert pod.run(deploy_command(approved(pod, SHOP), [values]), graph([], 2)).applied
+    assert Path(values.copy).read_bytes() == b"a: 1\n"
 
 
 @pytest.mark.parametrize("code", [1, 10, 137])

@@ -1,9 +1,8 @@
 """The shell scripts of the Jobs that plan and that deploy what was approved. Pure.
 
-Both run ``werf bundle plan`` and read its graph strictly (docs/facts/werf.md, "bundle plan"): names
-in it aren't escaped, so a line that isn't known, or an edge to a node that the graph doesn't have,
-ends them. They use sh, grep, sed, sort, wc and sha256sum, as Alpine's busybox and Debian have them,
-and no pipes but one, because sh ignores a failure before a pipe.
+Both run ``werf bundle plan`` and read its graph (see ``plan_graph``). They use sh, grep, sed, sort,
+wc and sha256sum, as Alpine's busybox and Debian have them, and no pipe but one, whose result is
+compared: sh ignores a failure before a pipe.
 
 They rely on PATH and TMPDIR being the operator's, and on ``withheld`` variables not being set.
 """
@@ -16,10 +15,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from copyrator.bundles.policy.plan import OBJECT, REVISION, OperationType
 from copyrator.bundles.policy.plan_block import BEGIN, END
+from copyrator.bundles.policy.plan_graph import READ_GRAPH
 from copyrator.bundles.policy.pod import literal
-from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
 
 
 class PlanExit(IntEnum):
@@ -36,7 +34,8 @@ class SealedFile:
     """A file of a Secret that a script accepts by its hash.
 
     The script copies it and checks the copy, which werf then reads: the kubelet may update the
-    mounted file at any time.
+    mounted file at any time. It does so again before it applies, as ``spec.env`` may have let
+    werf's plan write there.
     """
 
     path: str
@@ -102,28 +101,6 @@ def _arguments(files: Iterable[SealedFile]) -> tuple[str, ...]:
     return tuple(part for one in files for part in (one.path, one.salt, one.copy, one.sha256))
 
 
-_TYPES: Final = "|".join(OperationType)
-_NODE: Final = "".join(
-    (
-        '"(',
-        f"({_TYPES}|track-absence|track-presence|track-readiness)/[0-9]+/[0-9]+/{OBJECT}",
-        f"|(create|update|delete)-release/[0-9]+/[0-9]+/[a-z0-9-]+:[a-z0-9.-]+:{REVISION}",
-        "|noop/[0-9]+/[0-9]+/stage/[A-Za-z0-9/:_.-]+",
-        ')"',
-    )
-)
-_ATTRIBUTES: Final = r" \[  weight=[0-9]+ \];"
-_KNOWN: Final = "|".join(
-    (
-        "",
-        r"strict digraph \{",
-        '\trankdir="LR";',
-        f"\t{_NODE}{_ATTRIBUTES}",
-        f"\t{_NODE} -> {_NODE}{_ATTRIBUTES}",
-        r"\}",
-    )
-)
-
 _BEGINNING: Final = f"""\
 set -u
 LC_ALL=C
@@ -142,60 +119,24 @@ changed() {{
 broken() {{
   failed 'the plan could not be read: a tool failed, see the line above'
 }}
+unseal() {{
+  while [ "$#" -gt 0 ]; do
+    sed '' "$1" >"$3"
+    sum=$({{ sed '' "$2" && sed '' "$3"; }} | sha256sum)
+    [ "${{sum%% *}}" = "$4" ] || changed "$1 isn't what was planned with"
+    shift 4
+  done
+}}
 work=$TMPDIR/plan
 first=$1
 shift
-while [ "$#" -gt 0 ]; do
-  sed '' "$1" >"$3"
-  sum=$({{ sed '' "$2" && sed '' "$3"; }} | sha256sum)
-  [ "${{sum%% *}}" = "$4" ] || changed "$1 isn't what was planned with"
-  shift 4
-done
+unseal "$@"
 graph=$work.dot
 export WERF_DEPLOY_GRAPH_PATH="$graph"
 : >"$graph" || broken
 code=0
 """
 """A signal lets sh end when werf's plan has ended, before anything else is done."""
-
-_READING: Final = f"""\
-[ -s "$graph" ] || failed 'werf wrote no graph of its plan'
-grep -E -v -n '^({_KNOWN})$' "$graph" >"$work.unknown"
-case $? in
-0)
-  line=$(sed -n -e 's/[^ -~]/?/g' -e 's/^\\(.\\{{200\\}}\\).*/\\1/' -e 1p "$work.unknown")
-  failed "the graph of werf's plan has an unknown line or operation: $line"
-  ;;
-1) ;;
-*) broken ;;
-esac
-frame=$(sed -n -e 1p -e '$p' "$graph") || broken
-[ "$frame" = 'strict digraph {{
-}}' ] || failed "the graph of werf's plan isn't whole"
-sed -n 's/^\t"\\([^"]*\\)" \\[.*/\\1/p' "$graph" >"$work.named" || broken
-sed -n 's/^\t"\\([^"]*\\)" -> ".*/\\1/p' "$graph" >"$work.from" || broken
-sed -n 's/^\t"[^"]*" -> "\\([^"]*\\)" .*/\\1/p' "$graph" >"$work.to" || broken
-sort -u "$work.named" >"$work.nodes" || broken
-sort -u "$work.named" "$work.from" "$work.to" >"$work.ends" || broken
-nodes=$(sha256sum <"$work.nodes") || broken
-ends=$(sha256sum <"$work.ends") || broken
-[ "$nodes" = "$ends" ] || failed "the graph of werf's plan has an edge of an unknown node"
-sed -n -E 's#^create-release/[0-9]+/[0-9]+/[^:]*:[^:]*:([0-9]+)$#revision \\1#p' \\
-  "$work.nodes" >"$work.revision" || broken
-revisions=$(wc -l <"$work.revision") || broken
-[ "$revisions" -eq 1 ] || failed "werf's plan has no revision of the release, or several"
-sed -n -E 's#^({_TYPES})/[0-9]+/[0-9]+/#\\1 #p' "$work.nodes" >"$work.found" || broken
-sort -u "$work.found" >"$work.sorted" || broken
-count=$(wc -l <"$work.sorted") || broken
-count=$((count))
-[ "$count" -le {PLAN_OPERATIONS} ] ||
-  failed "the plan has $count operations; at most {PLAN_OPERATIONS} are accepted"
-sed '' "$work.revision" "$work.sorted" >"$work.list" || broken
-size=$(wc -c <"$work.list") || broken
-[ "$size" -le {PLAN_BYTES} ] ||
-  failed "the plan's operations have $size bytes; at most {PLAN_BYTES} are accepted"
-"""
-"""From the graph to the list: the revision, then the operations, sorted."""
 
 _PLAN: Final = (
     _BEGINNING
@@ -209,7 +150,7 @@ case $code in
   ;;
 esac
 """
-    + _READING
+    + READ_GRAPH
     + f"""\
 sum=$(sha256sum <"$work.list") || broken
 printf '\\n%s %s %s %s\\n' {BEGIN} "$first" "$count" "${{sum%% *}}" || broken
@@ -232,8 +173,9 @@ case $code in
   ;;
 esac
 """
-    + _READING
+    + READ_GRAPH
     + """\
+unseal "$@"
 sort -u "$first" >"$work.approved" || broken
 sort -u "$first" "$work.list" >"$work.both" || broken
 approved=$(sha256sum <"$work.approved") || broken
