@@ -87,6 +87,7 @@ def test_a_plan_without_operations_is_one() -> None:
         (block(*LINES)[:-3], "its plan isn't whole: no end line follows the 3 operations"),
         (block(*LINES).replace(f"{END} {NONCE}", f"{END} {OTHER}"), "its plan isn't whole"),
         (block(*LINES).replace("Secret", "Sekret"), "its plan isn't what was printed"),
+        (block(*LINES).replace("Secret", "\ud800"), "its plan isn't what was printed"),
         (block(*LINES).replace("revision 2", "revision 3"), "its plan isn't what was printed"),
         (block(revision="revision 0"), "its plan begins with 'revision 0' instead of"),
         (block(*LINES, revision="update ::Pod:a"), "its plan begins with 'update ::Pod:a' inst"),

@@ -7,9 +7,9 @@
     copyrator-plan-end NONCE COUNT
 
 COUNT is the number of operations, which are sorted; SHA256 is that of the lines between the first
-and the last. A chart may print anything before it, blocks of its own too: only the last block is
-read, and its nonce must be the Job's. Even one that knows the nonce prints before the script does,
-so the last block is the script's wherever the container ended with 0; read no other container's.
+and the last. A chart may print anything before it, blocks too: only the last block is read, and its
+nonce must be the Job's. A chart that knows the nonce (``lookup`` may read the Job) still prints
+before the script does, so a log is only read where the container ended with 0.
 """
 
 from __future__ import annotations
