@@ -319,6 +319,13 @@ VERSION_CONSTRAINTS: Final = 32
 """Constraints in a version range, on both sides of every ``||``: each is checked for every tag of a
 list."""
 
+PLAN_OPERATIONS: Final = 5_000
+"""Operations of one plan: a larger one is PlanFailed."""
+
+PLAN_BYTES: Final = 1_000_000
+"""Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
+most 1 MiB."""
+
 # --- registries ---------------------------------------------------------------------------------
 
 REGISTRY_REQUESTS: Final = 128

@@ -132,19 +132,20 @@ def spec_hash(
     Takes the spec as written, so that a new default of the operator deploys nothing.
     """
     relevant = {name: spec[name] for name in _RELEASE_FIELDS if spec.get(name) is not None}
-    return _digest(_canonical([relevant, release_metadata(labels), release_metadata(annotations)]))
+    return hash_of(relevant, release_metadata(labels), release_metadata(annotations))
 
 
 def job_name(bundle: str, kind: str, *parts: object) -> str:
     """A name with the Job's purpose, and the same for the same ``parts`` in every process."""
-    suffix = f"-{kind}-{_digest(_canonical([str(part) for part in (bundle, *parts)]))[:10]}"
+    suffix = f"-{kind}-{hash_of(*(str(part) for part in (bundle, *parts)))[:10]}"
     stem = bundle.replace(".", "-")[: _NAME_LENGTH - len(suffix)].rstrip("-")
     return stem + suffix
 
 
+def hash_of(*parts: Any) -> str:
+    """Hash of JSON values, the same in every process: 32 hexadecimal digits."""
+    return hashlib.sha256(_canonical(parts)).hexdigest()[:_HASH_LENGTH]
+
+
 def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:_HASH_LENGTH]

@@ -1,0 +1,197 @@
+"""Runs the scripts of plan and deploy Jobs in the shells that images have, with a werf of ours."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from copyrator.bundles.policy.plan import Operation, OperationType
+from copyrator.bundles.policy.plan_script import SealedFile
+
+NONCE = "0123456789abcdef" * 2
+TOOLS = ("grep", "sed", "sort", "wc", "sha256sum")
+SHELLS = {"sh": ("sh",), "bash": ("bash", "--posix"), "busybox": ("busybox", "sh")}
+RECORDED = Path(__file__).parents[1] / "docs" / "facts" / "werf-plan-graph.dot"
+"""Of the real werf: a first install of four objects."""
+WERF = """\
+#!/bin/sh
+if [ "$*" = "bundle plan --exit-code" ]; then
+  [ ! -e "$FAKE/output" ] || /bin/cat "$FAKE/output"
+  [ ! -e "$FAKE/graph" ] || /bin/cat "$FAKE/graph" >"$WERF_DEPLOY_GRAPH_PATH"
+  if [ -e "$FAKE/begun" ]; then
+    : >"$FAKE/begun"
+    read -r _ <"$FAKE/go"
+  fi
+  [ "$PLAN_CODE" -ne 137 ] || kill -KILL $$
+  exit "$PLAN_CODE"
+fi
+printf '%s\\n' "$*" "graph ${WERF_DEPLOY_GRAPH_PATH-unset}" "$LC_ALL" "pid $$" >"$FAKE/applied"
+exit "$APPLY_CODE"
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a script ended."""
+
+    code: int
+    log: str
+    pid: int
+    applied: list[str]
+    """Of ``werf``, if it applied: its arguments, the graph's path, the locale and its pid."""
+
+
+class Pod:
+    """A container's files and its shell."""
+
+    def __init__(self, shell: str, directory: Path) -> None:
+        if not all(map(shutil.which, (SHELLS[shell][0], *TOOLS))):
+            pytest.skip(f"{shell} or one of {TOOLS} isn't installed")
+        self.fake, self.tmp, self.bin = (directory / name for name in ("fake", "tmp", "bin"))
+        for each in (self.fake, self.tmp, self.bin):
+            each.mkdir(parents=True)
+        self.unset: str | None = None
+        program, *flags = SHELLS[shell]
+        self.shell = [str(shutil.which(program)), *flags]
+        for tool in TOOLS:
+            target = shutil.which("busybox" if shell == "busybox" else tool)
+            (self.bin / tool).symlink_to(str(target))
+        (self.bin / "werf").write_text(WERF)
+        (self.bin / "werf").chmod(0o755)
+
+    def environment(self, plan: int = 2, apply: int = 0) -> dict[str, str]:
+        found = {
+            "PATH": str(self.bin),
+            "TMPDIR": str(self.tmp),
+            "FAKE": str(self.fake),
+            "PLAN_CODE": str(plan),
+            "APPLY_CODE": str(apply),
+        }
+        return {name: value for name, value in found.items() if name != self.unset}
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """A container's command after Kubernetes has expanded it."""
+        assert command[:2] == ("sh", "-c")
+        return [*self.shell, "-c", expanded(command[2]), *command[3:]]
+
+    def run(
+        self,
+        command: Sequence[str],
+        graph: str | bytes | None = None,
+        *,
+        output: str = "",
+        plan: int = 2,
+        apply: int = 0,
+    ) -> Ended:
+        for name, content in (("graph", graph), ("output", output), ("applied", None)):
+            (self.fake / name).unlink(missing_ok=True)
+            if content:
+                raw = content.encode() if isinstance(content, str) else content
+                (self.fake / name).write_bytes(raw)
+        with subprocess.Popen(
+            self.command(command),
+            env=self.environment(plan, apply),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            log, errors = process.communicate(timeout=60)
+        assert errors == b"", "all is in one stream"
+        text = log.decode("utf-8", "replace")
+        return Ended(process.returncode, text, process.pid, self.applied())
+
+    def ended_by_a_signal(self, command: Sequence[str], graph: str) -> Ended:
+        """As if the pod were deleted while werf plans."""
+        begun, go = self.fake / "begun", self.fake / "go"
+        (self.fake / "graph").write_text(graph)
+        os.mkfifo(begun)
+        os.mkfifo(go)
+        with subprocess.Popen(
+            self.command(command), env=self.environment(), stdout=subprocess.PIPE
+        ) as process:
+            begun.read_bytes()
+            process.send_signal(signal.SIGTERM)
+            go.write_text("on\n")
+            log, _ = process.communicate(timeout=60)
+        return Ended(process.returncode, log.decode(), process.pid, self.applied())
+
+    def wrap(self, tool: str, text: str) -> None:
+        """Put a script in a tool's place; it may end with the tool itself, ``"$REAL" "$@"``."""
+        real = (self.bin / tool).resolve()
+        (self.bin / tool).unlink()
+        (self.bin / tool).write_text(f"#!/bin/sh\nREAL={real}\n{text}\n")
+        (self.bin / tool).chmod(0o755)
+
+    def fail(self, tool: str, call: int, code: int) -> None:
+        """Let one call of a tool fail, counted from 1, or none."""
+        if not (self.bin / tool).is_symlink():
+            (self.bin / tool).unlink()
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+        calls = self.fake / f"{tool}.calls"
+        calls.unlink(missing_ok=True)
+        count = f"n=0; while read -r _; do n=$((n + 1)); done <{calls}"
+        self.wrap(
+            tool, f'echo >>{calls}; {count}; [ $n -ne {call} ] || exit {code}; exec "$REAL" "$@"'
+        )
+
+    def calls(self, tool: str) -> int:
+        """How often the tool was called since ``fail``."""
+        return len((self.fake / f"{tool}.calls").read_text().splitlines())
+
+    def while_planning(self, command: str) -> None:
+        """Let werf's plan do something more."""
+        first, line, rest = WERF.partition('--exit-code" ]; then\n')
+        (self.bin / "werf").write_text(f"{first}{line}{command}\n{rest}")
+
+    def applied(self) -> list[str]:
+        file = self.fake / "applied"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def sealed(self, name: str, content: bytes, salt: bytes = b"s" * 32) -> SealedFile:
+        """A file of a Secret, with its right hash."""
+        path, salted = self.fake / name, self.fake / f"{name}.salt"
+        path.write_bytes(content)
+        salted.write_bytes(salt)
+        hashed = hashlib.sha256(salt + content).hexdigest()
+        return SealedFile(str(path), str(salted), str(self.tmp / name), hashed)
+
+
+def expanded(text: str) -> str:
+    """What Kubernetes makes of a command's text: ``$$`` is ``$``, and no variable is named."""
+    parts = text.split("$$")
+    assert not any("$" in part for part in parts)
+    return "$".join(parts)
+
+
+def node(operation: Operation | str, iteration: int = 0) -> str:
+    """The name of an operation's node."""
+    type_, _, ident = str(operation).partition(" ")
+    return f"{type_}/1/{iteration}/{ident}"
+
+
+def graph(nodes: Iterable[str], revision: int | None = 1) -> str:
+    """A graph as werf writes it; each operation is followed by tracking, and joined to a stage."""
+    start, end = "noop/1/0/stage/install/start", "noop/1/0/stage/install/end"
+    chains = [[start, end]]
+    if revision is not None:
+        chains.append([f"create-release/1/0/app:shop:{revision}", start])
+    for each in nodes:
+        type_, _, rest = each.partition("/")
+        follower = "track-absence" if type_ == OperationType.DELETE else "track-readiness"
+        chains.append([start, each, f"{follower}/{rest}", end])
+    after: dict[str, dict[str, None]] = {}
+    for chain in chains:
+        for one, following in zip(chain, [*chain[1:], None], strict=True):
+            after.setdefault(one, {}).update({following: None} if following else {})
+    lines = ['\trankdir="LR";\n']
+    for one, followers in after.items():
+        lines.append(f'\t"{one}" [  weight=0 ];')
+        lines += [f'\t"{one}" -> "{each}" [  weight=0 ];' for each in followers]
+    return "strict digraph {\n\n" + "".join(f"{line}\n\n" for line in lines) + "}\n"

@@ -1,0 +1,267 @@
+"""Operations, their risk, the ID of a plan, and what an approval covers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.bundles.policy.plan import (
+    Operation,
+    OperationType,
+    Plan,
+    counts,
+    covers,
+    effects,
+    plan_id,
+    read_operation,
+    read_revision,
+    risky,
+    uncovered,
+)
+
+OBJECTS = ("::ConfigMap:a", "::Pod:a", ":apps:Deployment:a", "ns:apps:Deployment:a")
+operations = st.builds(
+    lambda type_, rest: op(f"{type_} {rest}"),
+    st.sampled_from(OperationType),
+    st.sampled_from(OBJECTS),
+)
+
+
+def op(line: str) -> Operation:
+    found = read_operation(line)
+    assert found is not None
+    return found
+
+
+def ops(*lines: str) -> tuple[Operation, ...]:
+    return tuple(map(op, lines))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("create ::ConfigMap:a", Operation(OperationType.CREATE, "", "", "ConfigMap", "a")),
+        (
+            "apply other:apps:Deployment:shop",
+            Operation(OperationType.APPLY, "other", "apps", "Deployment", "shop"),
+        ),
+        (
+            "delete :rbac.authorization.k8s.io:ClusterRole:system:node: [x]",
+            Operation(
+                OperationType.DELETE,
+                "",
+                "rbac.authorization.k8s.io",
+                "ClusterRole",
+                "system:node: [x]",
+            ),
+        ),
+    ],
+)
+def test_the_id_is_split_at_the_first_three_colons(line: str, expected: Operation) -> None:
+    assert read_operation(line) == expected
+    assert str(expected) == line
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "create",
+        "create ",
+        "create a",
+        "create :Pod:a",
+        "create ::Pod:",
+        "Create ::Pod:a",
+        "destroy ::Pod:a",
+        "track-readiness ::Pod:a",
+        " create ::Pod:a",
+        "create  ::Pod:a",
+        "create ::Pod:a\n",
+        'create ::Pod:"',
+        "create ::Pod:\\",
+        "create ::Pod:a/b",
+        "create ::Pod:\x7f",
+        "create ::Pod:ä",
+        "create NS::Pod:a",
+        "create ::1:a",
+    ],
+)
+def test_anything_else_is_no_operation(line: str) -> None:
+    assert read_operation(line) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("revision 1", 1),
+        ("revision 2147483647", 2**31 - 1),
+        ("revision 2147483648", None),
+        ("revision 9999999999", None),
+        ("revision 0", None),
+        ("revision 01", None),
+        ("revision -1", None),
+        ("revision \u0661", None),
+        ("revision 1\n", None),
+        ("revision", None),
+    ],
+)
+def test_a_revision_is_a_number_that_a_release_can_have(line: str, expected: int | None) -> None:
+    assert read_revision(line) == expected
+
+
+def test_a_plan_is_written_as_its_job_prints_it() -> None:
+    plan = Plan(3, ops("create ::Pod:a", "update ns:apps:Deployment:b"))
+
+    assert plan.text == "revision 3\ncreate ::Pod:a\nupdate ns:apps:Deployment:b\n"
+    assert Plan(1, ()).text == "revision 1\n"
+
+
+def test_a_namespace_that_is_not_there_is_created() -> None:
+    plan = Plan(1, ops("create ::Pod:a", "update ::Pod:b"))
+
+    assert effects(plan, None) == plan.operations
+    assert effects(plan, "shop") == ops(
+        "create ::Namespace:shop", "create ::Pod:a", "update ::Pod:b"
+    )
+
+
+def test_a_chart_that_creates_its_namespace_itself_does_it_once() -> None:
+    plan = Plan(1, ops("create ::Namespace:shop"))
+
+    assert effects(plan, "shop") == plan.operations
+
+
+def test_operations_are_counted_by_type_in_a_stable_order() -> None:
+    found = counts(ops("update ::Pod:a", "create ::Pod:b", "update ::Pod:c", "apply ::Pod:d"))
+
+    assert list(found.items()) == [("create", 1), ("update", 2), ("apply", 1)]
+    assert counts(()) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("create ::ConfigMap:a", False),
+        ("update :apps:Deployment:a", False),
+        ("delete ::ConfigMap:a", True),
+        ("recreate :batch:Job:a", True),
+        ("apply ::ConfigMap:a", True),
+        ("create :apps:StatefulSet:a", True),
+        ("update ::PersistentVolumeClaim:a", True),
+        ("create ::Namespace:a", True),
+        ("create ::ServiceAccount:a", True),
+        ("create :rbac.authorization.k8s.io:Role:a", True),
+        ("update :rbac.authorization.k8s.io:ClusterRole:a", True),
+        ("create :rbac.authorization.k8s.io:RoleBinding:a", True),
+        ("create :rbac.authorization.k8s.io:ClusterRoleBinding:a", True),
+        ("create :authorization.openshift.io:RoleBinding:a", True),
+        ("create :apiextensions.k8s.io:CustomResourceDefinition:a.b", True),
+        ("update :admissionregistration.k8s.io:ValidatingWebhookConfiguration:a", True),
+        ("create :admissionregistration.k8s.io:MutatingWebhookConfiguration:a", True),
+        ("create :admissionregistration.k8s.io:ValidatingAdmissionPolicy:a", True),
+        ("create :admissionregistration.k8s.io:MutatingAdmissionPolicyBinding:a", True),
+    ],
+)
+def test_what_is_risky(line: str, expected: bool) -> None:
+    assert bool(risky(ops(line), ())) is expected
+
+
+def test_what_the_baseline_has_is_not_risky_again_but_for_kinds_that_always_are() -> None:
+    usual = ops("recreate :batch:Job:mig", "apply ::Secret:a", "recreate :apps:StatefulSet:db")
+    found = ops(
+        "apply ::Secret:a",
+        "delete ::Secret:a",
+        "recreate :apps:StatefulSet:db",
+        "recreate :batch:Job:mig",
+        "recreate :batch:Job:other",
+    )
+
+    assert risky(found, usual) == ops(
+        "delete ::Secret:a", "recreate :apps:StatefulSet:db", "recreate :batch:Job:other"
+    )
+
+
+@given(found=st.lists(operations), baseline=st.lists(operations))
+def test_a_baseline_only_takes_away_risk(found: list[Operation], baseline: list[Operation]) -> None:
+    assert set(risky(found, baseline)) <= set(risky(found, ()))
+    assert risky(found, found) == ()
+
+
+MADE_OF: dict[str, Any] = {
+    "digest": "sha256:" + "a" * 64,
+    "values_hash": "keyed:1234",
+    "job": {"image": "werf:2", "env": {"A": "1"}},
+    "revision": 3,
+    "operations": ops("create ::Pod:a", "update ::Pod:b"),
+}
+
+
+def test_an_id_is_the_same_in_every_process_and_version() -> None:
+    """Waiting approvals would be void after an upgrade otherwise."""
+    assert plan_id(**MADE_OF) == "089985134fb89d5bdef6d5b2ad61550e"
+
+
+def test_the_order_of_operations_is_of_no_account() -> None:
+    assert plan_id(**MADE_OF | {"operations": MADE_OF["operations"][::-1]}) == plan_id(**MADE_OF)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("digest", "sha256:" + "b" * 64),
+        ("values_hash", None),
+        ("values_hash", "keyed:1235"),
+        ("job", {"image": "werf:3", "env": {"A": "1"}}),
+        ("job", {"image": "werf:2", "env": {"A": "2"}}),
+        ("revision", 4),
+        ("operations", ops("create ::Pod:a")),
+        ("operations", ops("create ::Pod:a", "delete ::Pod:b")),
+        ("operations", ()),
+    ],
+)
+def test_each_part_is_in_the_id(part: str, value: Any) -> None:
+    assert plan_id(**MADE_OF | {part: value}) != plan_id(**MADE_OF)
+
+
+@pytest.mark.parametrize(
+    ("approved", "found", "missing"),
+    [
+        ("create ::Pod:a", "create ::Pod:a", False),
+        ("create ::Pod:a", "update ::Pod:a", False),
+        ("create ::Pod:a", "recreate ::Pod:a", False),
+        ("create ::Pod:a", "delete ::Pod:a", True),
+        ("create ::Pod:a", "apply ::Pod:a", True),
+        ("create ::Pod:a", "update ::Pod:b", True),
+        ("create ::Pod:a", "update ns::Pod:a", True),
+        ("update ::Pod:a", "create ::Pod:a", True),
+        ("update ::Pod:a", "recreate ::Pod:a", True),
+        ("recreate ::Pod:a", "update ::Pod:a", True),
+        ("apply ::Pod:a", "update ::Pod:a", True),
+        ("delete ::Pod:a", "create ::Pod:a", True),
+    ],
+)
+def test_an_approved_create_covers_what_a_failed_attempt_left_to_do(
+    approved: str, found: str, missing: bool
+) -> None:
+    assert uncovered(ops(approved), ops(found)) == (ops(found) if missing else ())
+    assert covers(ops(approved), ops(found)) is not missing
+
+
+@given(approved=st.sets(operations), found=st.sets(operations))
+def test_whatever_is_covered_was_approved_for_that_object(
+    approved: set[Operation], found: set[Operation]
+) -> None:
+    assert covers(approved, approved)
+    assert covers(approved, ())
+    for one in found:
+        object_ = str(one).partition(" ")[2]
+        types = {each.type for each in approved if str(each).partition(" ")[2] == object_}
+        if covers(approved, [one]):
+            again = one.type in (OperationType.UPDATE, OperationType.RECREATE)
+            assert one.type in types or (again and OperationType.CREATE in types)
+        else:
+            assert one in uncovered(approved, found)
+            assert one not in approved

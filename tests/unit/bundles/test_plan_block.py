@@ -1,0 +1,167 @@
+"""The block in a log: what is accepted, and everything that isn't."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.steps import least_cpu_seconds
+
+from copyrator.bundles.policy.plan import Plan
+from copyrator.bundles.policy.plan_block import (
+    BEGIN,
+    END,
+    MAX_TEXT,
+    BlockFault,
+    block_lines,
+    read_block,
+)
+from copyrator.settings.limits import PLAN_OPERATIONS, STEP_SECONDS
+
+NONCE = "0123456789abcdef" * 2
+OTHER = "f" * 32
+LINES = ("create ::ConfigMap:a", "delete ns:apps:Deployment:b", "update ::Secret:c")
+
+
+def block(*lines: str, revision: str = "revision 2", nonce: str = NONCE) -> str:
+    listed = "".join(f"{line}\n" for line in (revision, *lines))
+    hashed = hashlib.sha256(listed.encode()).hexdigest()
+    count = len(lines)
+    return f"{BEGIN} {nonce} {count} {hashed}\n{listed}{END} {nonce} {count}\n"
+
+
+def text(found: Plan | BlockFault) -> str:
+    assert isinstance(found, Plan), found
+    return found.text
+
+
+def fault(found: Plan | BlockFault | int) -> str:
+    assert isinstance(found, BlockFault), found
+    assert len(found.message) < 300
+    return found.message
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        block(*LINES),
+        block(*LINES)[:-1],
+        "the diff\n\n" + block(*LINES),
+        block("create ::Pod:forged") + block(*LINES),
+        block("create ::Pod:forged", nonce=OTHER) + block(*LINES),
+        f"{BEGIN} {NONCE} 5000 {'0' * 64}\n" + block(*LINES),
+        f"a {BEGIN} {NONCE}\n" + block(*LINES),
+        block(*LINES) + "a process of werf's ends late\n",
+        "\ud800\x00\r\u2028" * 9 + "\n" + block(*LINES),
+    ],
+)
+def test_the_last_block_is_read_and_nothing_outside_it(log: str) -> None:
+    assert text(read_block(log, NONCE)) == "revision 2\n" + "".join(f"{one}\n" for one in LINES)
+
+
+def test_a_plan_without_operations_is_one() -> None:
+    assert read_block(block(), NONCE) == Plan(2, ())
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("", "its log has no plan at its end"),
+        ("Error: no chart\n", "its log has no plan at its end"),
+        ("x" + block(*LINES), "its log has no plan at its end"),
+        (block(*LINES) + "x" * MAX_TEXT, "its log has no plan at its end"),
+        (f"{BEGIN}", "the first line of its last plan can't be read"),
+        (block(*LINES) + f"{BEGIN}\n", "the first line of its last plan can't be read"),
+        (block(*LINES).replace(f" {len(LINES)} ", " 03 "), "the first line of its last plan can't"),
+        (block(*LINES).replace(f" {len(LINES)} ", " ٣ "), "the first line of its last plan can't"),
+        (block(*LINES, nonce=OTHER), "the last plan in its log has another Job's nonce"),
+        (block(*LINES) + block(nonce=OTHER), "the last plan in its log has another Job's nonce"),
+        (
+            block(*LINES).replace(f" {len(LINES)} ", " 5001 "),
+            "it has 5001 operations; at most 5000",
+        ),
+        (block(*LINES).replace(f" {len(LINES)} ", " 2 "), "its plan isn't whole: no end line"),
+        (block(*LINES).replace(f" {len(LINES)} ", " 4 "), "its plan isn't whole: no end line"),
+        (block(*LINES)[:-3], "its plan isn't whole: no end line follows the 3 operations"),
+        (block(*LINES).replace(f"{END} {NONCE}", f"{END} {OTHER}"), "its plan isn't whole"),
+        (block(*LINES).replace("Secret", "Sekret"), "its plan isn't what was printed"),
+        (block(*LINES).replace("Secret", "\ud800"), "its plan isn't what was printed"),
+        (block(*LINES).replace("revision 2", "revision 3"), "its plan isn't what was printed"),
+        (block(revision="revision 0"), "its plan begins with 'revision 0' instead of"),
+        (block(*LINES, revision="update ::Pod:a"), "its plan begins with 'update ::Pod:a' inst"),
+        (block(*LINES[::-1]), "its plan isn't sorted, or names an operation twice"),
+        (block(LINES[0], LINES[0]), "its plan isn't sorted, or names an operation twice"),
+        (block("create ::Pod:a", "destroy ::Pod:a"), "its plan has 'destroy ::Pod:a', which is no"),
+        (block("create ::Pod:ä"), "its plan has 'create ::Pod:ä', which is no operation"),
+        (block("create ::Pod:" + '"' * 500), "its plan has 'create ::Pod:"),
+    ],
+)
+def test_what_is_wrong_is_said(log: str, said: str) -> None:
+    assert fault(read_block(log, NONCE)).startswith(said)
+
+
+def test_what_a_chart_printed_into_a_block_is_not_repeated() -> None:
+    log = block(*LINES).replace(LINES[1], "password: hunter2")
+
+    assert "hunter2" not in fault(read_block(log, NONCE))
+
+
+@given(st.text(), st.text())
+def test_without_the_nonce_nothing_that_is_printed_changes_a_plan(before: str, after: str) -> None:
+    assert text(read_block(f"{before}\n{block(*LINES)}{after}", NONCE)).endswith(LINES[-1] + "\n")
+
+
+@given(data=st.data())
+def test_a_block_with_a_character_changed_is_the_same_or_none(data: st.DataObject) -> None:
+    log = block(*LINES)
+    at = data.draw(st.integers(0, len(log) - 1))
+    changed = log[:at] + data.draw(st.text(max_size=2)) + log[at + 1 :]
+
+    found = read_block(changed, NONCE)
+
+    assert isinstance(found, BlockFault) or found == read_block(log, NONCE)
+
+
+@given(st.lists(st.sampled_from([BEGIN, END, NONCE, OTHER, "0", "1", " ", "\n", "a" * 64, *LINES])))
+def test_pieces_of_blocks_are_never_a_plan_of_something(pieces: list[str]) -> None:
+    assert isinstance(read_block("".join(pieces), NONCE), BlockFault)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (f"{END} {NONCE} 0\n", 3),
+        (f"{END} {NONCE} 0", 3),
+        (f"{END} {NONCE} {PLAN_OPERATIONS}", PLAN_OPERATIONS + 3),
+    ],
+)
+def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
+    assert block_lines(line, NONCE) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "its log doesn't end with a plan"),
+        ("Error: x", "its log doesn't end with a plan"),
+        (f"{END} {NONCE}", "its log doesn't end with a plan"),
+        (f"{END} {NONCE} 1 ", "its log doesn't end with a plan"),
+        (f"{END} {OTHER} 1", "its log ends with a plan that has another Job's nonce"),
+        (f"{END} {NONCE} 5001", "it has 5001 operations; at most 5000 are accepted"),
+        (f"{END} {NONCE} {'9' * 5000}", "its log doesn't end with a plan"),
+    ],
+)
+def test_a_last_line_that_is_no_end_is_a_fault(line: str, said: str) -> None:
+    assert fault(block_lines(line, NONCE)) == said
+
+
+@pytest.mark.measures
+def test_the_largest_block_is_read_in_one_step_of_the_loop() -> None:
+    names = sorted(f"create ns:apps:Deployment:{i:0150}" for i in range(PLAN_OPERATIONS))
+    log = block(*names)
+    assert len(log) < MAX_TEXT
+
+    assert least_cpu_seconds(lambda: read_block(log, NONCE)) < STEP_SECONDS
+    assert isinstance(read_block(log, NONCE), Plan)

@@ -1,0 +1,387 @@
+"""The script of plan Jobs, run by the shells that images have."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.plan_jobs import NONCE, RECORDED, SHELLS, TOOLS, Ended, Pod, graph, node
+
+from copyrator.bundles.policy.plan import Operation, OperationType, Plan
+from copyrator.bundles.policy.plan_block import BEGIN, END, block_lines, read_block
+from copyrator.bundles.policy.plan_script import PlanExit, plan_command, withheld
+from copyrator.bundles.policy.report import last_error_line
+from copyrator.settings.limits import PLAN_BYTES, PLAN_OPERATIONS
+
+COMMAND = plan_command(NONCE, ())
+few = settings(
+    max_examples=settings().max_examples // 10,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+"""Each example starts some twenty processes."""
+labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+plain_names = st.text(
+    st.characters(min_codepoint=32, max_codepoint=126, exclude_characters='"\\/'), min_size=1
+)
+operations = st.builds(
+    Operation,
+    st.sampled_from(OperationType),
+    st.just("") | labels,
+    st.just("") | st.from_regex(r"[a-z0-9]{1,8}(\.[a-z]{1,5})*", fullmatch=True),
+    st.from_regex(r"[A-Z][A-Za-z0-9]{0,12}", fullmatch=True),
+    labels | plain_names,
+)
+UGLY = ('"', "\\", "\n", "\t", "\r", "\x00", "\x1b", "\x7f", "é", "\u2028", "/", ":", " ", "-> ")
+PIECES = (*UGLY, "x", '" [  weight=0 ];', '"noop/1/0/stage/a', '"create/1/0/::Pod:p', "\n\t", "}")
+hostile_names = st.lists(st.sampled_from(PIECES), min_size=1, max_size=8).map("".join)
+
+
+@pytest.fixture(params=SHELLS)
+def pod(request: pytest.FixtureRequest) -> Iterator[Pod]:
+    with tempfile.TemporaryDirectory() as directory:
+        yield Pod(request.param, Path(directory))
+
+
+def planned(ended: Ended) -> Plan:
+    assert ended.code == 0, ended.log
+    last = ended.log.rstrip("\n").rpartition("\n")[2]
+    lines = block_lines(last, NONCE)
+    assert isinstance(lines, int), lines
+    tail = "".join(ended.log.splitlines(keepends=True)[-lines:])
+    found = read_block(tail, NONCE)
+    assert isinstance(found, Plan), found
+    assert read_block(ended.log, NONCE) == found
+    return found
+
+
+def error(ended: Ended) -> str:
+    assert ended.code == PlanExit.FAILED, ended
+    assert isinstance(read_block(ended.log, NONCE), Plan) is False
+    return last_error_line(ended.log)
+
+
+def test_the_recorded_graph_is_read_and_only_operations_on_objects_are_listed(pod: Pod) -> None:
+    found = planned(pod.run(COMMAND, RECORDED.read_text(), output="the diff"))
+
+    assert found.revision == 1
+    assert [str(one) for one in found.operations] == [
+        "create ::ConfigMap:shop-cm",
+        "create ::Secret:shop-secret",
+        "create ::Service:shop",
+        "create :apps:Deployment:shop",
+    ]
+
+
+def test_a_plan_without_changes_has_a_revision_and_no_operations(pod: Pod) -> None:
+    assert planned(pod.run(COMMAND, graph([], 7), plan=0)) == Plan(7, ())
+
+
+@pytest.mark.parametrize("code", [0, 2, 3])
+def test_plans_with_and_without_changes_end_with_0(pod: Pod, code: int) -> None:
+    assert planned(pod.run(COMMAND, graph(["create/1/0/::Pod:a"]), plan=code))
+
+
+@pytest.mark.parametrize("code", [1, 4, 10, 127, 137])
+def test_any_other_code_of_werf_is_a_failure_with_werfs_own_words(pod: Pod, code: int) -> None:
+    ended = pod.run(COMMAND, RECORDED.read_text(), output="a\nError: no chart\n", plan=code)
+
+    assert error(ended) == "Error: no chart"
+    assert f"werf bundle plan ended with exit code {code}\n" in ended.log
+    assert BEGIN not in ended.log
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_each_call_of_a_tool_that_fails_is_a_failure(tmp_path: Path, tool: str) -> None:
+    """Also where it ends with what would be a success of werf's: 2 or 3."""
+    pod = Pod("sh", tmp_path)
+    pod.fail(tool, 0, 2)
+    whole = pod.run(COMMAND, RECORDED.read_text())
+    calls = pod.calls(tool)
+    assert planned(whole)
+    assert calls > 0
+
+    for number in range(1, calls + 1):
+        pod.fail(tool, number, 2 + number % 2)
+        said = error(pod.run(COMMAND, RECORDED.read_text()))
+        assert said.startswith("Error: the plan could not be read")
+
+
+def test_the_same_operation_of_two_iterations_is_listed_once(pod: Pod) -> None:
+    twice = graph([f"{type_}/1/{i}/::Pod:a" for i in (0, 1) for type_ in ("create", "delete")])
+
+    assert [str(one) for one in planned(pod.run(COMMAND, twice)).operations] == [
+        "create ::Pod:a",
+        "delete ::Pod:a",
+    ]
+
+
+@few
+@given(found=st.sets(operations, max_size=12), revision=st.integers(1, 2**31 - 1))
+def test_what_is_in_the_graph_is_what_is_read(
+    pod: Pod, found: set[Operation], revision: int
+) -> None:
+    ended = pod.run(COMMAND, graph(map(node, found), revision))
+
+    assert planned(ended) == Plan(revision, tuple(sorted(found, key=str)))
+
+
+@few
+@given(name=hostile_names, type_=st.sampled_from(OperationType))
+def test_no_name_hides_an_operation_or_its_kind(pod: Pod, name: str, type_: OperationType) -> None:
+    honest = {"delete ::Pod:a", "update :apps:Deployment:shop"}
+    ended = pod.run(COMMAND, graph([*map(node, honest), f"{type_}/1/0/ns:rbac:Role:{name}"]))
+
+    if set(name) & set('"\\/') or not (name.isascii() and name.isprintable()):
+        assert error(ended).startswith("Error: the graph of werf's plan ")
+    else:
+        found = {str(one) for one in planned(ended).operations}
+        assert found == honest | {f"{type_} ns:rbac:Role:{name}"}
+
+
+FORGED = (
+    'x" [  weight=0 ];\n\t"create/1/0/::Pod:b',
+    'x" -> "noop/1/0/stage/install/end',
+    'x" [  weight=0 ];\n}\n',
+)
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_name_that_reads_as_further_lines_leaves_its_type_and_kind(pod: Pod, name: str) -> None:
+    lines = graph(["create/1/0/::Pod:a", f"create/1/0/:rbac:Role:{name}"])
+    ended = pod.run(COMMAND, lines)
+
+    if ended.code == 0:
+        found = {str(one) for one in planned(ended).operations}
+        assert {"create ::Pod:a", "create :rbac:Role:x"} <= found
+    else:
+        assert "graph of werf's plan" in error(ended)
+
+
+@pytest.mark.parametrize("ends", ['"{}" -> "{}"', '"{1}" -> "{0}"'])
+def test_an_operation_that_is_in_edges_only_is_not_left_out(pod: Pod, ends: str) -> None:
+    edge = ends.format("delete/1/0/::Pod:x", "noop/1/0/stage/install/end")
+
+    ended = pod.run(COMMAND, added(f"\t{edge} [  weight=0 ];"))
+
+    assert error(ended) == "Error: the graph of werf's plan has an edge of an unknown node"
+
+
+def added(line: str) -> str:
+    return graph(["create/1/0/::Pod:a"]).replace("\n}\n", f"\n{line}\n}}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '\t"destroy/1/0/::Pod:a" [  weight=0 ];',
+        '\t"create/1/0/:Pod:a" [  weight=0 ];',
+        '\t"create/1/0/::Pod:" [  weight=0 ];',
+        '\t"create/1/0/::Pod:a/b" [  weight=0 ];',
+        '\t"create/1/0/::Pod:a\x07" [  weight=0 ];',
+        '\t"create/1/0/::Pod:\udcff" [  weight=0 ];',
+        '\t"create/1/0/::Pod:a\\"b" [  weight=0 ];',
+        '\t"create/x/0/::Pod:a" [  weight=0 ];',
+        '"create/1/0/::Pod:a" [  weight=0 ];',
+        '\t"create/1/0/::Pod:a" [  weight=0 ]; ',
+        '\t"create/1/0/::Pod:a" [  weight=0, color="red" ];',
+        '\t"create/1/0/::Pod:a" -> "destroy/1/0/::Pod:a" [  weight=0 ];',
+        '\t"noop/1/0/elsewhere" [  weight=0 ];',
+        '\t"update-release/1/0/shop:1" [  weight=0 ];',
+        '\tlabel="x";',
+        "subgraph {",
+        "x" * 5000,
+        "\x1b[31m",
+        "\r",
+    ],
+)
+def test_a_line_that_is_not_known_fails_the_plan(pod: Pod, line: str) -> None:
+    said = error(pod.run(COMMAND, added(line).encode("utf-8", "surrogateescape")))
+
+    assert said.startswith("Error: the graph of werf's plan has an unknown line or operation: ")
+    assert len(said) < 300
+    assert said.isprintable()
+
+
+@pytest.mark.parametrize("type_", ["track-absence", "track-presence", "track-readiness"])
+def test_tracking_and_releases_are_known_and_not_listed(pod: Pod, type_: str) -> None:
+    known = graph([], 3).replace(
+        "\n}\n",
+        f'\n\t"{type_}/1/0/ns:apps:Deployment:a" [  weight=0 ];\n'
+        '\t"delete-release/1/0/app:shop:1" [  weight=0 ];\n'
+        '\t"noop/1/0/stage/pre-install/weight:-5/start" [  weight=0 ];\n}\n',
+    )
+
+    assert planned(pod.run(COMMAND, known)) == Plan(3, ())
+
+
+def test_a_missing_graph_fails_the_plan(pod: Pod) -> None:
+    (pod.tmp / "plan.dot").write_text(RECORDED.read_text())  # is not taken for werf's
+
+    assert error(pod.run(COMMAND)) == "Error: werf wrote no graph of its plan"
+
+
+@pytest.mark.parametrize("lines", [1, 2, 20, -1])
+def test_a_graph_that_was_cut_fails_the_plan(pod: Pod, lines: int) -> None:
+    text = RECORDED.read_text()
+    cut = "".join(text.splitlines(keepends=True)[:lines])
+
+    assert error(pod.run(COMMAND, cut)) == "Error: the graph of werf's plan isn't whole"
+
+
+@pytest.mark.parametrize("revisions", [[], [3, 4]])
+def test_without_exactly_one_revision_the_plan_fails(pod: Pod, revisions: list[int]) -> None:
+    nodes = [f'\t"create-release/1/0/app:shop:{one}" [  weight=0 ];\n' for one in revisions]
+    text = graph([], None).replace("\n}\n", "\n" + "".join(nodes) + "}\n")
+
+    said = error(pod.run(COMMAND, text))
+
+    assert said == "Error: werf's plan has no revision of the release, or several"
+
+
+def many(number: int, length: int = 8) -> str:
+    return graph(f"create/1/0/::Pod:{i:0{length}}" for i in range(number))
+
+
+def test_the_most_operations_that_are_accepted_are_read(pod: Pod) -> None:
+    assert len(planned(pod.run(COMMAND, many(PLAN_OPERATIONS))).operations) == PLAN_OPERATIONS
+
+
+@pytest.mark.parametrize("number", [PLAN_OPERATIONS + 1, 10_000])
+def test_more_operations_fail_the_plan(pod: Pod, number: int) -> None:
+    said = error(pod.run(COMMAND, many(number)))
+
+    assert said == f"Error: the plan has {number} operations; at most 5000 are accepted"
+
+
+def test_operations_that_do_not_fit_into_a_secret_fail_the_plan(pod: Pod) -> None:
+    said = error(pod.run(COMMAND, many(PLAN_OPERATIONS, PLAN_BYTES // PLAN_OPERATIONS)))
+
+    assert said.endswith(f"bytes; at most {PLAN_BYTES} are accepted")
+
+
+@few
+@given(st.binary(max_size=400) | st.text(max_size=400).map(str.encode))
+def test_garbage_never_passes_for_a_plan(pod: Pod, garbage: bytes) -> None:
+    assert error(pod.run(COMMAND, garbage)).startswith("Error: ")
+
+
+@few
+@given(data=st.data())
+def test_a_graph_with_a_byte_changed_fails_or_shows_as_many_operations(
+    pod: Pod, data: st.DataObject
+) -> None:
+    raw = bytearray(RECORDED.read_bytes())
+    raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+
+    ended = pod.run(COMMAND, bytes(raw))
+
+    if ended.code:
+        assert ended.code == PlanExit.FAILED
+    else:
+        assert len(planned(ended).operations) >= 4 - (b'"create' not in raw)
+
+
+FORGERY = f"{BEGIN} {NONCE} 0 {'0' * 64}\nrevision 9\n{END} {NONCE} 0\n"
+
+
+@pytest.mark.parametrize("output", [FORGERY, FORGERY[:-1], f"{BEGIN} {NONCE}", "no end", "\x00"])
+def test_a_block_that_the_chart_prints_counts_for_nothing(pod: Pod, output: str) -> None:
+    found = planned(pod.run(COMMAND, graph(["delete/1/0/::Pod:a"], 2), output=output))
+
+    assert found.text == "revision 2\ndelete ::Pod:a\n"
+
+
+def test_values_are_copied_and_checked_before_werf_plans(pod: Pod) -> None:
+    values = [pod.sealed("a", b"password: x\n"), pod.sealed("b", b"", b"t" * 16)]
+
+    assert planned(pod.run(plan_command(NONCE, values), graph([])))
+    assert Path(values[0].copy).read_bytes() == b"password: x\n"
+
+
+@few
+@given(st.binary(max_size=200))
+def test_any_content_has_the_hash_that_the_operator_computes(pod: Pod, content: bytes) -> None:
+    values = pod.sealed("a", content)
+
+    assert planned(pod.run(plan_command(NONCE, [values]), graph([])))
+    assert Path(values.copy).read_bytes() == content
+
+
+def salted_anew(pod: Pod) -> None:
+    pod.sealed("b", b"b: 1\n", b"u" * 32)
+
+
+def edited(pod: Pod) -> None:
+    pod.sealed("b", b"b: 2\n")
+
+
+def removed(pod: Pod) -> None:
+    (pod.fake / "b").unlink()
+
+
+def without_salt(pod: Pod) -> None:
+    (pod.fake / "b.salt").unlink()
+
+
+@pytest.mark.parametrize("change", [salted_anew, edited, removed, without_salt])
+def test_values_that_changed_end_the_job_before_werf_runs(
+    pod: Pod, change: Callable[[Pod], None]
+) -> None:
+    command = plan_command(NONCE, [pod.sealed("a", b"a: 1\n"), pod.sealed("b", b"b: 1\n")])
+    change(pod)
+
+    ended = pod.run(command, graph([]), output="werf ran")
+
+    assert ended.code == PlanExit.CHANGED
+    assert last_error_line(ended.log).startswith(f"Error: PlanChanged: {pod.fake}/b ")
+    assert "werf ran" not in ended.log
+
+
+def test_what_is_checked_is_what_werf_reads(tmp_path: Path) -> None:
+    """The mounted file is right again when it is checked, but it wasn't when it was copied."""
+    pod = Pod("sh", tmp_path)
+    values = pod.sealed("a", b"a: 1\n")
+    Path(values.path).write_bytes(b"a: 2\n")
+    pod.wrap("sed", f'"$REAL" "$@"; code=$?; printf "a: 1\\n" >{values.path}; exit $code')
+
+    assert pod.run(plan_command(NONCE, [values]), graph([])).code == PlanExit.CHANGED
+    assert Path(values.path).read_bytes() == b"a: 1\n"
+
+
+def test_without_a_directory_of_its_own_the_script_ends(pod: Pod) -> None:
+    pod.unset = "TMPDIR"
+
+    ended = pod.run(COMMAND, RECORDED.read_text(), output="werf ran")
+
+    assert ended.code
+    assert "werf ran" not in ended.log
+
+
+def test_a_pod_that_is_deleted_while_werf_plans_prints_no_plan(pod: Pod) -> None:
+    ended = pod.ended_by_a_signal(COMMAND, RECORDED.read_text())
+
+    assert ended.code == 143
+    assert BEGIN not in ended.log
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("LD_PRELOAD", True),
+        ("ENV", True),
+        ("PS4", True),
+        ("NELM_FEAT_X", True),
+        ("WERF_SHOW_SENSITIVE_DIFFS", True),
+        ("WERF_DEPLOY_GRAPH_PATH", True),
+        ("PATH", True),
+        ("WERF_SET_0", False),
+        ("ENVIRONMENT", False),
+        ("HTTPS_PROXY", False),
+    ],
+)
+def test_variables_that_would_change_the_script_are_kept_from_it(name: str, expected: bool) -> None:
+    assert withheld(name) is expected
