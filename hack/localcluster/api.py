@@ -87,6 +87,12 @@ class Api:
         """GET a path, such as `/api/v1/namespaces`."""
         return self.request("GET", path, parameters=parameters)
 
+    def metadata(self, path: str) -> list[dict[str, Any]]:
+        """The metadata of a collection's objects, whatever else is in them."""
+        accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+        found = self.request("GET", path, accept=accept)
+        return [one["metadata"] for one in found["items"] or ()]
+
     def create(self, path: str, body: dict[str, Any]) -> Any:
         """POST an object to a collection."""
         return self.request("POST", path, body)
@@ -110,6 +116,7 @@ class Api:
         body: Any = None,
         *,
         content_type: str = "application/json",
+        accept: str = "application/json",
         parameters: dict[str, str] | None = None,
     ) -> Any:
         """One request; the decoded JSON of the answer, or its text.
@@ -121,8 +128,9 @@ class Api:
         connection = self._connections.take()
         query = f"?{urlencode(parameters)}" if parameters else ""
         payload = None if body is None else json.dumps(body)
+        headers = {"Content-Type": content_type, "Accept": accept}
         try:
-            connection.request(method, path + query, payload, {"Content-Type": content_type})
+            connection.request(method, path + query, payload, headers)
             answer = connection.getresponse()
             content = answer.read()
         except http.client.HTTPException as error:

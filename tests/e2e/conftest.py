@@ -93,7 +93,7 @@ def nothing_for_the_next_operator(request: pytest.FixtureRequest) -> Iterator[No
     yield
     for collection in OURS:
         try:
-            found = api.get(collection)["items"]
+            found = api.metadata(collection)
         except ApiStatusError:  # the file has removed the CRD
             continue
         ending = {
@@ -101,8 +101,8 @@ def nothing_for_the_next_operator(request: pytest.FixtureRequest) -> Iterator[No
             for one in api.get("/api/v1/namespaces")["items"]
             if one["status"]["phase"] == "Terminating"
         }
-        for one in found:
-            _let_go(api, collection, one["metadata"], ending)
+        for metadata in found:
+            _let_go(api, collection, metadata, ending)
 
 
 def _let_go(api: Api, collection: str, metadata: dict[str, Any], ending: set[str]) -> None:

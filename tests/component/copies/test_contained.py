@@ -168,6 +168,7 @@ async def test_an_error_of_the_operators_own_is_told_in_the_rules_status_and_as_
     await until(lambda: reason(cluster, "rule") == "PartialFailure")
     assert "KeyError" in condition(cluster, "rule")["message"]
     assert "secret" not in condition(cluster, "rule")["message"]
+    await until(lambda: recorded)  # the Event comes after the status
     assert [args[1:3] for args in recorded] == [("Warning", "PartialFailure")]
     monkeypatch.setattr(module, "summarize_rule", original)
     await until(lambda: reason(cluster, "rule") == "Synced")

@@ -114,9 +114,9 @@ def test_without_a_deployment_its_account_isnt_known_and_the_status_is_quoted(
 ):
     stage = without_deployment
     said = stage.types(f"why {denied}/devs --kind RoleBinding")
-    assert "and the write is possible (tried as you; the operator said: " + NEEDED in said
+    assert "and a dry run of the write succeeds (tried as you; the operator reported: " + NEEDED in said
     said = stage.types(f"plan rule {stage.home}/{word}", code=2)
-    assert said.count("(tried as you; the operator said: " + NEEDED) == 4
+    assert said.count("(tried as you; the operator reported: " + NEEDED) == 4
     assert "Tried as you, not as the operator" in said
 
 
@@ -148,7 +148,7 @@ def test_without_a_deployment_a_users_own_permissions_are_no_fault(without_deplo
     stage = without_deployment
     said = stage.types("doctor --as nobody-in-particular", code=None)
     assert "BAD Rights" not in said
-    assert "?   Rights: the operator's account isn't known without a Deployment" in said
+    assert "?    Permissions: the operator's account isn't known without a Deployment" in said
 
 
 def test_failures_of_one_cause_are_one_line(stage, word, denied, spaces):
