@@ -114,7 +114,7 @@ def test_without_a_deployment_its_account_isnt_known_and_the_status_is_quoted(
 ):
     stage = without_deployment
     said = stage.types(f"why {denied}/devs --kind RoleBinding")
-    assert "and a dry run of the write succeeds (tried as you; the operator reported: " + NEEDED in said
+    assert "a dry run of the write succeeds (tried as you; the operator reported: " + NEEDED in said
     said = stage.types(f"plan rule {stage.home}/{word}", code=2)
     assert said.count("(tried as you; the operator reported: " + NEEDED) == 4
     assert "Tried as you, not as the operator" in said
