@@ -111,8 +111,7 @@ def _let_go(api: Api, collection: str, metadata: dict[str, Any], ending: set[str
     prefix, _, plural = collection.rpartition("/")
     path = f"{prefix}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
     try:
-        api.delete(path)
-        api.patch(path, {"metadata": {"finalizers": None}})
+        api.let_go(path)
     except ApiStatusError as error:
         if error.code != 404:
             raise
