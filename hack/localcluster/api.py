@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 _TIMEOUT_SECONDS = 30.0
-_METADATA = "application/json;as={};v=v1;g=meta.k8s.io"
+_METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
 class ApiStatusError(Exception):
@@ -90,18 +90,12 @@ class Api:
 
     def metadata(self, path: str) -> list[dict[str, Any]]:
         """The metadata of a collection's objects, whatever else is in them."""
-        found = self.request("GET", path, accept=_METADATA.format("PartialObjectMetadataList"))
+        found = self.request("GET", path, accept=_METADATA)
         return [one["metadata"] for one in found["items"] or ()]
 
     def let_go(self, path: str) -> None:
-        """Delete an object without waiting for its finalizers, whatever is in it."""
-        accept, patch = (
-            _METADATA.format("PartialObjectMetadata"),
-            {"metadata": {"finalizers": None}},
-        )
-        kind = "application/merge-patch+json"
-        self.request("DELETE", path, accept=accept)
-        self.request("PATCH", path, patch, content_type=kind, accept=accept)
+        """Remove an object's finalizers."""
+        self.patch(path, {"metadata": {"finalizers": None}})
 
     def create(self, path: str, body: dict[str, Any]) -> Any:
         """POST an object to a collection."""
