@@ -121,9 +121,12 @@ def _let_go(api: Api, collection: str, metadata: dict[str, Any], ending: set[str
 
 
 def _uses_a_cluster(request: pytest.FixtureRequest) -> bool:
-    module = request.node
-    tests = [item for item in request.session.items if module in item.listchain()]
-    return any("cluster" in getattr(test, "fixturenames", ()) for test in tests)
+    return any("cluster" in getattr(test, "fixturenames", ()) for test in _tests_of(request))
+
+
+def _tests_of(request: pytest.FixtureRequest) -> list[pytest.Item]:
+    """The tests of a module's fixture's module."""
+    return [item for item in request.session.items if request.node in item.listchain()]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -136,8 +139,7 @@ def refusals(request: pytest.FixtureRequest) -> Iterator[None]:
     if not _uses_a_cluster(request):
         yield
         return
-    module = request.node
-    tests = [item for item in request.session.items if module in item.listchain()]
+    tests = _tests_of(request)
     requests = request.getfixturevalue("cluster").requests()
     yield
     expected = {

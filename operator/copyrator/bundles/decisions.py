@@ -98,24 +98,18 @@ def held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     return verdicts.held(status, held)
 
 
-def outcome(
-    status: BundleStatus,
-    spec: BundleSpec,
-    resolution: Resolution,
-    decision: state.Decision,
-    now: datetime,
-) -> tuple[BundleStatus, ReadyCondition]:
+def outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     """The status and condition where nothing is deployed now."""
-    if decision.action is state.Action.WAIT:
+    if case.decision.action is state.Action.WAIT:
         return status, verdicts.will_retry(status)
-    if decision.action is state.Action.QUARANTINE:
+    if case.decision.action is state.Action.QUARANTINE:
         return status, verdicts.quarantined(status)
-    if resolution.unresolved is not None:
-        reason, message = resolution.unresolved.reason, resolution.unresolved.message
-        status = with_error(status, reason, message, now)
+    if (nothing := case.resolution.unresolved) is not None:
+        reason, message = nothing.reason, nothing.message
+        status = with_error(status, reason, message, case.now)
         return status, verdicts.unusable(reason, message, status)
     status = replace(status, last_error=LastError())
-    return status, verdicts.deployed(status, spec.ignored_env)
+    return status, verdicts.deployed(status, case.spec.ignored_env)
 
 
 def noted(case: Case, next_poll: datetime) -> BundleStatus:

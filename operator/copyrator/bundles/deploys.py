@@ -169,7 +169,7 @@ class Deploys:
             if await self._is_account_missing(case, status):
                 return False
             return await self._begin(entry, spec, status, case.wanted, case.decision.need)
-        status, verdict = outcome(status, spec, resolution, case.decision, case.now)
+        status, verdict = outcome(case, status)
         request = entry.request
         if request is not None:
             status = acknowledged(status, request)

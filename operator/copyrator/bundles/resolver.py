@@ -88,15 +88,15 @@ class Resolver:
         if answer is None:
             return None
         if isinstance(answer.error, NotFound):
-            keeps = deployed_tag(self.entry.status, self.spec.reference) == tag
-            return self._nothing(
-                Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message), (), keeps
-            )
+            unresolved = Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message)
+            return self._nothing(unresolved, (), self._keeps(tag))
         if answer.error is None and self._is_gated:
-            return self._first_passing(
-                (tag,), (), deployed_tag(self.entry.status, self.spec.reference) == tag
-            )
+            return self._first_passing((tag,), (), self._keeps(tag))
         return Resolution(tag, answer.digest or "", error=answer.error)
+
+    def _keeps(self, tag: str) -> bool:
+        """Whether it is the deployed one. Reads the status, which most polls do without."""
+        return deployed_tag(self.entry.status, self.spec.reference) == tag
 
     def _range(self, version: VersionRange) -> Resolution | None:
         depth = MAX_CANDIDATES if self._is_gated else 0
