@@ -1,6 +1,7 @@
 """The audit log: how a test counts the requests of a user, and sees what was refused."""
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,20 +9,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+READ_VERBS = ("get", "list", "watch")
 POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    # One line a request when it is done, and for a watch one when it begins.
-    "omitStages": ["RequestReceived"],
     "rules": [
         {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*"]},
         # It empties each deleted namespace with 70 requests, half of all in a run of the tests.
         {"level": "None", "users": ["system:serviceaccount:kube-system:namespace-controller"]},
+        # One line when it is done, and for a watch one when it begins.
+        {"level": "Metadata", "verbs": [*READ_VERBS], "omitStages": ["RequestReceived"]},
+        # One when it comes, too: its effect can be seen before the line that says it is done.
         {"level": "Metadata"},
     ],
 }
 
 WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+WRITE_SECONDS = 10.0
+"""How long a write is waited for; an older one is a killed or hanging server's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +91,33 @@ class Requests:
 
 
 def read_events(log: Path, since: int = 0) -> list[AuditEvent]:
-    """The requests that were logged from byte `since` on, each one once."""
+    """The requests that were logged from byte `since` on, each one once.
+
+    Writes that the server is at are waited for, `WRITE_SECONDS` at most.
+    """
+    end = offset(log)
+    while True:
+        events, open_writes = _read(log, since, end)
+        if not open_writes:
+            return events
+        time.sleep(0.02)
+
+
+def _read(log: Path, since: int, end: int) -> tuple[list[AuditEvent], set[str]]:
+    """The requests since a place, and the writes that came before another and aren't done."""
     seen: set[str] = set()
+    waiting: set[str] = set()
     events = []
-    for entry in _entries(log, since):
-        # A watch is logged when it begins and when it ends.
-        if entry["auditID"] not in seen:
-            seen.add(entry["auditID"])
+    oldest = time.time() - WRITE_SECONDS
+    for place, entry in _entries(log, since):
+        request = entry["auditID"]
+        if entry["stage"] == "RequestReceived":
+            if place < end and _seconds(entry["stageTimestamp"]) > oldest:
+                waiting.add(request)
+        elif request not in seen:  # a watch is logged when it begins and when it ends
+            seen.add(request)
             events.append(_event(entry))
-    return events
+    return events, waiting - seen
 
 
 def offset(log: Path) -> int:
@@ -102,7 +125,8 @@ def offset(log: Path) -> int:
     return log.stat().st_size if log.exists() else 0
 
 
-def _entries(log: Path, since: int) -> Iterator[dict[str, Any]]:
+def _entries(log: Path, since: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines from a byte on, each with the byte that it begins at."""
     if not log.exists():
         return
     with log.open("rb") as lines:
@@ -111,10 +135,12 @@ def _entries(log: Path, since: int) -> Iterator[dict[str, Any]]:
             lines.seek(since - 1)
             if not lines.readline().endswith(b"\n"):
                 return
+        place = lines.tell()
         for line in lines:
             if not line.endswith(b"\n"):  # it is being written; the next would be its rest
                 return
-            yield json.loads(line)
+            yield place, json.loads(line)
+            place += len(line)
 
 
 def _event(entry: dict[str, Any]) -> AuditEvent:

@@ -2,6 +2,8 @@
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +105,23 @@ def test_a_missing_right_is_told_from_another_403(log: Path) -> None:
     write(log, entry(2, "create", annotations=allow, **refused))
 
     assert [event.denied for event in read_events(log)] == [True, False]
+
+
+def received(number: int, at: datetime) -> dict[str, Any]:
+    return entry(number, "update", stage="RequestReceived", stageTimestamp=at.isoformat())
+
+
+def test_a_write_that_came_and_is_not_done_is_waited_for(log: Path) -> None:
+    write(log, received(1, datetime.now(UTC)))
+    with ThreadPoolExecutor(1) as others:
+        found = others.submit(read_events, log)
+        with pytest.raises(TimeoutError):
+            found.result(0.1)
+        write(log, received(2, datetime.now(UTC)), entry(1, "update"))
+        # What came after the look isn't waited for, or a busy server would never be read.
+        assert [event.verb for event in found.result(10)] == ["update"]
+
+
+def test_a_write_that_a_killed_server_never_ended_is_not_waited_for(log: Path) -> None:
+    write(log, received(1, datetime.now(UTC) - timedelta(minutes=1)), entry(2, "create"))
+    assert [event.verb for event in read_events(log)] == ["create"]
