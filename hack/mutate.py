@@ -24,7 +24,7 @@ WORK = ROOT / "build" / "mutation"
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.yaml"
 PACKAGES = ("api", "bundles/policy", "copies/policy")
 LINKS = {"copyrator": "operator/copyrator"} | {
-    name: name for name in ("pyproject.toml", "tests", "hack", "crds")
+    name: name for name in ("pyproject.toml", "tests", "hack", "crds", "docs")
 }
 KILLED = ("killed", "timeout")
 WANTED = 90
