@@ -264,6 +264,8 @@ def test_how_many_labels_and_annotations_reach_the_release() -> None:
     assert said(body(metadata=labels(most + 1, "example.com"))) == "valid"
     prefix = RELEASE_METADATA_PREFIXES[0].rstrip("/")
     assert said(body(metadata=labels(most, prefix))) == "valid"
+    mixed = labels(most, prefix)["labels"] | labels(1, "example.com")["labels"]
+    assert said(body(metadata={"labels": mixed})) == "valid"
     assert said(body(metadata=labels(most + 1, prefix))) == (
         f"metadata.labels: {most + 1} of them are copied to the release's objects; at most "
         f"{most:,} may begin with " + ", ".join(RELEASE_METADATA_PREFIXES)

@@ -13,6 +13,7 @@ from copyrator.api.conditions import (
     MAX_MESSAGE,
     ConditionType,
     Health,
+    PendingUpdate,
     ReadyCondition,
     build_conditions,
     conditions_by_type,
@@ -50,6 +51,28 @@ def test_each_health_has_its_three_conditions(
     assert all(item["reason"] == "Because" for item in found)
     assert all(item["observedGeneration"] == 4 for item in found)
     assert all(item["lastTransitionTime"] == "2026-01-02T03:04:05Z" for item in found)
+
+
+@pytest.mark.parametrize(("pending", "status"), [(True, "True"), (False, "False")])
+def test_update_pending_is_a_condition_only_where_there_are_gates(
+    pending: bool, status: str
+) -> None:
+    verdict = ReadyCondition(Health.READY, "Deployed", "1.0.0 is deployed")
+    update = PendingUpdate(pending, "TooYoung", "Gate age: seen a moment ago")
+
+    found = build_conditions([], verdict, generation=4, now=NOW, update=update)
+
+    assert found[:3] == build_conditions([], verdict, generation=4, now=NOW)
+    assert found[3:] == [
+        {
+            "type": "UpdatePending",
+            "status": status,
+            "reason": "TooYoung",
+            "message": "Gate age: seen a moment ago",
+            "observedGeneration": 4,
+            "lastTransitionTime": "2026-01-02T03:04:05Z",
+        }
+    ]
 
 
 def test_the_same_verdict_later_gives_equal_conditions() -> None:

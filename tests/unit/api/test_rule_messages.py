@@ -399,6 +399,16 @@ def test_a_rule_has_at_most_so_many_levels(lists: bool) -> None:
     assert deepest == RULE_DEPTH - 2
 
 
+@pytest.mark.parametrize("lists", [False, True])
+def test_what_is_no_template_has_at_most_so_many_levels(lists: bool) -> None:
+    # Below spec.targets, which is the first level.
+    def deep(depth: int) -> str:
+        return said(new(targets={"namespaces": nested(depth, lists=lists)}))
+
+    assert deep(RULE_DEPTH) == f"spec.targets: is nested more than {RULE_DEPTH} levels deep"
+    assert "levels" not in deep(RULE_DEPTH - 1)
+
+
 def test_what_is_beside_a_text_is_counted_too() -> None:
     items = [[] for _ in range(RULE_ITEMS + 1)]
     body = new(targets={"namespaces": "text", "exclude": items})

@@ -58,9 +58,10 @@ def test_criteria_are_what_the_spec_asks_and_what_became_of_it() -> None:
         attempted=Attempted(version="1.3.0", outcome=Outcome.FAILED, failures=1),
     )
 
-    assert criteria_of(spec, RANGE, status) == Criteria(
-        RANGE, "v.*", prerelease=True, quarantined="1.3.0", deployed="1.2.0"
+    assert criteria_of(spec, RANGE, status, depth=9) == Criteria(
+        RANGE, "v.*", prerelease=True, quarantined="1.3.0", deployed="1.2.0", depth=9
     )
+    assert criteria_of(spec, RANGE, status).depth == 0
 
 
 def test_without_criteria_the_newest_is_chosen_and_nothing_is_a_downgrade() -> None:
@@ -69,6 +70,14 @@ def test_without_criteria_the_newest_is_chosen_and_nothing_is_a_downgrade() -> N
         selection.add(tag)
 
     assert (selection.result().verdict, selection.result().tag) == (Selection.CHOSEN, "1.3.0")
+
+
+def test_as_many_tags_that_fit_are_named_as_gates_may_judge() -> None:
+    selection = Criteria(RANGE, depth=2).selection()
+    for tag in ("1.1.0", "1.2.0", "1.3.0"):
+        selection.add(tag)
+
+    assert selection.result().fitting == ("1.3.0", "1.2.0")
 
 
 def test_what_is_deployed_is_a_floor() -> None:

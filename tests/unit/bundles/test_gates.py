@@ -68,6 +68,28 @@ def test_gates_are_asked_in_order_and_only_those_that_the_spec_asks_for() -> Non
     assert [one.objects for one in results] == [False, True]
 
 
+def test_a_gate_is_asked_about_the_spec_the_candidate_the_facts_and_the_time() -> None:
+    asked: list[object] = []
+
+    def concerns(spec_: BundleSpec) -> bool:
+        asked.append(spec_)
+        return True
+
+    def verdict(*about: object) -> Verdict:
+        asked.append(about)
+        return NEVER
+
+    mine = Gate("a", concerns, frozenset({Occasion.EDIT}), verdict)
+    spec_, facts = spec(), Facts(BundleStatus(), Occasion.EDIT)
+    assert gates.judge([mine], spec_, ONE, facts, NOW) == (gates.Result("a", NEVER),)
+    assert asked == [spec_, (spec_, ONE, facts, NOW)]
+
+    asked.clear()
+    assert Gates(version=(mine,)).judge_versions(spec_)
+    assert Gates(moment=(mine,)).any_of(spec_)
+    assert asked == [spec_, spec_]
+
+
 def test_a_gate_that_isnt_asked_on_this_occasion_passes() -> None:
     (result,) = judged(gate("a", NEVER, Occasion.NEW_DIGEST), occasion=Occasion.FORCE)
     assert result.verdict is PASSED
@@ -79,8 +101,10 @@ def test_what_all_gates_pass_is_not_held() -> None:
 
 
 def test_the_first_objection_is_named_and_a_refusal_is_final() -> None:
-    waits = gates.held(ONE, judged(gate("a", PASSED), gate("b", ASKS), gate("c", YOUNG)))
+    results = judged(gate("a", PASSED), gate("b", ASKS), gate("c", YOUNG))
+    waits = gates.held(ONE, results)
     assert waits is not None
+    assert waits == gates.Held(ONE, results)
     assert waits.objection == ASKS
     assert not waits.is_final
     refused = gates.held(ONE, judged(gate("a", ASKS), gate("b", NEVER)))
@@ -176,6 +200,19 @@ def test_the_occasion_of_a_deploy(
     assert state.occasion(need, wanted, status) is expected
 
 
+def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
+    wanted = state.Wanted(
+        version="1",
+        digest=ONE.digest,
+        values_hash=None,
+        spec_hash="s",
+        generation=1,
+        request=Request(requested_at="x"),
+    )
+    found = state.occasion(state.Need.REQUEST, wanted, BundleStatus())
+    assert found is Occasion.REQUEST
+
+
 def test_update_pending_names_the_first_gate_that_objects() -> None:
     found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
     update = verdicts.update_pending(BundleStatus(gates=found))
@@ -183,3 +220,4 @@ def test_update_pending_names_the_first_gate_that_objects() -> None:
     assert update.message == "Gate b: seen a moment ago"
     idle = verdicts.update_pending(BundleStatus(gates=gates.recorded(judged(gate("a", PASSED)))))
     assert (idle.pending, idle.reason) == (False, "UpToDate")
+    assert idle.message == "No version waits for a gate"

@@ -87,8 +87,9 @@ TOKEN = "eyJhbGciOi.JIUzI1NiIsInR5.cCI6IkpXVCJ9.abcdefgh"
             "the token is <redacted>",
         ),
         (TOKEN[5:30], "<redacted>"),
+        (f"{TOKEN[20:]} is not {TOKEN[:20]}", "<redacted> is not <redacted>"),
     ],
-    ids=["at its end", "at its beginning", "in base64", "at both"],
+    ids=["at its end", "at its beginning", "in base64", "at both", "twice"],
 )
 def test_the_part_of_a_value_that_a_text_was_cut_off_in_is_hidden(text: str, left: str):
     assert without(text, f"token: {TOKEN}".encode()) == left
@@ -160,6 +161,7 @@ def test_a_value_of_twelve_characters_is_hidden_whole_or_not():
     [
         ("abc" * 6 + "X", "abc" * 4 + "X is wrong", "<redacted> is wrong"),
         ("a" * 50 + "X", "a" * 30 + "X is wrong", "<redacted> is wrong"),
+        ("a" * 200 + "X", "a" * 30 + "X is wrong", "<redacted> is wrong"),
         ("X" + "abc" * 6, "it is X" + "abc" * 4, "it is <redacted>"),
         ("X" + "a" * 50, "it is X" + "a" * 30, "it is <redacted>"),
     ],

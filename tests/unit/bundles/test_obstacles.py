@@ -148,5 +148,7 @@ def test_knows_every_secret_that_a_pod_was_given() -> None:
         ],
     }
 
-    assert secrets_of([{}, {"spec": pod}]) == ["creds", "token", "values"]
+    assert secrets_of([{"spec": pod}]) == ["creds", "token", "values"]
+    assert secrets_of([{}, {"spec": {}}, {"spec": pod}]) == ["creds", "token", "values"]
+    assert secrets_of([{"spec": pod}, {"spec": {}}]) == []  # the newest counts
     assert secrets_of([]) == []

@@ -232,6 +232,8 @@ def test_each_part_is_in_the_id(part: str, value: Any) -> None:
         ("create ::Pod:a", "create ::Pod:a", False),
         ("create ::Pod:a", "update ::Pod:a", False),
         ("create ::Pod:a", "recreate ::Pod:a", False),
+        ("create :g:Role:say hi", "update :g:Role:say hi", False),
+        ("create :g:Role:say hi", "update :g:Role:say", True),
         ("create ::Pod:a", "delete ::Pod:a", True),
         ("create ::Pod:a", "apply ::Pod:a", True),
         ("create ::Pod:a", "update ::Pod:b", True),

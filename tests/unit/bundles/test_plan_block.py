@@ -54,6 +54,7 @@ def fault(found: Plan | BlockFault | int) -> str:
         f"{BEGIN} {NONCE} 5000 {'0' * 64}\n" + block(*LINES),
         f"a {BEGIN} {NONCE}\n" + block(*LINES),
         block(*LINES) + "a process of werf's ends late\n",
+        block(*LINES) + "late\n" * (PLAN_OPERATIONS + 3),
         "\ud800\x00\r\u2028" * 9 + "\n" + block(*LINES),
     ],
 )
@@ -152,6 +153,7 @@ def test_the_last_line_says_how_much_to_read(line: str, expected: int) -> None:
         ("Error: x", "its log doesn't end with a plan"),
         (f"{END} {NONCE}", "its log doesn't end with a plan"),
         (f"{END} {NONCE} 1 ", "its log doesn't end with a plan"),
+        (f"{END} {NONCE} 1X", "its log doesn't end with a plan"),
         (f"{END} {OTHER} 1", "its log ends with a plan that has another Job's nonce"),
         (f"{END} {NONCE} 5001", "it has 5001 operations; at most 5000 are accepted"),
         (f"{END} {NONCE} {'9' * 5000}", "its log doesn't end with a plan"),

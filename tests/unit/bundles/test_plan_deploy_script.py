@@ -55,6 +55,16 @@ def refusal(ended: Ended) -> str:
     return last_error_line(ended.log)
 
 
+def test_the_shell_names_the_script_in_its_messages() -> None:
+    file = SealedFile("/in/approved", "/in/salt", "/tmp/approved", "0" * 64)
+
+    shell, flag, script, *arguments = deploy_command(file, ())
+
+    assert (shell, flag) == ("sh", "-c")
+    assert arguments == ["deploy", file.copy, file.path, file.salt, file.copy, file.sha256]
+    assert "exec werf bundle apply\n" in script
+
+
 @pytest.mark.parametrize("plan", [0, 2, 3])
 def test_what_was_approved_is_applied(pod: Pod, plan: int) -> None:
     ended = deploy(pod, SHOP, SHOP, plan=plan)

@@ -64,6 +64,13 @@ def error(ended: Ended) -> str:
     return last_error_line(ended.log)
 
 
+def test_the_shell_names_the_script_in_its_messages() -> None:
+    shell, flag, script, *arguments = plan_command(NONCE, ())
+
+    assert (shell, flag, arguments) == ("sh", "-c", ["plan", NONCE])
+    assert "werf bundle plan" in script
+
+
 def test_the_recorded_graph_is_read_and_only_operations_on_objects_are_listed(pod: Pod) -> None:
     found = planned(pod.run(COMMAND, RECORDED.read_text(), output="the diff"))
 

@@ -1,5 +1,7 @@
 """Requests of users: each is acted on once, and none is lost."""
 
+from dataclasses import replace
+
 import pytest
 
 from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome
@@ -7,6 +9,7 @@ from copyrator.bundles.policy.requests import (
     Request,
     acknowledged,
     awaits_reset,
+    failed,
     pending_request,
     reset_patch,
 )
@@ -106,3 +109,37 @@ def test_a_request_has_its_own_token_and_its_echo(
     assert request_.token == token
     assert (status.last_handled_request, status.last_handled_force) == echo
     assert acknowledged(status, Request()) == status
+
+
+WAITS = BundleStatus(
+    last_handled_request="a",
+    last_handled_force="b",
+    last_failed_request="c",
+    last_failed_force="d",
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "changes"),
+    [
+        (Request(), {}),
+        (Request("a", "b"), {}),
+        (Request("e"), {"last_failed_request": "e"}),
+        (Request(force_at="e"), {"last_failed_force": "e"}),
+        (Request("e", "f"), {"last_failed_request": "e", "last_failed_force": "f"}),
+        (Request("", "b"), {"last_failed_request": ""}),
+    ],
+)
+def test_a_request_that_failed_has_its_echo_unless_it_was_handled(
+    request_: Request, changes: dict[str, str]
+) -> None:
+    assert failed(WAITS, request_) == replace(WAITS, **changes)
+
+
+def test_the_echo_of_a_failure_is_removed_when_a_request_is_handled() -> None:
+    assert acknowledged(WAITS, Request("c")) == replace(
+        WAITS, last_handled_request="c", last_failed_request=None
+    )
+    assert acknowledged(WAITS, Request(force_at="d")) == replace(
+        WAITS, last_handled_force="d", last_failed_force=None
+    )

@@ -19,6 +19,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import Health, ReadyCondition
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.blocked import Blocked
+from copyrator.bundles.policy.gates import PASSED, Candidate, Held, Refused, Result, Waiting
 from copyrator.bundles.policy.state import Need
 
 GOOD = Deployed(version="1.0.0", digest="sha256:0123456789abcdef", revision=3, namespace="app")
@@ -71,6 +72,10 @@ NOT_AGAIN = (
     "annotation operator.werf.dev/requestedAt is set"
 )
 LAST_GOOD = f". The last successful deploy is {WHAT}"
+OTHER = Candidate("2.0.0", "sha256:fedcba9876543210")
+OPEN = Result("window", PASSED)
+CLOSED = Result("window", Waiting("OutsideWindow", "the window opens at 20:00. "))
+UNSIGNED = Result("signature", Refused("Unsigned", "no signature"))
 
 
 @pytest.mark.parametrize(
@@ -260,6 +265,18 @@ LAST_GOOD = f". The last successful deploy is {WHAT}"
             STALLED,
             "InvalidSpec",
             "spec.repo is missing",
+        ),
+        (
+            lambda: verdicts.held(SETTLED, Held(OTHER, (OPEN, CLOSED))),
+            PROGRESSING,
+            "OutsideWindow",
+            f"{NEXT}: the window opens at 20:00. {WHAT} stays deployed",
+        ),
+        (
+            lambda: verdicts.held(BundleStatus(), Held(OTHER, (CLOSED, UNSIGNED))),
+            STALLED,
+            "OutsideWindow",
+            f"{NEXT}: the window opens at 20:00",
         ),
         (lambda: verdicts.uninstalling("Job u runs"), PROGRESSING, "Uninstalling", "Job u runs"),
         (

@@ -28,3 +28,23 @@ def test_three_hundred_in_all_an_hour() -> None:
     assert told.count(True) == TOGETHER == 300
     assert told[:TOGETHER] == [True] * TOGETHER
     assert limits.take(("late", "ops/a", "Conflict"), PERIOD)
+
+
+def take(limits: NoticeLimits, namespace: str, reasons: range, now: float) -> int:
+    return sum(limits.take((namespace, "ops/a", f"R{one}"), now) for one in reasons)
+
+
+def test_each_event_counts_for_an_hour_of_its_own() -> None:
+    limits = NoticeLimits()
+    assert take(limits, "team", range(4), 1_000.0) == 4
+    assert take(limits, "team", range(4, 20), 2_000.0) == EACH - 4
+    assert take(limits, "team", range(20, 40), 999.0 + PERIOD) == 0
+    assert take(limits, "team", range(20, 40), 1_000.0 + PERIOD) == 4
+    assert take(limits, "team", range(40, 60), 2_000.0 + PERIOD) == EACH - 4
+
+
+def test_namespaces_whose_hour_is_over_take_no_memory() -> None:
+    limits = NoticeLimits()
+    for number in range(1_000):
+        assert limits.take((f"n{number}", "ops/a", "Conflict"), number * PERIOD)
+    assert dict(limits._each) == {"n999": 1}

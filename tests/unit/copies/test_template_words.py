@@ -33,6 +33,10 @@ CONTEXT = {
         ("{{ rule.labels }}", "unknown field rule.labels; known fields: name, namespace"),
         ("{{ team }}", "unknown variable team; known variables: namespace, rule, source"),
         ("{% set x = {} %}{{ x.a }}", "'dict object' has no attribute 'a'"),
+        (
+            "{% set x = {} %}{{ rule.name }}{{ x.name }}",
+            "'dict object' has no attribute 'name'",
+        ),
     ],
 )
 def test_an_unknown_name_is_said_in_kubernetes_words(text, message):

@@ -34,6 +34,14 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.REPLACE, Action.DELETE
             "updated 2 copies: source a/b is new or changed",
         ),
         (
+            [(UPDATE, Trigger.SOURCE, "a/b"), (UPDATE, Trigger.SOURCE, "a/c")],
+            "updated 2 copies: sources a/b, a/c are new or changed",
+        ),
+        (
+            [(UPDATE, Trigger.DRIFT, "a"), (UPDATE, Trigger.DRIFT, "b")],
+            "updated 2 copies: changes by another client",
+        ),
+        (
             [(CREATE, Trigger.NAMESPACE, name) for name in "abcde"],
             "created 5 copies: namespaces a, b, c and 2 more are new or changed",
         ),
