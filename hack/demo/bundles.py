@@ -1,5 +1,6 @@
 """The second job on screen: a bundle is deployed, follows its registry, and leaves no trace."""
 
+from demo.command import typed
 from demo.objects import Manifest, condition, describe
 from demo.screen import Rows
 from demo.steps import Chapter, Step
@@ -77,6 +78,43 @@ def edit_values(world: World) -> Rows:
 
     until(look, seconds=SECONDS, what="the new greeting in the release")
     return _wait_deployed(world, "1.0.2")
+
+
+def ask_for_approval(world: World) -> Rows:
+    """Set spec.approval, push 1.0.3, and see that it is planned and nothing is deployed."""
+    plan = let_wait(world, "1.0.3")
+    if (shown := _shown(world)) != "1.0.2":
+        msg = f"nobody has approved 1.0.3, but {shown} is deployed"
+        raise StepFailed(msg)
+    counts = ", ".join(f"{number} {kind}" for kind, number in plan["counts"].items())
+    return Rows(("PLAN", "TAG", "OPERATIONS"), [(plan["id"], plan["version"], counts)])
+
+
+def let_wait(world: World, version: str) -> Manifest:
+    """Set spec.approval, push a version, and return the plan that waits then."""
+    mode = {"spec": {"approval": {"mode": "Always"}}}
+    world.objects.patch("bundles", NAME, APPS, mode)
+    _push(world, version)
+
+    def look() -> Manifest:
+        bundle = _bundle(world)
+        waits = condition(bundle, "UpdatePending")
+        if waits.get("reason") != "AwaitingApproval":
+            raise NotYet(f"UpdatePending says {waits.get('reason')}: {waits.get('message')}")
+        return bundle
+
+    bundle = until(look, seconds=SECONDS, what=f"{version} to be planned")
+    plan: Manifest = bundle["status"]["plan"]
+    return plan
+
+
+def approve(world: World) -> Rows:
+    """Approve the plan with the command line."""
+    typed(world, f"approve bundle -n {APPS} {NAME} --yes")
+    _wait_deployed(world, "1.0.3")
+    last = _bundle(world)["status"]["history"][0]
+    row = (last["version"], last["outcome"], last["plan"], last["approvedBy"])
+    return Rows(("TAG", "OUTCOME", "PLAN", "APPROVED BY"), [row])
 
 
 def remove(world: World) -> str:
@@ -168,6 +206,8 @@ CHAPTER = Chapter(
         ),
         Step("Autoupdate is resumed: 1.0.2 is deployed", resume),
         Step("The values ConfigMap is edited and deployed", edit_values),
+        Step("spec.approval is set: 1.0.3 is pushed and planned, not deployed", ask_for_approval),
+        Step("The plan is approved with copyrator approve: 1.0.3 is deployed", approve),
         Step("The Bundle is deleted and its release uninstalled", remove),
     ),
 )

@@ -5,10 +5,7 @@ stands in the way.
 """
 
 import io
-import os
 import re
-import subprocess
-import sys
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -18,9 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from demo import bundles, rules
-from demo.chart import ROOT
+from demo.command import shown
 from demo.objects import Manifest, describe
-from demo.screen import WIDTH, recording
+from demo.screen import recording
 from demo.waiting import NotYet, until
 from demo.world import APPS, HOME, World, example
 
@@ -34,6 +31,11 @@ PICTURES = {
     "why": (f"why {FULL}/registry-creds", f"why {APPS}/registry-creds", f"why {APPS}/hello"),
     "describe": (f"describe rule {HOME}/registry-creds",),
     "doctor": ("doctor",),
+    "approval": (
+        f"plan bundle -n {APPS} {bundles.NAME}",
+        f"approve bundle -n {APPS} {bundles.NAME} --yes",
+        f"history bundle -n {APPS} {bundles.NAME}",
+    ),
 }
 """The commands in each picture, by its file's name."""
 
@@ -49,9 +51,11 @@ def take(world: World, directory: Path) -> None:
         _write_planned_rule(Path(name) / PLANNED)
         for picture, commands in PICTURES.items():
             console = recording(io.StringIO()).console
+            if picture == "approval":
+                bundles.let_wait(world, "1.0.4")
             for command in commands:
                 console.print(Text(f"$ copyrator {command}", style="bold"))
-                console.print(Text.from_ansi(_typed(world, command, Path(name))))
+                console.print(Text.from_ansi(shown(world, command, Path(name))))
             save(console, directory / f"{picture}.svg", "copyrator")
 
 
@@ -102,25 +106,3 @@ def _write_planned_rule(path: Path) -> None:
     (rule,) = (one for one in example(rules.FILE) if one["kind"] == "CopyratorRule")
     rule["spec"]["targets"] |= {"namespaces": ["team-*", APPS], "exclude": [rules.TEAMS[0]]}
     path.write_text(yaml.safe_dump(rule), encoding="utf-8")
-
-
-def _typed(world: World, command: str, directory: Path) -> str:
-    """What a command shows on a terminal."""
-    done = subprocess.run(
-        [sys.executable, "-m", "copyrator", *command.split()],
-        env={
-            **os.environ,
-            "KUBECONFIG": str(world.cluster.admin_kubeconfig),
-            "PYTHONPATH": str(ROOT / "operator"),
-            "FORCE_COLOR": "1",
-            "COLUMNS": str(WIDTH),
-            "TERM": "xterm-256color",
-        },
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
-    return done.stdout

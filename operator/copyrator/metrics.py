@@ -135,8 +135,19 @@ class Metrics:
             "Seconds since the last successful poll: the maximum of all Bundles that aren't "
             "suspended.",
         )
+        self.plans_awaiting_approval = self._gauge(
+            "plans_awaiting_approval", "Bundles whose plan waits for a person's decision."
+        )
+        self.oldest_plan_seconds = self._gauge(
+            "oldest_plan_seconds",
+            "Seconds since the oldest plan was made that waits for a person's decision; 0 where "
+            "none does.",
+        )
         self.deploys = self._counter(
-            "deploys", "Finished Jobs by action (deploy, uninstall) and result.", "action", "result"
+            "deploys",
+            "Finished Jobs by action (deploy, plan, uninstall) and result.",
+            "action",
+            "result",
         )
         self.deploy_seconds = self._histogram(
             "deploy_seconds",

@@ -42,8 +42,16 @@ def good() -> Story:
 
 @pytest.fixture(scope="module")
 def bad(good: Story) -> Story:
-    """All goes wrong; copies that are late and a held event loop aren't recorded, but added."""
-    return [good[-1], {**parse(recorded(BAD)), **late_and_held(good[-1])}]
+    """All goes wrong; copies that are late and a held event loop aren't recorded, but added.
+
+    So are the hours that a plan has waited, of which only seconds are recorded.
+    """
+    page = parse(recorded(BAD))
+    waited = {
+        key: 9 * 3600 for key, value in page.items() if value and WAITED in dict(key).values()
+    }
+    assert waited, "a plan waited when it was recorded"
+    return [good[-1], {**page, **late_and_held(good[-1]), **waited}]
 
 
 def late_and_held(page: Series) -> Series:
@@ -58,6 +66,7 @@ def late_and_held(page: Series) -> Series:
     return found
 
 
+WAITED = "copyrator_oldest_plan_seconds"
 LAG, STALLS = "copyrator_copy_lag_seconds", "copyrator_event_loop_stall_seconds"
 
 

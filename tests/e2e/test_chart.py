@@ -21,7 +21,15 @@ MATRIX: dict[str, dict[str, Any]] = {
     "one replica": {"replicas": 1},
     "one rule of another namespace": {"rules.namespace": "default", "rules.name": "main-rule"},
     "rules of tenants": {"rules.tenantRules": True},
-    "no admission policy": {"rules.admissionPolicy": False},
+    "no admission policy": {
+        "rules.admissionPolicy": False,
+        "bundles.approvalPolicy.enabled": False,
+    },
+    "plans": {
+        "bundles.requireApproval": {"prod-*": "Always", "*": "OnRisk"},
+        "bundles.maxPlanJobs": 2,
+    },
+    "no plans": {"bundles.plans.enabled": False},
     "more kinds": {
         "rules.kinds": ["Secret", "RoleBinding.rbac.authorization.k8s.io", "ResourceQuota"],
         "rules.bindClusterRoles": ["edit"],
@@ -138,6 +146,12 @@ def test_helm_lint_finds_nothing(cluster):
         ("bundles.jobsTTL", "120"),
         ("bundles.timerInterval", 0),
         ("bundles.werfTag", "v 2"),
+        ("bundles.requireApproval", {"prod": "Never"}),
+        ("bundles.requireApproval", {"prod=Always,x": "Always"}),
+        ("bundles.maxPlanJobs", 0),
+        ("bundles.maxPlanJobs", 101),
+        ("bundles.plans.enabled", "yes"),
+        ("bundles.approvalPolicy", True),
         ("webhook.port", 80),
         ("webhook.secretName", "Not A Name"),
         ("bundles.allowedServiceAccounts", []),
@@ -354,7 +368,7 @@ def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
     (rule,) = rendered_kind(cluster, "PrometheusRule", values)
     alerts = {one["alert"]: one["expr"] for one in rule["spec"]["groups"][0]["rules"]}
     assert alerts["CopyratorPollLate"].endswith("> 7200")
-    assert len(alerts) == 9
+    assert len(alerts) == 11
 
 
 def test_grafanas_sidecar_gets_the_dashboard_as_json(cluster):

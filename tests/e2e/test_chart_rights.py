@@ -1,5 +1,6 @@
 """The rights that the chart gives, asked of a real API server: what is needed, and nothing else."""
 
+import json
 import re
 from typing import Any
 
@@ -31,6 +32,7 @@ OPERATOR_MAY = [
     *((verb, "batch", "jobs", "") for verb in ("create", "patch", "watch")),
     ("list", "", "pods", ""),
     ("get", "", "pods", "log"),
+    ("deletecollection", "", "secrets", ""),
     ("create", "", "events", ""),
     ("get", "", "events", ""),
     ("patch", "", "events", ""),
@@ -40,6 +42,7 @@ OPERATOR_MAY_NOT = [
     ("update", "flant.com", "copyrators", ""),
     ("delete", "flant.com", "copyrators", ""),
     ("delete", "operator.werf.dev", "bundles", ""),
+    ("approve", "operator.werf.dev", "bundles", ""),
     ("delete", "batch", "jobs", ""),
     ("watch", "", "pods", ""),
     ("create", "", "namespaces", ""),
@@ -56,7 +59,7 @@ OPERATOR_MAY_NOT = [
     ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
     ("create", "apps", "deployments", ""),
-    ("deletecollection", "", "secrets", ""),
+    ("deletecollection", "", "configmaps", ""),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
 ]
@@ -183,7 +186,8 @@ def test_by_default_it_may_copy_configmaps_and_secrets_only(rights):
 
 
 def test_kinds_give_exactly_their_rights(rights):
-    chart = rights(rules__kinds=["ConfigMap", "NetworkPolicy.networking.k8s.io"])
+    kinds = ["ConfigMap", "NetworkPolicy.networking.k8s.io"]
+    chart = rights(rules__kinds=kinds, bundles__plans__enabled=False)
     assert chart.may(("update", "networking.k8s.io", "networkpolicies", ""))
     assert not chart.may(("update", "networking.k8s.io", "ingresses", ""))
     assert chart.may(("create", "", "configmaps", ""))
@@ -202,8 +206,19 @@ def test_bundles_may_name_the_secrets_that_are_allowed_and_the_operator_reads_no
     assert not any(none.may(one, name="registry-creds") for one in reading)
 
 
+def test_for_plans_it_may_make_secrets_and_delete_them_and_neither_edit_nor_read_more(rights):
+    of_secrets = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+
+    def given(**values: Any) -> list[str]:
+        chart = rights(rules__kinds=["ConfigMap"], bundles__allowedSecrets=[], **values)
+        return [verb for verb in of_secrets if chart.may((verb, "", "secrets", ""), namespace="x")]
+
+    assert given() == ["create", "delete", "deletecollection"]
+    assert given(bundles__plans__enabled=False) == []
+
+
 def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, home):
-    chart = rights(rules__kinds=["ConfigMap"])
+    chart = rights(rules__kinds=["ConfigMap"], bundles__plans__enabled=False)
     assert chart.may(("create", "", "secrets", ""), namespace=home)
     assert not chart.may(("create", "", "secrets", ""), namespace="default")
     assert not chart.may(("update", "", "secrets", ""), namespace=home)
@@ -211,7 +226,8 @@ def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, h
 
 def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, namespace, home):
     elsewhere = namespace("rules")
-    chart = rights(rules__kinds=["ConfigMap"], rules__namespace=elsewhere)
+    values = {"rules__kinds": ["ConfigMap"], "rules__namespace": elsewhere}
+    chart = rights(**values, bundles__plans__enabled=False)
     create = ("create", "", "secrets", "")
     assert chart.may(create, namespace=elsewhere)
     assert not chart.may(create, namespace=home)
@@ -293,12 +309,40 @@ PEOPLE_MAY = {
     },
     "admin": {"list copyrators", "create bundles", "update bundles", "deletecollection bundles"},
     "copyrator-rule-editor": {"get copyrators", "create copyrators", "delete copyrators"},
+    "copyrator-deployer": {
+        *("watch bundles", "create bundles", "patch bundles", "delete bundles"),
+        *("list jobs", "list pods", "get pods/log"),
+    },
+    "copyrator-approver": {
+        *("get bundles", "patch bundles", "approve bundles"),
+        *("get jobs", "list pods", "get pods/log"),
+    },
 }
 PEOPLE_MAY_NOT = {
-    "view": {"create bundles", "patch copyrators", "patch bundles/status"},
-    "edit": {"create copyrators", "patch copyrators", "delete copyrators", "patch bundles/status"},
-    "admin": {"create copyrators", "mark copyrators", "patch copyrators/status"},
+    "view": {"create bundles", "approve bundles", "patch copyrators", "patch bundles/status"},
+    "edit": {
+        "approve bundles",
+        "create copyrators",
+        "patch copyrators",
+        "delete copyrators",
+        "patch bundles/status",
+    },
+    "admin": {
+        "approve bundles",
+        "create copyrators",
+        "mark copyrators",
+        "patch bundles/status",
+        "patch copyrators/status",
+    },
     "copyrator-rule-editor": {"create bundles", "mark copyrators", "patch copyrators/status"},
+    "copyrator-deployer": {
+        *("approve bundles", "patch bundles/status"),
+        *("create jobs", "create pods", "create pods/exec", "get copyrators"),
+    },
+    "copyrator-approver": {
+        *("create bundles", "delete bundles", "patch bundles/status"),
+        *("create jobs", "create pods", "create pods/exec"),
+    },
 }
 
 
@@ -315,7 +359,8 @@ def test_people_may_do_what_the_chart_says_in_their_namespace_only(
     def may(asked: str, where: str = team) -> bool:
         verb, _, rest = asked.partition(" ")
         resource, _, sub = rest.partition("/")
-        group = "operator.werf.dev" if resource == "bundles" else "flant.com"
+        groups = {"bundles": "operator.werf.dev", "jobs": "batch", "pods": ""}
+        group = groups.get(resource, "flant.com")
         wanted = {"verb": verb, "group": group, "resource": resource, "subresource": sub}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -341,10 +386,36 @@ def test_writing_rules_is_never_aggregated(cluster):
 
 
 @pytest.mark.parametrize(
+    "values", [{}, FULL, {"watchNamespaces": ["x"]}, {"werf.namespaces": ["x"]}], ids=str
+)
+def test_no_role_has_all_verbs_and_approving_is_the_approvers_alone(cluster, values):
+    """The verb `*` includes approve, and every verb that will be invented."""
+    printed = cluster.helm("template", "copyrator", str(CHART), *as_settings(values))
+    found = [one for one in yaml.safe_load_all(printed) if one and "rules" in one]
+    roles = [one for one in found if one["kind"] in ("Role", "ClusterRole")]
+    verbs = {
+        one["metadata"]["name"]: {v for r in one["rules"] for v in r["verbs"]} for one in roles
+    }
+    assert [name for name, given in verbs.items() if "*" in given] == []
+    approving = [name for name, given in verbs.items() if "approve" in given]
+    assert approving == ([] if "watchNamespaces" in values else ["copyrator-approver"])
+    labels = [one["metadata"]["labels"] for one in roles if one["metadata"]["name"] in approving]
+    assert not any("aggregate-to" in label for of_one in labels for label in of_one)
+
+
+def as_settings(values: dict[str, Any]) -> list[str]:
+    return [
+        part
+        for key, value in values.items()
+        for part in ("--set-json", f"{key}={json.dumps(value)}")
+    ]
+
+
+@pytest.mark.parametrize(
     ("values", "roles"),
     [
-        ({}, ["bundle-editor", "rule-editor", "view"]),
-        ({"rbac.aggregate": False}, ["rule-editor"]),
+        ({}, ["approver", "bundle-editor", "deployer", "rule-editor", "view"]),
+        ({"rbac.aggregate": False}, ["approver", "deployer", "rule-editor"]),
         ({"crds.enabled": False}, []),
         ({"watchNamespaces": ["x"]}, []),
     ],

@@ -25,6 +25,8 @@ FIRES = {
     "CopyratorLag": {f"copyrator_queue_oldest_seconds{{{POD}}}": "90x60"},
     "CopyratorDeployFailed": {f'copyrator_bundles{{{POD}, reason="DeployFailed"}}': "1x60"},
     "CopyratorBundleQuarantined": {f"copyrator_bundles_quarantined{{{POD}}}": "1x60"},
+    "CopyratorPlanFailing": {f'copyrator_bundles{{{POD}, reason="PlanUnstable"}}': "1x60"},
+    "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
     "CopyratorRegistryUnreachable": {
         f'copyrator_bundles{{{POD}, reason="RegistryUnreachable"}}': "1x60"
     },
@@ -42,6 +44,7 @@ WELL = {
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
     f"copyrator_bundles_quarantined{{{POD}}}": "0x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
+    f"copyrator_oldest_plan_seconds{{{POD}}}": "28799x60",
     f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x60",
     f'copyrator_event_loop_stall_seconds_bucket{{{POD}, le="0.25"}}': "9x60",
 }

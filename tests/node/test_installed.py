@@ -236,6 +236,42 @@ def test_a_bundles_job_runs_under_the_kubelet(release):
     assert json.loads(ended["message"])["status"] == "deployed", "werf's report, by the kubelet"
 
 
+def test_a_plan_is_made_and_approved_under_the_kubelet(release):
+    """The Jobs' scripts in a real container, Secrets as the kubelet mounts them, the policy on."""
+    release.api.patch(BUNDLE_PATH, {"spec": {"approval": {"mode": "Always"}}})
+    push(ROOT / "examples" / "charts" / "hello", release.cluster.registry, "team/hello", "1.0.1")
+
+    def waiting() -> dict | None:
+        status = release.bundle()["status"]
+        waits = [one["reason"] for one in status["conditions"] if one["type"] == "UpdatePending"]
+        return status["plan"] if waits == ["AwaitingApproval"] else None
+
+    try:
+        eventually(waiting, "the plan", PATIENCE)
+    except TimeoutError as error:
+        job = release.bundle()["status"].get("plan", {}).get("job")
+        log = release.cluster.kubectl("-n", APPS, "logs", f"job/{job}")
+        pytest.fail(f"{error}\n{json.dumps(release.bundle(), indent=1)}\n{log}")
+    plan = waiting()
+    assert (plan["version"], plan["counts"]) == ("1.0.1", {"update": 1})
+    assert release.deployed() == "1.0.0"
+    forged = {"operator.werf.dev/approved-plan": plan["id"], "operator.werf.dev/approved-by": "x"}
+    with pytest.raises(ApiStatusError, match="approved-by"):
+        release.api.patch(BUNDLE_PATH, {"metadata": {"annotations": forged}})
+    command = [sys.executable, "-m", "copyrator", "approve", "bundle", f"{APPS}/hello", "--yes"]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "KUBECONFIG": str(release.cluster.admin_kubeconfig)},
+        cwd=ROOT / "operator",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    eventually(lambda: release.deployed() == "1.0.1", "what was approved is deployed", PATIENCE)
+    assert release.bundle()["status"]["history"][0]["plan"] == plan["id"]
+
+
 def test_the_leaders_pod_is_deleted_and_the_other_takes_over(release):
     eventually(lambda: len(release.ready_pods()) == 2, "two ready pods", PATIENCE)
     first = eventually(release.leader, "a leader")

@@ -27,6 +27,10 @@
 {{- printf "%s.%s.copyrator.flant.com" (include "copyrator.fullname" .) .Release.Namespace -}}
 {{- end -}}
 
+{{- define "copyrator.approvalPolicyName" -}}
+{{- printf "%s.%s.bundles.operator.werf.dev" (include "copyrator.fullname" .) .Release.Namespace -}}
+{{- end -}}
+
 {{/* The namespace whose rules are trusted; the operator keeps the key of its hashes there too. */}}
 {{- define "copyrator.rulesNamespace" -}}
 {{- default .Release.Namespace .Values.rules.namespace -}}
@@ -38,6 +42,28 @@
 {{- else -}}
 {{- required "serviceAccount.create=false requires serviceAccount.name: an existing service account" .Values.serviceAccount.name -}}
 {{- end -}}
+{{- end -}}
+
+{{/* What people read of a deploy: its Job, and the log with the diff of its plan. */}}
+{{- define "copyrator.readJobs" -}}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+{{- end -}}
+
+{{/* GLOB=MODE, in a fixed order. */}}
+{{- define "copyrator.requireApproval" -}}
+{{- $floors := list -}}
+{{- range $glob, $mode := . -}}
+{{- $floors = append $floors (printf "%s=%s" $glob $mode) -}}
+{{- end -}}
+{{- join "," $floors -}}
 {{- end -}}
 
 {{- define "copyrator.selectorLabels" -}}

@@ -40,6 +40,12 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
   {{- end }}
   verbs: [get, list, watch]
 {{- end }}
+{{- if .Values.bundles.plans.enabled }}
+# Of Bundles with plans: immutable Secrets with the values and the planned operations, which the Jobs mount.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create, delete, deletecollection]
+{{- end }}
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get]

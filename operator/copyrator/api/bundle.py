@@ -10,9 +10,13 @@ from typing import Any, Final
 from copyrator.api import names, syntax
 from copyrator.api.bundle_sizes import check_sizes
 from copyrator.api.bundle_spec import (
+    DEFAULT_APPROVAL_EXPIRES,
     DEFAULT_VERSION,
     MAX_DURATION,
+    MIN_APPROVAL_EXPIRES,
     MIN_INTERVAL,
+    Approval,
+    ApprovalMode,
     BundleDefaults,
     BundleSpec,
     DeletionPolicy,
@@ -40,6 +44,8 @@ from copyrator.api.times import format_duration, parse_duration
 from copyrator.api.version_range import VersionError, parse_version
 
 __all__ = [
+    "Approval",
+    "ApprovalMode",
     "Attempted",
     "Available",
     "BundleDefaults",
@@ -126,6 +132,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         job=_read_job(spec.sub("job"), defaults),
         retry=_read_retry(spec.sub("retry"), defaults),
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
+        approval=_read_approval(spec.sub("approval"), namespace, defaults),
     )
 
 
@@ -299,4 +306,15 @@ def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:
     return Retry(
         limit=retry.number("limit", defaults.retry_limit, least=0, most=1000),
         backoff=_duration(retry, "backoff", defaults.retry_backoff),
+    )
+
+
+def _read_approval(approval: Fields, namespace: str, defaults: BundleDefaults) -> Approval:
+    modes = [approval.choice("mode", ApprovalMode, ApprovalMode.NEVER)]
+    modes += (mode for globs, mode in defaults.require_approval if globs.matches(namespace))
+    return Approval(
+        mode=max(modes, key=list(ApprovalMode).index),
+        expires=_duration(
+            approval, "expires", DEFAULT_APPROVAL_EXPIRES, least=MIN_APPROVAL_EXPIRES
+        ),
     )

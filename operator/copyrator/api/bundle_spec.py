@@ -7,11 +7,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.globs import Globs
+
 DEFAULT_VERSION: Final = "latest"
 DEFAULT_TIMEOUT: Final = 1800.0
 DEFAULT_RETRY_LIMIT: Final = 5
 DEFAULT_RETRY_BACKOFF: Final = 30.0
 MIN_INTERVAL: Final = 10.0
+DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
+MIN_APPROVAL_EXPIRES: Final = 60.0
 MAX_DURATION: Final = 30 * 24 * 3600.0
 
 
@@ -29,6 +33,30 @@ class DeletionPolicy(StrEnum):
     ORPHAN = "Orphan"
 
 
+class ApprovalMode(StrEnum):
+    """Which plans a person has to approve before they are deployed; in rising order."""
+
+    NEVER = "Never"
+    ON_RISK = "OnRisk"
+    """Plans with risky operations: see docs/approval.md."""
+    ALWAYS = "Always"
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """Whether deploys are planned first, and which plans wait for a person."""
+
+    mode: ApprovalMode = ApprovalMode.NEVER
+    """The higher of what the spec and the operator's settings ask for."""
+    expires: float = DEFAULT_APPROVAL_EXPIRES
+    """Seconds that a plan waits for a decision; then it is made anew."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether a deploy is planned first."""
+        return self.mode is not ApprovalMode.NEVER
+
+
 @dataclass(frozen=True, slots=True)
 class BundleDefaults:
     """The settings' defaults for fields that a Bundle doesn't set. Durations in seconds."""
@@ -43,6 +71,8 @@ class BundleDefaults:
     retry_backoff: float = DEFAULT_RETRY_BACKOFF
     proxies: Mapping[str, str] = field(default_factory=dict)
     """The operator's own proxy variables, for Jobs."""
+    require_approval: tuple[tuple[Globs, ApprovalMode], ...] = ()
+    """Namespaces of Bundles, and the lowest mode that they may have; the highest that matches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +149,7 @@ class BundleSpec:
     job: JobSpec = JobSpec()
     retry: Retry = Retry()
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
+    approval: Approval = Approval()
 
     @property
     def release(self) -> str:

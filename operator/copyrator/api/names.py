@@ -77,13 +77,30 @@ ANN_FORCE_AT: Final = "operator.werf.dev/forceAt"
 """On a Bundle, any new value: the same, with an echo of its own in the status."""
 ANN_FORCE_DELETE: Final = "operator.werf.dev/force-delete"
 """On a Bundle that is being deleted, value ``true``: remove the finalizer without uninstalling."""
+ANN_PLAN_AT: Final = "operator.werf.dev/plan-at"
+"""On a Bundle, any new value: make the plan of what would be deployed now anew, even while another
+one waits for a decision.
+"""
+ANN_APPROVED_PLAN: Final = "operator.werf.dev/approved-plan"
+"""On a Bundle: the ID of the plan in its status, which may be deployed then."""
+ANN_REJECTED_PLAN: Final = "operator.werf.dev/rejected-plan"
+"""On a Bundle: the ID of the plan in its status, which isn't deployed then."""
+ANN_APPROVED_BY: Final = "operator.werf.dev/approved-by"
+"""On a Bundle, beside one of these two: the user's name, which the chart's policy compares."""
+DECISION_ANNOTATIONS: Final = (ANN_APPROVED_PLAN, ANN_REJECTED_PLAN, ANN_APPROVED_BY)
 ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"
 """On a Job: the Bundle's name (an annotation, as the original wrote it)."""
 
 LABEL_BUNDLE: Final = "operator.werf.dev/bundle"
-"""On a Job: the Bundle's name; at most 53 characters, so it always fits a label."""
+"""On a Job, and on a Secret of ours: the Bundle's name; at most 53 characters, so it always fits a
+label.
+"""
 LABEL_JOB_KIND: Final = "operator.werf.dev/job"
-"""On a Job: ``deploy`` or ``uninstall``."""
+"""On a Job: ``deploy``, ``plan`` or ``uninstall``."""
+LABEL_SEALED_FOR: Final = "operator.werf.dev/sealed-for"
+"""On a Secret of ours: the Job that it is for; see bundles.policy.seal."""
+LABEL_SEAL: Final = "operator.werf.dev/seal"
+"""On such a Secret: ``values`` or ``operations``."""
 ANN_BUNDLE_UID: Final = "operator.werf.dev/bundle-uid"
 """On a Job: the uid of its Bundle; an uninstall Job has no owner reference with it."""
 ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
@@ -91,7 +108,9 @@ ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
 ANN_GENERATION: Final = "operator.werf.dev/generation"
 """On an uninstall Job: the generation of the Bundle that it was created for."""
 ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
-"""On a Job that couldn't start when the spec that it was created for was edited."""
+"""On a Job that couldn't start: ``true`` where the spec that it was created for was edited, or
+``PlanChanged`` where a Secret with what was planned was deleted.
+"""
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: its manifest digest."""
 

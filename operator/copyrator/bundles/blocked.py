@@ -9,6 +9,7 @@ from __future__ import annotations
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.policy import seal
 from copyrator.bundles.policy.blocked import Blocked, blocked_by, has_started, mounts_of
 from copyrator.bundles.policy.observation import JobRecord
 from copyrator.bundles.policy.pod import VALUES_VOLUME
@@ -33,6 +34,9 @@ async def obstacle(
         try:
             await client.get(resource, job.namespace, mount.name)
         except NotFound:
+            if mount.volume in seal.VOLUMES or mount.name.startswith(f"{job.name}-"):
+                text = f"Secret {job.namespace}/{mount.name} with what was planned was deleted"
+                return Blocked(BundleReason.PLAN_CHANGED, text)
             is_values = mount.volume.startswith(VALUES_VOLUME)
             return Blocked(
                 BundleReason.VALUES_MISSING if is_values else BundleReason.AUTHENTICATION_FAILED,

@@ -23,11 +23,12 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
-from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome
 from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.policy.gates import judged_next
+from copyrator.api.times import parse_time
+from copyrator.bundles.policy import approval
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
 from copyrator.bundles.policy.requests import Request, pending_request
 from copyrator.bundles.policy.resolution import retry_at
@@ -75,6 +76,14 @@ class BundleEntry:
     """
     judge_at: datetime | None
     """When a gate that waits is asked again."""
+    is_planning: bool
+    """A plan is recorded that has no outcome yet."""
+    plan_id: str | None
+    """The plan that a user may decide about."""
+    awaits_approval_since: datetime | None
+    """When the plan was made that waits for a decision."""
+    plan_request: str | None
+    """A user's request for a plan that hasn't been handled yet."""
     labels: Mapping[str, str]
     """Those that reach the release."""
     annotations: Mapping[str, str]
@@ -101,6 +110,14 @@ class BundleEntry:
     def is_paused(self) -> bool:
         """No requests to the registry and no updates."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a user's decision about its plan is to be read."""
+        decisions = (names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
+        return self.plan_id is not None and any(
+            self.annotations.get(name) == self.plan_id for name in decisions
+        )
 
     @property
     def release(self) -> tuple[str, str] | None:
@@ -193,7 +210,11 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(ours, status),
         retry_at=retry_at(status),
-        judge_at=judged_next(status.gates),
+        judge_at=approval.next_look(status),
+        is_planning=status.plan.outcome == PlanOutcome.RUNNING,
+        plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
+        awaits_approval_since=_awaits_approval_since(status),
+        plan_request=_plan_request(ours, status),
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),
@@ -213,6 +234,16 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
         log.exception("the spec of a Bundle can't be read: %s", what)
         text = f"the operator failed to parse it ({what}); report a bug with the Bundle's spec"
         return InvalidSpec("spec", text)
+
+
+def _plan_request(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
+    asked = annotations.get(names.ANN_PLAN_AT)
+    return asked if asked != status.last_handled_plan else None
+
+
+def _awaits_approval_since(status: BundleStatus) -> datetime | None:
+    waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates)
+    return parse_time(status.plan.made_at) if waits else None
 
 
 def _attempted_namespace(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from copyrator.api import names
-from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, BundleRegistry
@@ -82,6 +84,16 @@ class Memory:
     """When to request the service account again, where this Bundle does it."""
     judged_at: datetime | None = None
     """When the gates were asked last."""
+    plan_begun: int | None = None
+    """The plan whose Job this process has created or seen: if it doesn't exist, it is lost."""
+    plan_counted: int | None = None
+    """The plan whose outcome the metrics have."""
+    look_at: datetime | None = None
+    """When to look again for what blocks a plan's Job."""
+    values_of: str | None = None
+    """The failed plan's Job whose values are deleted once its outcome is in the status."""
+    is_tidied: bool = False
+    """This process has deleted what a former one may have left."""
     remove_finalizer: str | None = None
     """The uid of the Bundle whose finalizer was removed."""
 
@@ -120,6 +132,7 @@ class Context:
             werf_version=self.settings.werf_tag,
             jobs_ttl=self.settings.jobs_ttl,
             proxies=self.proxies,
+            require_approval=_floors(self.settings.require_approval),
         )
 
     def record(self, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
@@ -176,6 +189,12 @@ class Context:
             return None
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
+    def judge_again(self, key: BundleKey, spec: BundleSpec) -> None:
+        """Decide at the next reconcile; an answer of the registry of the last interval will do."""
+        memory = self.memory(key)
+        if memory.asked_since is None:
+            memory.asked_since = self.monotonic() - spec.interval
+
     def take(self, entry: BundleEntry) -> bool:
         """Store a Bundle; False where nothing changed (BundleRegistry.take)."""
         before = self.bundles.get(entry.key)
@@ -216,14 +235,22 @@ class Context:
     def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
         """Requeue the Bundle at the earliest of these times, or when its account is checked."""
         known = [moment for moment in moments if moment is not None]
-        account_at = self.memory(key).account_at if known else None
+        memory = self.memory(key)
+        account_at = memory.account_at if known else None
         if account_at is not None and account_at > self.clock():
             known.append(account_at)
+        if memory.look_at is not None:
+            known.append(memory.look_at)
         if not known:
             self.scheduler.remove(key)
             return
         delay = max((min(known) - self.clock()).total_seconds(), 0.0)
         self.scheduler.set(key, self.monotonic() + delay)
+
+
+@lru_cache(maxsize=4)
+def _floors(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[Globs, ApprovalMode], ...]:
+    return tuple((Globs((glob,)), ApprovalMode(mode)) for glob, mode in pairs)
 
 
 def _stake(entry: BundleEntry | None) -> tuple[object, ...]:

@@ -13,8 +13,9 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Available, BundleStatus, LastError, Outcome
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import gates, state, verdicts
-from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result
+from copyrator.bundles.orders import target_of
+from copyrator.bundles.policy import approval, gates, state, verdicts
+from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result, Target
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
 
@@ -26,13 +27,39 @@ class Case:
     entry: BundleEntry
     spec: BundleSpec
     resolution: Resolution
+    status: BundleStatus
+    """The Bundle's, with what became of its plan since."""
     wanted: state.Wanted
     decision: state.Decision
     now: datetime
+    target: Target | None = None
+    """What a plan would be made of; None where nobody asks for one."""
     results: tuple[Result, ...] = ()
     """Of the gates that were asked."""
     held: Held | None = None
     """What may not be deployed now."""
+
+    @property
+    def deploys(self) -> bool:
+        """Whether something is deployed now."""
+        asked = self.decision.action is state.Action.DEPLOY
+        return asked and self.held is None and not self.spec.suspend
+
+    @property
+    def is_plan_dropped(self) -> bool:
+        """Whether the status no longer has a plan that it had."""
+        dropped = self.target is not None and self.status.plan.job is None
+        return dropped and self.entry.status.plan.job is not None
+
+    @property
+    def must_plan(self) -> bool:
+        """Whether the approval gate waits for a plan that isn't being made yet, or a baseline."""
+        if self.target is None or self.spec.suspend:
+            return False
+        if self.decision.action is state.Action.NOTHING:
+            return approval.must_make_baseline(self.status, self.spec, self.target, self.now)
+        asked = any(one.gate == approval.GATE.name and one.objects for one in self.results)
+        return asked and approval.must_plan(self.status, self.target, self.now)
 
     def known(self, entry: BundleEntry) -> tuple[object, ...]:
         """What the decision was made from: with the same again nothing has to be done."""
@@ -44,6 +71,7 @@ def decided(
     spec: BundleSpec,
     resolution: Resolution,
     values_hash: str | None,
+    status: BundleStatus,
     *,
     moment: Sequence[Gate],
     now: datetime,
@@ -59,10 +87,23 @@ def decided(
         generation=entry.generation,
         request=entry.request,
     )
+    target = None
+    if resolution.tag and (spec.approval.is_asked or entry.plan_request is not None):
+        target = target_of(entry, spec, wanted)
+        found = Candidate(wanted.version, wanted.digest)
+        waiting = approval.kept(status, spec, found, target, now)
+        if waiting is not None and entry.plan_request is None:
+            status = replace(status, plan=replace(status.plan, newer=wanted.version))
+            wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
+            target = target_of(entry, spec, wanted)
+        elif status.plan.newer is not None:
+            status = replace(status, plan=replace(status.plan, newer=None))
     decision = state.Decision(state.Action.NOTHING)
     if resolution.tag:
-        decision = state.decide(entry.status, wanted, spec.retry, now)
-    case = Case(entry, spec, resolution, wanted, decision, now)
+        decision = state.decide(status, wanted, spec.retry, now)
+    if target is not None and decision.action is state.Action.NOTHING:
+        status = approval.dropped(status, target)
+    case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     results, held = _judged(case, moment)
     return replace(case, results=results, held=held)
 
@@ -78,14 +119,23 @@ def _judged(case: Case, moment: Sequence[Gate]) -> tuple[tuple[Result, ...], Hel
         return results, resolution.held
     if decision.action is not state.Action.DEPLOY or decision.need is None:
         return results, None
-    status, candidate = case.entry.status, Candidate(resolution.tag, resolution.digest)
-    facts = Facts(status, state.occasion(decision.need, case.wanted, status))
+    status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
+    facts = Facts(status, state.occasion(decision.need, case.wanted, status), case.target)
     judged = gates.judge(moment, case.spec, candidate, facts, case.now)
     held = gates.held(candidate, judged)
     return (*results, *judged) if held else results, held
 
 
-def held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
+def at_rest(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
+    """The status and condition where nothing is deployed now."""
+    if case.spec.suspend:
+        return status, verdicts.suspended(status)
+    if case.held is not None:
+        return status, _held_back(case, status, case.held)
+    return _outcome(case, status)
+
+
+def _held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     """The condition where a gate holds something back.
 
     Ready stays True where all that the spec asks for runs, and only a newer version waits.
@@ -98,8 +148,7 @@ def held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     return verdicts.held(status, held)
 
 
-def outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
-    """The status and condition where nothing is deployed now."""
+def _outcome(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:
     if case.decision.action is state.Action.WAIT:
         return status, verdicts.will_retry(status)
     if case.decision.action is state.Action.QUARANTINE:
@@ -118,7 +167,7 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
-    status = replace(case.entry.status, gates=gates.recorded(case.results))
+    status = replace(case.status, gates=gates.recorded(case.results))
     if resolution.unresolved is not None or not resolution.tag:
         return unresolved(status, resolution.rejected, next_poll, case.now)
     quarantined = case.decision.action is state.Action.QUARANTINE

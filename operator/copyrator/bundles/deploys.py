@@ -19,8 +19,9 @@ from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.decisions import Case, decided, held_back, noted, outcome
-from copyrator.bundles.policy import gates, state, verdicts
+from copyrator.bundles.decisions import Case, at_rest, decided, noted
+from copyrator.bundles.plans import Plans
+from copyrator.bundles.policy import approval, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -48,6 +49,8 @@ class Deploys:
         writer: StatusWriter,
         polls: Polls,
         runs: Runs,
+        *,
+        plans: Plans,
     ) -> None:
         self._context = context
         self._references = references
@@ -55,10 +58,12 @@ class Deploys:
         self._resolutions = Resolutions(context, writer, polls)
         self._accounts = Accounts(context)
         self._runs = runs
+        self._plans = plans
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
         self._accounts.forget(key)
+        self._plans.forget(key)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Do what is due.
@@ -67,17 +72,19 @@ class Deploys:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
+        observed = await self._plans.observe(entry, spec)
         if entry.is_paused:
             memory.desired = memory.asked_since = memory.again = None
             self._context.wake_at(entry.key)
-            status = replace(entry.status, ready=kept_ready(entry.status), next_poll_at=None)
+            status = observed or entry.status
+            status = replace(status, ready=kept_ready(status), next_poll_at=None)
             await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
             return
         try:
             access = await self._references.access(entry, spec)
             values_hash = await self._references.values_hash(entry, spec)
         except MissingReferenceError as error:
-            await self._report_missing(entry, spec, error)
+            await self._report_missing(entry, spec, error, observed or entry.status)
             return
         if memory.settled_without_account is not None:
             await self._look_for_account(entry, spec)
@@ -90,12 +97,13 @@ class Deploys:
             return
         asked_since = memory.asked_since
         known = (entry.resource_version, resolution, values_hash)
-        if known in (memory.settled, memory.settled_without_account):
+        settled = known in (memory.settled, memory.settled_without_account)
+        if settled and observed is None:
             self._plan_next_poll(entry, spec, resolution, self._context.clock())
             self._context.wake_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
-            await self._poll_failed(entry, spec, resolution.error)
-        elif await self._decide(entry, spec, resolution, values_hash):
+            await self._poll_failed(entry, spec, resolution.error, observed or entry.status)
+        elif await self._decide(entry, spec, resolution, values_hash, observed):
             desired = replace(desired, request="")
         memory.desired = desired
         if not memory.poll_failures:
@@ -114,7 +122,7 @@ class Deploys:
         self._context.queue.add(entry.key)
 
     async def _poll_failed(
-        self, entry: BundleEntry, spec: BundleSpec, error: RegistryError
+        self, entry: BundleEntry, spec: BundleSpec, error: RegistryError, status: BundleStatus
     ) -> None:
         now = self._context.clock()
         memory = self._context.memory(entry.key)
@@ -123,8 +131,8 @@ class Deploys:
         next_poll = poll_retry(slot, failures, now, error.retry_after)
         refused = isinstance(error, AuthenticationFailed)
         status = replace(
-            with_error(entry.status, error.reason, error.message, now),
-            ready=0 if refused else kept_ready(entry.status),
+            with_error(status, error.reason, error.message, now),
+            ready=0 if refused else kept_ready(status),
             next_poll_at=format_time(next_poll),
         )
         verdict = verdicts.unusable(error.reason, error.message, status)
@@ -133,14 +141,18 @@ class Deploys:
         self._context.wake_at(entry.key, next_poll)
 
     async def _report_missing(
-        self, entry: BundleEntry, spec: BundleSpec, error: MissingReferenceError
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        error: MissingReferenceError,
+        status: BundleStatus,
     ) -> None:
         """A watch requeues it when the object exists; the slot is for unwatched references."""
         now = self._context.clock()
         is_values = error.reason is BundleReason.VALUES_MISSING
         status = replace(
-            with_error(entry.status, error.reason, str(error), now),
-            ready=kept_ready(entry.status) if is_values else 0,
+            with_error(status, error.reason, str(error), now),
+            ready=kept_ready(status) if is_values else 0,
         )
         await self._writer.write(entry, status, verdicts.unusable(error.reason, str(error), status))
         memory = self._context.memory(entry.key)
@@ -148,28 +160,32 @@ class Deploys:
         self._context.wake_at(entry.key, self._context.slot(entry, spec).after(now))
 
     async def _decide(
-        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        resolution: Resolution,
+        values_hash: str | None,
+        observed: BundleStatus | None,
     ) -> bool:
         """Act on the resolution. True where that has handled a request."""
-        moment = self._context.gates.moment
-        now = self._context.clock()
-        case = decided(entry, spec, resolution, values_hash, moment=moment, now=now)
+        moment, now = self._context.gates.moment, self._context.clock()
+        status = observed or entry.status
+        case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
         self._context.memory(entry.key).judged_at = now
         self._plan_next_poll(entry, spec, resolution, case.now)
         next_poll = self._context.memory(entry.key).next_poll or case.now
         status = noted(case, next_poll)
-        if spec.suspend:
-            await self._rest(case, status, verdicts.suspended(status))
-            return False
-        if case.held is not None:
-            await self._rest(case, status, held_back(case, status, case.held))
-            return False
-        if case.decision.action is state.Action.DEPLOY:
+        if case.deploys:
             assert case.decision.need is not None
             if await self._is_account_missing(case, status):
                 return False
             return await self._begin(entry, spec, status, case.wanted, case.decision.need)
-        status, verdict = outcome(case, status)
+        status, verdict = at_rest(case, status)
+        if await self._planned(case, status, verdict):
+            return entry.request is None
+        if spec.suspend or case.held is not None:
+            await self._rest(case, status, verdict)
+            return False
         request = entry.request
         if request is not None:
             status = acknowledged(status, request)
@@ -178,12 +194,27 @@ class Deploys:
             await self._writer.reset_force(written)
         return request is not None
 
+    async def _planned(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> bool:
+        """Begin a plan where the approval gate or a user asks for one; True where it has begun."""
+        entry, spec = case.entry, case.spec
+        if case.target is None or not (case.must_plan or entry.plan_request is not None):
+            self._plans.unneeded(entry.key)
+            return False
+        if await self._is_account_missing(case, status):
+            return True
+        if not await self._plans.begin(entry, spec, status, case.target, verdict):
+            return False
+        self._context.wake_at(entry.key, self._context.memory(entry.key).next_poll)
+        return True
+
     async def _rest(self, case: Case, status: BundleStatus, verdict: ReadyCondition) -> BundleEntry:
         """Write the status, and wait until there may be something to do again."""
         memory = self._context.memory(case.entry.key)
         until = None if case.spec.suspend else case.decision.until
         written = await self._writer.write(case.entry, status, verdict)
-        judge_at = gates.judged_next(status.gates)
+        if case.is_plan_dropped:
+            await self._plans.discard(written)
+        judge_at = approval.next_look(status)
         awaited = until or judge_at
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
@@ -227,8 +258,7 @@ class Deploys:
         if not self._accounts.has_come(spec) and await self._accounts.missing(entry, spec):
             return
         memory.settled_without_account = memory.account_at = None
-        if memory.asked_since is None:
-            memory.asked_since = self._context.monotonic() - spec.interval
+        self._context.judge_again(entry.key, spec)
 
     async def _begin(
         self,
@@ -240,10 +270,21 @@ class Deploys:
     ) -> bool:
         """Record the attempt, then create its Job."""
         now = self._context.clock()
-        status = self._runs.named(entry, spec, state.begin(status, wanted, now))
+        status = state.begin(status, wanted, now)
+        is_planned = spec.approval.is_asked
+        status = approval.used(status) if is_planned else approval.unused(status)
+        status = self._runs.named(entry, spec, status)
         verdict = verdicts.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
+        if not is_planned and entry.status.plan.job is not None:
+            await self._plans.discard(self._context.bundles.get(entry.key) or entry)
         return True
+
+
+def _requests(entry: BundleEntry) -> str:
+    """What users ask for that hasn't been handled yet."""
+    parts = (entry.request.token if entry.request else "", entry.plan_request or "")
+    return " ".join(part for part in parts if part)
 
 
 def _desired_version(entry: BundleEntry, access: Access, values_hash: str | None) -> DesiredVersion:
@@ -251,6 +292,6 @@ def _desired_version(entry: BundleEntry, access: Access, values_hash: str | None
         generation=entry.generation,
         spec_hash=entry.spec_hash,
         values_hash=values_hash,
-        request=entry.request.token if entry.request else "",
+        request=_requests(entry),
         login=access.credential.fingerprint if access.credential else "",
     )

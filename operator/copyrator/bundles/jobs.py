@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +12,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy.job import DEPLOY_CONTAINER
+from copyrator.bundles.policy.job import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.observation import JobRecord, read_job
 from copyrator.bundles.policy.report import plain, printed_digests
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
@@ -40,6 +40,8 @@ class Jobs:
         self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
         self._subscription: Registration | None = None
         self._health: asyncio.Task[None] | None = None
+        self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
+        """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
 
     def start(self) -> None:
         """Begin to watch."""
@@ -75,6 +77,15 @@ class Jobs:
         """The Jobs of a Bundle, by its uid."""
         found = self._by_bundle.get(key, {}).values()
         return [job for job in found if job.bundle_uid == uid]
+
+    @property
+    def plans_running(self) -> int:
+        """How many plans are being made."""
+        return sum(
+            job.kind is JobKind.PLAN and not job.done
+            for jobs in self._by_bundle.values()
+            for job in jobs.values()
+        )
 
     async def find(self, key: BundleKey, uid: str, name: str) -> JobRecord | None:
         """A Job by its name; where the watch doesn't show it, it is requested."""
@@ -114,11 +125,11 @@ class Jobs:
         if jobs.get(job.name) == job:  # the watch may be slower than the next reconcile
             jobs[job.name] = replace(job, ttl=seconds)
 
-    async def give_up(self, job: JobRecord) -> None:
+    async def give_up(self, job: JobRecord, why: str = "true") -> None:
         """Have the Job controller end a Job that can't start, and record why in an annotation."""
         if job.given_up:
             return
-        marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: "true"}}
+        marks = {"uid": job.uid, "annotations": {names.ANN_GIVEN_UP: why}}
         patch = {"spec": {"activeDeadlineSeconds": 1}, "metadata": marks}
         try:
             await self._context.client.patch(JOBS, job.namespace, job.name, patch)
@@ -157,18 +168,29 @@ class Jobs:
                 break
         return plain(text or _termination_message(pods))
 
+    async def log_tail(self, pod: Mapping[str, Any], lines: int, limit_bytes: int) -> str:
+        """The last lines of a pod's log.
+
+        Raises:
+            ApiError: it can't be read.
+        """
+        return await self._read_log(pod, tail_lines=lines, limit_bytes=limit_bytes)
+
     async def _log(self, pods: list[dict[str, Any]], **limits: int) -> str:
         if not pods:
             return ""
-        metadata = pods[-1]["metadata"]
         try:
             async with asyncio.timeout(_LOG_TIMEOUT):
-                return await self._context.client.read_log(
-                    metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
-                )
+                return await self._read_log(pods[-1], **limits)
         except (ApiError, TimeoutError) as error:
-            log.debug("the log of pod %s can't be read: %s", metadata["name"], error)
+            log.debug("the log of pod %s can't be read: %s", pods[-1]["metadata"]["name"], error)
             return ""
+
+    async def _read_log(self, pod: Mapping[str, Any], **limits: int) -> str:
+        metadata = pod["metadata"]
+        return await self._context.client.read_log(
+            metadata["namespace"], metadata["name"], DEPLOY_CONTAINER, **limits
+        )
 
     def _changed(self, _name: ObjectName, old: JobRecord | None, new: JobRecord | None) -> None:
         record = new or old
@@ -182,6 +204,8 @@ class Jobs:
                 del self._by_bundle[key]
         else:
             jobs[new.name] = new
+        if record.kind is JobKind.PLAN and self.plan_changed is not None:
+            self.plan_changed(key, record.name, new is None or new.done)
         self._context.queue.add(key, Priority.URGENT)
 
     async def _keep_looking(self) -> None:

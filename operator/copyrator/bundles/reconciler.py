@@ -23,8 +23,10 @@ from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.plans import Plans
+from copyrator.bundles.policy import approval, verdicts
 from copyrator.bundles.policy.gates import Gates
+from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import References
@@ -90,15 +92,25 @@ class BundleController:
             clock=clock,
             monotonic=monotonic,
             proxies=proxies or {},
-            gates=gates or Gates(),
+            gates=gates or Gates(moment=(approval.GATE,)),
         )
         self._jobs = Jobs(context)
         self._references = References(context)
         self._writer = StatusWriter(context)
         self._polls = Polls(oci, self._answered, monotonic, metrics)
         self._redaction = Redaction(client)
-        self._runs = Runs(context, self._jobs, self._references, self._writer, self._redaction)
-        self._deploys = Deploys(context, self._references, self._writer, self._polls, self._runs)
+        self._plans = Plans(context, self._jobs, self._references, self._writer, self._redaction)
+        self._runs = Runs(
+            context,
+            self._jobs,
+            self._references,
+            self._writer,
+            self._redaction,
+            seals=self._plans.seals,
+        )
+        self._deploys = Deploys(
+            context, self._references, self._writer, self._polls, self._runs, plans=self._plans
+        )
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
 
     async def start(self) -> None:
@@ -145,7 +157,8 @@ class BundleController:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         try:
-            return await self._reconcile(key)
+            with self._plans.reconciling(key):
+                return await self._reconcile(key)
         except ApiError:
             raise
         except Exception as error:
@@ -222,6 +235,8 @@ class BundleController:
             await self._observe(entry)
             return
         for job in self._jobs.of(entry.key, entry.uid):
+            if job.kind is JobKind.PLAN and job.name == entry.status.plan.job:
+                continue  # its log has the diff
             await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
         await self._deploys.visit(entry, spec)
 

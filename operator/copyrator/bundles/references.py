@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,6 +55,10 @@ class Access:
 
 
 _ANONYMOUS: Final = Access()
+
+
+TakeFiles = Callable[[Mapping[str, bytes]], Awaitable[None]]
+"""Takes the files of a values source, by their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +115,12 @@ class References:
         return (await self.values(entry, spec))[0]
 
     async def values(
-        self, entry: BundleEntry, spec: BundleSpec
+        self, entry: BundleEntry, spec: BundleSpec, take: TakeFiles | None = None
     ) -> tuple[str | None, tuple[ValuesFiles, ...]]:
-        """Read the Bundle's values now, and their hash; raises as ``values_hash``."""
+        """Read the Bundle's values now, and their hash; raises as ``values_hash``.
+
+        ``take`` gets the files of each source; no more than one is in memory.
+        """
         reader = ValuesReader(entry.uid, spec, self._context.hasher)
         versions: list[str] = []
         for source in spec.values_from:
@@ -123,10 +130,13 @@ class References:
                 versions.append(_version(body))
                 if body is not None:
                     try:
-                        await reader.add(source, body)
+                        content = await reader.add(source, body)
                     except ValuesTooLargeError as error:
                         text = f"with {_values_ref(spec, source)} {error}"
                         raise MissingReferenceError(text, BundleReason.VALUES_MISSING) from None
+                    if take is not None:
+                        await take(content)
+                    del content
                 elif not source.optional:
                     raise MissingReferenceError(
                         f"{_values_ref(spec, source)}, a source of values, doesn't exist; create "

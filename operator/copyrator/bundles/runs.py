@@ -14,23 +14,31 @@ from typing import Any, Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
-from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.times import parse_time
 from copyrator.bundles.blocked import obstacle
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
-from copyrator.bundles.policy import state, verdicts
+from copyrator.bundles.policy import approval, state, verdicts
 from copyrator.bundles.policy.blocked import secrets_of
-from copyrator.bundles.policy.job import DeployOrder, build_deploy_job
-from copyrator.bundles.policy.observation import Ending, JobRecord, ending_of, with_cause
+from copyrator.bundles.policy.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.policy.observation import (
+    Ending,
+    JobRecord,
+    ending_of,
+    planned_ending,
+    with_cause,
+)
 from copyrator.bundles.policy.report import log_tail
 from copyrator.bundles.policy.requests import awaits_reset
 from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, judge
+from copyrator.bundles.policy.seal import operations_secret
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.bundles.references import MissingReferenceError, References
 from copyrator.bundles.releases import stored_revisions
+from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
 
@@ -52,8 +60,11 @@ class Runs:
         references: References,
         writer: StatusWriter,
         redaction: Redaction,
+        *,
+        seals: Seals,
     ) -> None:
         self._context = context
+        self._seals = seals
         self._jobs = jobs
         self._references = references
         self._writer = writer
@@ -62,7 +73,7 @@ class Runs:
 
     def named(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> BundleStatus:
         """A status whose new attempt has the name of its Job."""
-        job = _order(entry, spec, status).job
+        job = order_of(entry, spec, status.attempted).job
         return replace(status, attempted=replace(status.attempted, job=job))
 
     async def begin(
@@ -100,6 +111,8 @@ class Runs:
             return True
         pods = await self._jobs.pods(job)
         ending = ending_of(job, pods)
+        if attempted.plan_job is not None:
+            ending = planned_ending(ending)
         evidence = state.Evidence()
         if ending.outcome is Outcome.SUCCEEDED:
             printed = await self._jobs.printed_digests(pods)
@@ -173,12 +186,16 @@ class Runs:
         memory = self._context.memory(entry.key)
         memory.creating = memory.begun = entry.status.attempted.attempt
         try:
-            access = await self._references.access(entry, spec)
-            _, files = await self._references.values(entry, spec)
+            order = await self._order(entry, spec)
         except MissingReferenceError as error:
             await self._give_up(entry, spec, error.reason, str(error))
             return
-        order = replace(_order(entry, spec, entry.status), login=access.login, values=files)
+        except ApiError as error:
+            if error.transient or isinstance(error, Forbidden):
+                raise
+            text = f"copies of its values can't be created: {error.message}"
+            await self._give_up(entry, spec, BundleReason.JOB_UNSCHEDULABLE, text)
+            return
         try:
             job = await self._jobs.create(build_deploy_job(order))
         except ApiError as error:
@@ -194,6 +211,31 @@ class Runs:
         memory.creating = None
         if awaits_reset(entry.status):
             await self._writer.reset_force(entry)
+
+    async def _order(self, entry: BundleEntry, spec: BundleSpec) -> DeployOrder:
+        """What the recorded attempt's Job is made of.
+
+        A planned one gets copies of the values, which its Job compares with those of the plan.
+
+        Raises:
+            MissingReferenceError: an object that the spec names doesn't exist.
+        """
+        attempted, plan = entry.status.attempted, entry.status.plan
+        access = await self._references.access(entry, spec)
+        order = replace(order_of(entry, spec, attempted), login=access.login)
+        if attempted.plan_job is None:
+            _, files = await self._references.values(entry, spec)
+            return replace(order, values=files)
+        if not is_made_of(plan, entry, spec):
+            text = "the spec was edited after the plan was made"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        found, sealed = await self._seals.values(entry, spec, order.job)
+        if found != attempted.values_hash:
+            text = "the values were edited after the plan was made"
+            raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
+        operations = operations_secret(attempted.plan_job)
+        approved = ApprovedOperations(operations, plan.seal or "")
+        return replace(order, sealed=sealed, approved=approved)
 
     async def _give_up(
         self, entry: BundleEntry, spec: BundleSpec, reason: BundleReason, text: str
@@ -214,7 +256,9 @@ class Runs:
         verdict = verdicts.running(entry.status)
         if blocked is not None:
             verdict = verdicts.blocked(entry.status, blocked)
-        if blocked is not None and entry.generation != entry.status.attempted.generation:
+        if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
+            await self._jobs.give_up(job, blocked.reason)
+        elif blocked is not None and entry.generation != entry.status.attempted.generation:
             # Nothing of it has run, and the new spec may provide what it waits for. A deletion is a
             # new generation too.
             await self._jobs.give_up(job)
@@ -242,7 +286,10 @@ class Runs:
             verdict = verdicts.quarantined(status)
         else:
             verdict = verdicts.will_retry(status)
-        await self._writer.write(entry, status, verdict, decided=False)
+        entry = await self._writer.write(entry, status, verdict, decided=False)
+        if status.attempted.plan_job is not None:
+            await self._seals.remove_others(entry, approval.needed(status))
+            self._context.judge_again(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.
             self._context.memory(entry.key).desired = None
@@ -255,23 +302,3 @@ class Runs:
 
 def _interrupted(reason: BundleReason, text: str) -> Ending:
     return Ending(Outcome.INTERRUPTED, reason, text)
-
-
-def _order(entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> DeployOrder:
-    attempted = status.attempted
-    return DeployOrder(
-        spec=spec,
-        uid=entry.uid,
-        version=attempted.version or "",
-        digest=attempted.digest or "",
-        generation=attempted.generation or 0,
-        attempt=attempted.attempt or 0,
-        values_hash=attempted.values_hash,
-        request=attempted.request or "",
-        labels=entry.labels,
-        annotations={
-            key: value
-            for key, value in entry.annotations.items()
-            if not key.startswith(BUNDLE_PREFIX)
-        },
-    )

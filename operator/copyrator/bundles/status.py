@@ -98,6 +98,8 @@ class StatusWriter:
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
         written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
         self._tell(entry, verdict)
+        if gated:
+            self._tell_update(entry, status, verdict)
         return written
 
     async def hold(self, entry: BundleEntry) -> BundleEntry:
@@ -206,6 +208,21 @@ class StatusWriter:
         level = logging.INFO if good else logging.WARNING
         log.log(level, "%s: %s: %s", entry.key, verdict.reason, verdict.message)
 
+    def _tell_update(
+        self, entry: BundleEntry, status: BundleStatus, verdict: ReadyCondition
+    ) -> None:
+        """Emit an Event where a version waits for something else now, or a plan was decided."""
+        before, update = entry.status, verdicts.update_pending(status)
+        told = {verdicts.update_pending(before).reason, verdict.reason}
+        if update.pending and update.reason not in told:
+            self._context.record(entry, NORMAL, update.reason, update.message)
+        plan = status.plan
+        if plan.decision and (plan.id, plan.decision) != (before.plan.id, before.plan.decision):
+            by = f" by {plan.by}" if plan.by else ""
+            text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
+            self._context.record(entry, NORMAL, f"Plan{plan.decision}", text)
+            log.info("%s: %s", entry.key, text)
+
 
 def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
     guard = {"uid": entry.uid, "resourceVersion": entry.resource_version}
@@ -229,6 +246,7 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     """Set the gauges of all Bundles and what they name, and the age of the oldest poll."""
     reasons: Counter[str] = Counter()
     quarantined, oldest, now = 0, 0.0, context.monotonic()
+    waiting = [one.awaits_approval_since for one in context.bundles if one.awaits_approval_since]
     for entry in context.bundles:
         reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
         quarantined += entry.quarantined
@@ -242,5 +260,8 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
         gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     context.metrics.oldest_poll_seconds.set(oldest)
+    context.metrics.plans_awaiting_approval.set(len(waiting))
+    longest = (context.clock() - min(waiting)).total_seconds() if waiting else 0.0
+    context.metrics.oldest_plan_seconds.set(longest)
     for scope, count in watches.count().items():
         context.metrics.bundle_references.labels(scope).set(count)

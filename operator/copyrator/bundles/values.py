@@ -39,8 +39,8 @@ class ValuesReader:
         self._bytes = 0
         self._keys = 0
 
-    async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> None:
-        """Add the next source.
+    async def add(self, source: ValuesSource, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+        """Add the next source; returns its files.
 
         Raises:
             ValuesTooLargeError: with it the values exceed a limit.
@@ -60,3 +60,4 @@ class ValuesReader:
         for _ in self.hash.add(source.kind, source.name, content):
             await self._slice.pause()
         self.files.append(ValuesFiles(source.kind, source.name, tuple(sorted(content))))
+        return content

@@ -16,6 +16,7 @@ import click
 from copyrator import __version__
 
 _COMMANDS = {
+    "approve": ("Approve the plan of a Bundle, so that it is deployed.", "approve:approve"),
     "completion": ("Print a completion script for a shell or kubectl.", "completion:completion"),
     "confirm-delete": ("Confirm the deletions of an edited rule.", "confirm:confirm_delete"),
     "create": ("Create a rule or Bundle from flags, or print it.", "create:create"),
@@ -27,8 +28,9 @@ _COMMANDS = {
     "install": ("Print the manifests, to install without Helm.", "install:install"),
     "logs": ("Print the log of a Bundle's last Job.", "logs:logs"),
     "migrate": ("Print rules that replace other tools' annotations.", "migrate:migrate"),
-    "plan": ("Show what a rule would change, by a dry run.", "plan:plan"),
+    "plan": ("Show what a rule or a Bundle's next deploy would change.", "plan:plan"),
     "reconcile": ("Reconcile a rule or Bundle now, and wait.", "reconcile:reconcile"),
+    "reject": ("Reject the plan of a Bundle, so that it isn't deployed.", "approve:reject"),
     "reseal": ("Overwrite objects with a rule's marks and no valid seal.", "reconcile:reseal"),
     "resolve": ("Show the tag that a version resolves to, and why.", "resolve:resolve"),
     "resume": ("Resume a suspended rule or Bundle.", "act:resume"),

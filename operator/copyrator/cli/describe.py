@@ -28,6 +28,7 @@ from copyrator.cli.installation import (
 )
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, answer_option, dump, labelled, plain, prose
+from copyrator.cli.plan_state import describe_lines
 from copyrator.cli.why_bundle import ASSUMED, next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -209,6 +210,7 @@ def bundle_lines(body: Body, now: datetime, installation: Installation) -> Itera
         yield labelled("Last attempt", f"{text}, Job {attempt.get('job')}")
     if attempt.get("nextRetryAt"):
         yield labelled("Next attempt", rows.until(attempt["nextRetryAt"], now))
+    yield from describe_lines(body, now)
     annotations = body["metadata"].get("annotations") or {}
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")

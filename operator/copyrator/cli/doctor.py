@@ -15,6 +15,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_check import Check, readable
 from copyrator.cli.doctor_objects import objects, pods
 from copyrator.cli.doctor_permissions import missing_permissions
+from copyrator.cli.doctor_policies import approval_policy, marks_policy, plans_are_asked
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
@@ -35,10 +36,6 @@ from copyrator.oci.client import RegistryClient
 from copyrator.oci.errors import AuthenticationFailed, NotFound, RateLimited, RegistryError
 from copyrator.oci.reference import Repository
 from copyrator.runtime.prerequisites import missing_crds
-
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-POLICY_DOMAIN = "copyrator.flant.com"
-"""Suffix of the names of the chart's policies, after the release's namespace."""
 
 LEAST_MINOR = 29
 """Kubernetes 1.29: the first with stable CEL."""
@@ -83,10 +80,14 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(_installed(installation))
         found += await readable("Pods", pods(client, installation))
         found += await readable("Lease", _lease(client, installation))
-        found += [check async for check in _permissions(client, installation)]
+        served = all(check.good for check in crds)
+        plans = served and await plans_are_asked(client, installation)
+        found += [check async for check in _permissions(client, installation, plans=plans)]
         found.append(await _hash_key(client, installation))
-        found.append(await _policy(client, installation))
-        if all(check.good for check in crds):
+        found.append(await marks_policy(client, installation))
+        if plans:
+            found.append(await approval_policy(client, installation))
+        if served:
             found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))
             found += await readable("Registries", _registries(client))
@@ -137,11 +138,13 @@ async def _lease(client: KubeClient, installation: Installation) -> AsyncIterato
     )
 
 
-async def _permissions(client: KubeClient, installation: Installation) -> AsyncIterator[Check]:
+async def _permissions(
+    client: KubeClient, installation: Installation, *, plans: bool
+) -> AsyncIterator[Check]:
     user = installation.user
     who = user or "you"
     try:
-        missing = await missing_permissions(client, installation.settings, user)
+        missing = await missing_permissions(client, installation.settings, user, plans=plans)
     except errors.ApiError as error:
         yield Check("Permissions", None, f"can't review those of {who}: {error.message}")
         return
@@ -170,27 +173,6 @@ async def _hash_key(client: KubeClient, installation: Installation) -> Check:
     except errors.ApiError as error:
         return Check("Hash key", None, f"{where} can't be read: {error.message}")
     return Check("Hash key", True, where)
-
-
-async def _policy(client: KubeClient, installation: Installation) -> Check:
-    """The chart's admission policy; everything works without it, but less is refused."""
-    what = "Admission policy"
-    try:
-        listed = await client.request("GET", POLICIES)
-    except errors.NotFound:
-        said = (
-            "not served as v1 by this API server (Kubernetes 1.30 and later); the marks of "
-            "copies aren't protected"
-        )
-        return Check(what, None, f"{said}, see docs/trust.md")
-    except errors.ApiError as error:
-        return Check(what, None, f"can't be listed: {error.message}")
-    ending = f".{installation.namespace}.{POLICY_DOMAIN}"
-    names = [str(one["metadata"]["name"]) for one in listed.get("items") or ()]
-    if found := [name for name in names if name.endswith(ending)]:
-        return Check(what, True, f"{found[0]} protects the marks of copies")
-    said = "not installed: a user who can edit a copy can also change its marks"
-    return Check(what, None, f"{said}; the chart installs one (rules.admissionPolicy)")
 
 
 async def _references(client: KubeClient, installation: Installation) -> Check:

@@ -16,6 +16,7 @@ from copyrator.kube.resources import (
     NAMESPACES,
     PODS,
     RULES,
+    SECRETS,
     Discovery,
     Resource,
 )
@@ -29,15 +30,17 @@ Need = tuple[Resource, str, str, str | None]
 
 
 async def missing_permissions(
-    client: KubeClient, settings: Settings, user: str | None
+    client: KubeClient, settings: Settings, user: str | None, *, plans: bool
 ) -> list[str]:
     """The missing permissions of `user`, or of the caller, of all that the operator needs.
+
+    Those for `plans` count where any Bundle's deploy is planned first.
 
     Raises:
         ApiError: access reviews aren't allowed.
     """
     resources = await _kinds(client, settings)
-    needs = list(_needs(settings, resources))
+    needs = list(dict.fromkeys(_needs(settings, resources, plans=plans)))
     gate = asyncio.Semaphore(8)
 
     async def is_denied(need: Need) -> bool:
@@ -64,7 +67,7 @@ async def _kinds(client: KubeClient, settings: Settings) -> list[Resource]:
     return found
 
 
-def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
+def _needs(settings: Settings, kinds: list[Resource], *, plans: bool) -> Iterator[Need]:
     home = settings.lease_namespace or settings.namespace
     for verb in ("get", "create", "update"):
         yield LEASES, "", verb, home
@@ -79,6 +82,8 @@ def _needs(settings: Settings, kinds: list[Resource]) -> Iterator[Need]:
         (EVENTS, "", ("get", "create", "patch")),
         *((kind, "", WRITE) for kind in kinds),
     ]
+    if plans:
+        wanted.append((SECRETS, "", ("create", "delete", "deletecollection")))
     for namespace in settings.scopes:
         for resource, subresource, verbs in wanted:
             for verb in verbs:

@@ -12,6 +12,7 @@ from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Column, Format, Table, dump, output_option
+from copyrator.cli.plan_state import said
 
 
 @click.command()
@@ -38,13 +39,17 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
         case _ if not entries:
             click.echo(f"bundle {namespace}/{name} hasn't been deployed yet.", err=True)
         case _:
-            Table(_columns(datetime.now(UTC)), wide=shape is Format.WIDE).print(entries)
+            approved = any(entry.get("approvedBy") for entry in entries)
+            columns = _columns(datetime.now(UTC), approved=approved)
+            Table(columns, wide=shape is Format.WIDE).print(entries)
 
 
-def _columns(now: datetime) -> list[Column]:
+def _columns(now: datetime, *, approved: bool) -> list[Column]:
+    """The columns; who approved only where somebody did."""
+
     def text(name: str) -> Any:
         def value(entry: Mapping[str, Any]) -> str:
-            return str(entry.get(name) or "-")
+            return said(entry.get(name))
 
         return value
 
@@ -54,6 +59,8 @@ def _columns(now: datetime) -> list[Column]:
         Column("DIGEST", lambda entry: rows.digest(entry.get("digest"))),
         Column("REVISION", text("revision")),
         Column("OUTCOME", text("outcome")),
+        Column("APPROVED BY", text("approvedBy"), wide=not approved),
+        Column("PLAN", text("plan"), wide=True),
         Column("JOB", text("job"), wide=True),
         Column("REASON", text("reason")),
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.bundles.policy.observation import read_job
+from copyrator.bundles.policy.job import JobKind
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
@@ -31,16 +31,25 @@ LOOK = 0.5
     "--tail", type=click.IntRange(min=1), metavar="LINES", help="Number of last lines to print."
 )
 @click.option("-f", "--follow", is_flag=True, help="Follow the log until the newest Job ends.")
-def logs(target: Target, what: str, name: str, tail: int | None, follow: bool) -> None:
-    """Print the log of a Bundle's newest Job; if that is deleted, its end from the status."""
-    run(_logs(target, what, name, tail, follow=follow))
+@click.option("--plan", is_flag=True, help="Of the newest plan Job instead.")
+def logs(
+    *, target: Target, what: str, name: str, tail: int | None, follow: bool, plan: bool
+) -> None:
+    """Print the log of a Bundle's newest Job; if that is deleted, its end from the status.
+
+    Jobs that only make plans don't count; --plan prints the log of the newest of those.
+    """
+    run(_logs(target, what, name, tail, follow=follow, plan=plan))
 
 
-async def _logs(target: Target, what: str, name: str, tail: int | None, *, follow: bool) -> None:
+async def _logs(
+    target: Target, what: str, name: str, tail: int | None, *, follow: bool, plan: bool
+) -> None:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
-        selector = f"{names.LABEL_BUNDLE}={name}"
+        purpose = f"{names.LABEL_JOB_KIND}{'=' if plan else '!='}{JobKind.PLAN}"
+        selector = f"{names.LABEL_BUNDLE}={name},{purpose}"
         jobs = await listed(client, JOBS, namespace, selector=selector)
         jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
         if follow and jobs and not _has_ended(jobs[0]):
@@ -49,6 +58,11 @@ async def _logs(target: Target, what: str, name: str, tail: int | None, *, follo
         for job in jobs:
             if await _print_job(client, namespace, job["metadata"]["name"], tail):
                 return
+        if plan:
+            advice = hint_about("plan", "bundle", body, "--refresh")
+            raise Fault(
+                f"bundle {namespace}/{name} has no plan Job with a log; make a plan anew: {advice}"
+            )
         _print_kept(body, namespace, name)
 
 
@@ -58,8 +72,11 @@ def _start(text: str, tail: int | None) -> int:
 
 
 def _has_ended(job: Mapping[str, Any]) -> bool:
-    record = read_job(job)
-    return record is None or record.done
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(
+        one_.get("type") in ("Complete", "Failed") and one_.get("status") == "True"
+        for one_ in conditions
+    )
 
 
 async def _follow(client: KubeClient, job: Mapping[str, Any], tail: int | None) -> None:

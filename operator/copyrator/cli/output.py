@@ -23,6 +23,8 @@ NARROWEST = 24
 NARROW = 10
 """Characters that every column has at least where there isn't room for its longest text."""
 
+_UNUSUAL = re.compile(r"[^\n\t -~]")
+
 _STYLES = {"True": "green", "False": "bold red", "Unknown": "yellow"}
 
 
@@ -231,6 +233,20 @@ def plain(body: Mapping[str, Any]) -> dict[str, Any]:
     """An object without managedFields."""
     metadata = {k: v for k, v in body["metadata"].items() if k != "managedFields"}
     return {**body, "metadata": metadata}
+
+
+def printable(text: str) -> str:
+    """A text that others wrote, without what moves a terminal's cursor or hides or reorders text.
+
+    Line feeds and tabs stay; other characters that aren't printable are shown as escapes.
+    """
+    return _UNUSUAL.sub(lambda found: _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape", "replace").decode("ascii")
 
 
 def labelled(label: str, value: object) -> str:

@@ -17,7 +17,7 @@ from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
 from copyrator.cli.objects import RESOURCES, SINGULAR, What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose, show
-from copyrator.cli.waiting import result, shown, timeout_option, wait
+from copyrator.cli.waiting import in_progress, result, shown, timeout_option, wait
 from copyrator.kube.client.client import KubeClient
 
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
@@ -104,7 +104,7 @@ def reseal(target: Target, what: str, name: str, timeout: float, no_wait: bool) 
     run(_reseal(target, what, name, timeout=0.0 if no_wait else timeout))
 
 
-async def _annotated(
+async def annotated(
     client: KubeClient, what: str, body: Mapping[str, Any], annotation: str
 ) -> tuple[str, dict[str, Any]]:
     """Set an annotation to a new value; return that, and the object."""
@@ -121,7 +121,7 @@ async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> No
         namespace, name = target.locate(name)
         body: Mapping[str, Any] = await one(client, what, namespace, name)
         _check_may_act(what, body)
-        token, body = await _annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
+        token, body = await annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
 
         def done(seen: Mapping[str, Any]) -> bool:
             annotations = seen["metadata"].get("annotations") or {}
@@ -147,7 +147,7 @@ async def _reconcile(
         annotation = names.ANN_FORCE_AT if force else names.ANN_REQUESTED_AT
         if what == "rules":
             annotation = names.ANN_RULE_REQUESTED_AT
-        token, body = await _annotated(client, what, body, annotation)
+        token, body = await annotated(client, what, body, annotation)
         echoes = _HANDLED[annotation], _FAILED.get(annotation, "")
 
         def handled(seen: Mapping[str, Any]) -> bool:
@@ -155,7 +155,7 @@ async def _reconcile(
             status = seen.get("status") or {}
             return token in [status.get(echo) for echo in echoes]
 
-        return await wait(client, what, body, timeout, handled, outcome=True)
+        return await wait(client, what, body, timeout, handled, busy=in_progress)
 
 
 def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
@@ -168,6 +168,15 @@ def _check_may_act(what: str, body: Mapping[str, Any]) -> None:
     if isinstance(spec, Mapping) and spec.get("suspend"):
         advice = hint_about("resume", SINGULAR[what], body)
         raise Fault(f"{shown(what, body)} is suspended; resume it: {advice}")
+    check_updates_are_on(what, body)
+
+
+def check_updates_are_on(what: str, body: Mapping[str, Any]) -> None:
+    """Refuse a request that would wait until an annotation is removed.
+
+    Raises:
+        Fault: the Bundle's updates are off.
+    """
     annotations = body["metadata"].get("annotations") or {}
     if what == "bundles" and names.ANN_DISABLE_AUTOUPDATE in annotations:
         raise Fault(

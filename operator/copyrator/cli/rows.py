@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
+from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionType, conditions_by_type
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
@@ -18,8 +19,12 @@ Body = Mapping[str, Any]
 
 def ready(body: Body) -> Mapping[str, Any]:
     """The Ready condition; empty before the operator's first status."""
+    return _condition(body, ConditionType.READY)
+
+
+def _condition(body: Body, type_: ConditionType) -> Mapping[str, Any]:
     conditions = (body.get("status") or {}).get("conditions")
-    return conditions_by_type(conditions).get(ConditionType.READY, {})
+    return conditions_by_type(conditions).get(type_, {})
 
 
 def age(stamp: object, now: datetime) -> str:
@@ -60,6 +65,15 @@ def trouble(body: Body) -> str:
     condition = ready(body)
     fine = condition.get("status") == "True" and condition.get("reason") != RuleReason.NO_TARGETS
     return "" if fine else str(condition.get("message") or "")
+
+
+def bundle_trouble(body: Body) -> str:
+    """The fault, or that a plan waits for approval; empty where there is neither."""
+    pending = _condition(body, ConditionType.UPDATE_PENDING)
+    waits = (
+        pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
+    )
+    return trouble(body) or (str(pending.get("message") or "") if waits else "")
 
 
 def rule_kind(body: Body) -> str:
@@ -144,7 +158,7 @@ def bundle_columns(now: datetime) -> list[Column]:
             lambda body: digest(((body.get("status") or {}).get("deployed") or {}).get("digest")),
             wide=True,
         ),
-        Column("MESSAGE", trouble, below=True),
+        Column("MESSAGE", bundle_trouble, below=True),
     ]
 
 

@@ -10,6 +10,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
+from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -99,13 +100,18 @@ def bundle_tree(body: Body, jobs: Sequence[Body]) -> Node:
         below += [Node(str(ref)) for ref in sorted(references_of(spec), key=str)]
         below.append(Node(f"Release {spec.project_namespace}/{name}  {deployed}"))
     jobs = sorted(jobs, key=lambda job: str(job["metadata"].get("creationTimestamp")))
-    below += [Node(f"{_shown(job)}  {_outcome(job)}") for job in jobs]
+    below += [Node(f"{_shown(job)}  {_purpose(job)}{_outcome(job)}") for job in jobs]
     return Node(f"{names.BUNDLE_KIND} {namespace}/{name}  {_state(body)}", below)
 
 
 def _deployed(body: Body) -> str:
     found = (body.get("status") or {}).get("deployed") or {}
     return f"{found['version']} ({rows.digest(found.get('digest'))})" if found else "not deployed"
+
+
+def _purpose(job: Body) -> str:
+    plans = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
+    return "plan, " if plans else ""
 
 
 def _outcome(job: Body) -> str:

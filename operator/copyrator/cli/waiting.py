@@ -71,9 +71,9 @@ async def wait(
     timeout: float,  # noqa: ASYNC109 - the user's
     handled: Callable[[Body], bool],
     *,
-    outcome: bool = False,
+    busy: Callable[[Body], bool] | None = None,
 ) -> dict[str, Any]:
-    """Read the object until the operator has handled the change and, if required, is done.
+    """Read the object until the operator has handled the change and isn't busy with it any more.
 
     Raises:
         Fault: that isn't so within `timeout` seconds.
@@ -81,7 +81,7 @@ async def wait(
     namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
     deadline = asyncio.get_running_loop().time() + timeout
     told = ""
-    while timeout and not (handled(body) and not (outcome and in_progress(body))):
+    while timeout and (not handled(body) or (busy is not None and busy(body))):
         if asyncio.get_running_loop().time() > deadline:
             raise Fault(_late(what, body, timeout, handled=handled(body)))
         if handled(body):

@@ -9,7 +9,14 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, GateState, Outcome
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    GateState,
+    GateStatus,
+    Outcome,
+)
+from copyrator.api.conditions import ready_reason
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
@@ -18,6 +25,7 @@ from copyrator.bundles.references import references_of
 from copyrator.cli import rows
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
+from copyrator.cli.plan_state import why_lines
 
 _REJECTED = {
     "OutOfRange": "isn't in the range {wanted}",
@@ -56,10 +64,10 @@ def explain_bundle(
         yield f"No operator has reconciled it yet; see: {hint('doctor')}"
     if isinstance(spec, InvalidSpec):
         return
-    yield from _choice(spec, status)
+    yield "What stands between a version and its deploy, in the order in which it is asked:"
+    yield from _gates(body, spec, status, now)
+    yield from why_lines(body, now)
     yield from _attempt(spec, status, now)
-    yield from _gates(status, now)
-    yield from _brakes(body, spec)
     yield from _poll(body, spec, status, now, known=installation.is_read)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):
         yield f"An edit of {ref} takes effect at the next poll only; {hint('doctor')} explains why."
@@ -69,20 +77,71 @@ def _hint(verb: str, spec: BundleSpec) -> str:
     return hint(verb, "bundle", f"{spec.namespace}/{spec.name}")
 
 
-def _choice(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
+def _gates(
+    body: Mapping[str, Any], spec: BundleSpec, status: BundleStatus, now: datetime
+) -> Iterator[str]:
+    """What every Bundle has, and the gates that it asks for, in their order."""
+    annotations = body["metadata"].get("annotations") or {}
+    if names.ANN_DISABLE_AUTOUPDATE in annotations:
+        yield (
+            f"  {names.ANN_DISABLE_AUTOUPDATE}: refused: the annotation stops polls and deploys "
+            "until it is removed."
+        )
+    yield from _version(spec, status)
+    yield f"  downgrade: {_downgrade(status)}"
+    yield f"  quarantine: {_quarantine(spec, status)}"
+    if spec.suspend:
+        yield (
+            "  suspend: refused: spec.suspend is true: the registry is polled, but nothing is "
+            f"deployed; {_hint('resume', spec)}"
+        )
+    for gate in status.gates:
+        if gate.state == GateState.PASSED:
+            yield f"  {gate.name}: passed."
+            continue
+        yield f"  {gate.name}: {_state(gate)}, {gate.reason}: {gate.message}{_ends(gate, now)}."
+
+
+def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
     available = status.available
     where = f"{spec.registry}/{spec.repo}"
     if available.version:
         yield (
-            f"{spec.version} of {where} resolves to {available.version} "
+            f"  version: passed: {spec.version} of {where} resolves to {available.version} "
             f"({rows.digest(available.digest)})."
         )
     elif available.time:
-        yield f"No tag of {where} matches {spec.version}."
+        yield f"  version: refused: no tag of {where} matches {spec.version}."
+    else:
+        yield "  version: waiting for the registry."
     for one in available.rejected:
         text = _REJECTED.get(str(one.reason), str(one.reason))
         shown = text.format(wanted=spec.version, retry=_hint("reconcile", spec))
-        yield f"  rejected {one.version}: {shown}"
+        yield f"    rejected {one.version}: {shown}"
+
+
+def _downgrade(status: BundleStatus) -> str:
+    if ready_reason(status.conditions) != BundleReason.WOULD_DOWNGRADE:
+        return "passed."
+    return f"refused: what is left is lower than the deployed {status.deployed.version}."
+
+
+def _quarantine(spec: BundleSpec, status: BundleStatus) -> str:
+    attempt, failures = status.attempted, status.attempted.failures or 0
+    if attempt.outcome != Outcome.FAILED or failures <= spec.retry.limit:
+        return "passed."
+    return f"refused: {attempt.version} failed {times(failures)}."
+
+
+def _state(gate: GateStatus) -> str:
+    return (gate.state or "").lower()
+
+
+def _ends(gate: GateStatus, now: datetime) -> str:
+    if not gate.until:
+        return ""
+    ends = "the plan expires" if gate.reason == BundleReason.AWAITING_APPROVAL else "ends"
+    return f"; {ends} {rows.until(gate.until, now)}"
 
 
 def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
@@ -101,30 +160,6 @@ def _attempt(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[
             f"change, or on request: {_hint('reconcile', spec)}"
         )
     yield f"werf's log: {_hint('logs', spec)}"
-
-
-def _gates(status: BundleStatus, now: datetime) -> Iterator[str]:
-    """The verdicts of the gates that the Bundle asks for, in their order."""
-    for gate in status.gates:
-        if gate.state == GateState.PASSED:
-            yield f"Gate {gate.name}: passed."
-            continue
-        opens = f"; passes {rows.until(gate.until, now)}" if gate.until else ""
-        yield f"Gate {gate.name}: {gate.state}, {gate.reason}: {gate.message}{opens}."
-
-
-def _brakes(body: Mapping[str, Any], spec: BundleSpec) -> Iterator[str]:
-    annotations = body["metadata"].get("annotations") or {}
-    if names.ANN_DISABLE_AUTOUPDATE in annotations:
-        yield (
-            f"The annotation {names.ANN_DISABLE_AUTOUPDATE} stops polls and deploys until it is "
-            "removed."
-        )
-    if spec.suspend:
-        yield (
-            "spec.suspend is true: the registry is polled, but nothing is deployed; "
-            f"{_hint('resume', spec)}"
-        )
 
 
 def _poll(

@@ -86,6 +86,12 @@ class Settings:
     allow_registry_addresses: tuple[IPv4Network | IPv6Network, ...] = ()
     """Addresses that registries may have although refused by default (oci/addresses.py)."""
 
+    require_approval: tuple[tuple[str, str], ...] = ()
+    """Globs of Bundles' namespaces, each with the lowest approval mode there: OnRisk or Always."""
+
+    max_plan_jobs: int = 4
+    """Jobs that may plan deploys at the same time."""
+
     leader_election: bool = True
     """Whether only one of several replicas works while the others are on standby."""
 

@@ -12,6 +12,7 @@ import click
 
 DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+NAMESPACE_GLOB = re.compile(r"[-a-z0-9*?]{1,63}")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")  # OCI distribution spec, "Pulling manifests"
 KIND = re.compile(r"[A-Z][A-Za-z0-9]*(\.[a-z0-9.-]+(/v[a-z0-9]+)?)?")
 IMAGE = re.compile(r"[a-z0-9][^\s,@]*")
@@ -80,4 +81,23 @@ def networks(
             raise click.BadParameter(
                 f"{item!r} is not a range of addresses, such as 10.0.0.0/8 or fd00::1."
             ) from None
+    return tuple(dict.fromkeys(found))
+
+
+def approvals(
+    _ctx: click.Context, _param: click.Parameter, value: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Parse NAMESPACE-GLOB=MODE pairs, separated by commas."""
+    items = (part.strip() for part in (value or "").split(","))
+    found = []
+    for item in items:
+        glob, equals, mode = item.partition("=")
+        if not item:
+            continue
+        if not equals or mode not in ("OnRisk", "Always") or not NAMESPACE_GLOB.fullmatch(glob):
+            raise click.BadParameter(
+                f"{item!r} is not a namespace's name or glob with OnRisk or Always, such as "
+                "prod-*=Always."
+            )
+        found.append((glob, mode))
     return tuple(dict.fromkeys(found))

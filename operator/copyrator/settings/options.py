@@ -28,6 +28,7 @@ from copyrator.settings.option_values import (
     IMAGE,
     KIND,
     TAG,
+    approvals,
     listed,
     matching,
     networks,
@@ -206,6 +207,20 @@ def _bundle_options() -> list[click.Parameter]:
             "Address ranges, separated by commas, that registries may have although they are "
             "loopback, link-local or a cloud's metadata service; default: none.",
             callback=networks,
+        ),
+        _option(
+            "--require-approval",
+            "COPYRATOR_REQUIRE_APPROVAL",
+            "Lowest spec.approval.mode of Bundles, by namespace: NAMESPACE-GLOB=OnRisk|Always, "
+            "separated by commas; default: none.",
+            callback=approvals,
+        ),
+        _option(
+            "--max-plan-jobs",
+            "COPYRATOR_MAX_PLAN_JOBS",
+            "Jobs that may plan deploys at the same time.",
+            type=click.IntRange(min=1, max=100),
+            default=4,
         ),
     ]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.bundles.cache import BundleRegistry
@@ -108,6 +109,12 @@ async def cluster() -> AsyncIterator[BundleCluster]:
     fake.prepare()
     yield fake
     await runner.cleanup()
+
+
+@pytest.fixture
+def werf(cluster: BundleCluster) -> Werf:
+    """For Bundles whose deploys are planned."""
+    return Werf(cluster)
 
 
 @pytest.fixture

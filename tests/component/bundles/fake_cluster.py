@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 from tests.component.copies.fake_cluster import FakeCluster, Filter, manager_of, merge
-from tests.component.kube.fake_api import Answer, error, is_collection
+from tests.component.kube.fake_api import Answer, error, is_collection, verb_of
 
 WRITES = ("create", "update", "patch", "delete")
 GROUPS = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}
@@ -28,22 +30,34 @@ def path_of(plural: str, name: str = "", namespace: str = TEAM) -> str:
     return f"{path}/{name}" if name else path
 
 
+@dataclass
+class Refusal:
+    """Requests that are refused."""
+
+    verb: str
+    ending: str
+    """Of their paths."""
+    status: int
+    message: str = ""
+
+
 class BundleCluster(FakeCluster):
     """One team's namespace, whose Jobs end as the test says.
 
     Attributes:
-        ends: called with a new Job's body, gives exit code and termination message; None leaves
-            it running until `end_job`.
+        ends: called with a new Job's body, gives exit code and termination message; None, its own
+            or its answer, leaves the Job running until `end_job`.
         pods: what becomes of a new Job's pod until it ends: RUNNING, WAITING, or None for no pod.
         runs: names of the Jobs that were made, in order: each made one run of werf.
         by_name_only: kinds that may be listed and watched by an object's name and in no other way,
             as ``("secrets", "")`` in all namespaces at once, or ``("secrets", "team")`` in one.
         dies_at: the number of the write after which the operator's process dies, without an answer.
+        log_faults: HTTP codes with which the next requests for a log are answered.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.ends: Callable[[dict[str, Any]], tuple[int, str]] | None = succeed
+        self.ends: Callable[[dict[str, Any]], tuple[int, str] | None] | None = succeed
         self.pods: dict[str, Any] | None = RUNNING
         self.runs: list[str] = []
         self.logs: dict[str, str] = {}
@@ -52,6 +66,8 @@ class BundleCluster(FakeCluster):
         self.writes_seen = 0
         self.dies_at: int | None = None
         self.dead = asyncio.Event()
+        self.log_faults: list[int] = []
+        self.refusals: list[Refusal] = []
 
     # --- the test's side ---
 
@@ -101,6 +117,20 @@ class BundleCluster(FakeCluster):
         }
         self.write(path, {**job, "status": {"conditions": [condition]}})
 
+    def end_without_pod(self, name: str, reason: str = "DeadlineExceeded") -> None:
+        """Let a Job fail whose pod never ran, or is gone."""
+        pod = path_of("pods", f"{name}-pod")
+        if pod in self.objects:
+            self.drop(pod)
+        condition = {"type": "Failed", "status": "True", "reason": reason}
+        self.change("jobs", name, status={"conditions": [condition]})
+
+    def refuse(self, verb: str, ending: str, status: int, message: str = "") -> list[Refusal]:
+        """Answer requests of this verb to such paths with an error, until the list is empty."""
+        refusal = Refusal(verb, ending, status, message)
+        self.refusals.append(refusal)
+        return self.refusals
+
     def put_pod(self, job: dict[str, Any], state: dict[str, Any]) -> None:
         """Let the Job have a pod whose container is in this state."""
         metadata = job["metadata"]
@@ -123,6 +153,9 @@ class BundleCluster(FakeCluster):
             await asyncio.sleep(3600)
         if request.path == REVIEWS:
             return await self._review(request)
+        for one in self.refusals:
+            if verb_of(request) == one.verb and request.path.endswith(one.ending):
+                return await error(one.status, "Refused", one.message)(request)
         if refused := self._refused(request):
             return await refused(request)
         if request.method != "GET" and "/events" not in request.path:
@@ -153,9 +186,20 @@ class BundleCluster(FakeCluster):
 
     async def _get(self, request: web.Request) -> web.StreamResponse:
         if request.path.endswith("/log"):
+            if self.log_faults:
+                return await error(self.log_faults.pop(0), "Refused")(request)
             pod = request.path.split("/")[-2]
-            return web.Response(text=self.logs.get(pod, ""))
+            return web.Response(text=_end_of(self.logs.get(pod, ""), request.query))
         return await super()._get(request)
+
+    async def _delete(self, request: web.Request) -> web.StreamResponse:
+        if not is_collection(request.path):
+            return await super()._delete(request)
+        wanted = request.query["labelSelector"]
+        for path, body in list(self.objects.items()):
+            if path.startswith(f"{request.path}/") and _fits(wanted, body["metadata"]):
+                self.drop(path)
+        return web.json_response({"kind": "Status", "status": "Success", "metadata": {}})
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
         answer = await super()._create(request)
@@ -168,11 +212,10 @@ class BundleCluster(FakeCluster):
             self.logs[f"{name}-pod"] = DIGEST_LINE.format(digest)
             if self.pods is not None:
                 self.put_pod(self.objects[f"{request.path}/{name}"], self.pods)
-            if self.ends is not None:
-                code, message = self.ends(job)
+            if self.ends is not None and (end := self.ends(job)):
                 loop = asyncio.get_running_loop()
                 namespace = job["metadata"]["namespace"]
-                loop.call_later(0.02, self._end_if_there, namespace, name, code, message)
+                loop.call_later(0.02, self._end_if_there, namespace, name, *end)
         return answer
 
     def _end_if_there(self, namespace: str, name: str, code: int, message: str) -> None:
@@ -208,6 +251,30 @@ class BundleCluster(FakeCluster):
             if step["op"] == "replace":
                 target[last] = step["value"]
         return self._answer(request, self.write(path, body, manager_of(request)))
+
+
+def _end_of(log: str, query: Mapping[str, str]) -> str:
+    """As the API server cuts a log: the last lines first, then their end."""
+    if "tailLines" in query:
+        log = "".join(log.splitlines(keepends=True)[-int(query["tailLines"]) :])
+    return log[: int(query.get("limitBytes", len(log)))]
+
+
+def _fits(selector: str, metadata: dict[str, Any]) -> bool:
+    """Whether labels fit ``a=b,c,d notin (e,f)``: only what the operator deletes by."""
+    labels = metadata.get("labels") or {}
+    for part in re.split(r",(?![^(]*\))", selector):
+        key, _, values = part.partition(" notin ")
+        if values:
+            fits = labels.get(key) not in values.strip("()").split(",")
+        elif "=" in part:
+            key, _, value = part.partition("=")
+            fits = labels.get(key) == value
+        else:
+            fits = part in labels
+        if not fits:
+            return False
+    return True
 
 
 def _container(job: dict[str, Any]) -> dict[str, Any]:

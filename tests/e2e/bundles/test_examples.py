@@ -59,6 +59,9 @@ VALUES = config_map("shop-values", values="replicas: 2\ncolor: red\n")
 SECRET_VALUES = secret("shop-secret-values", values="color: blue\n")
 
 PROMISES = {
+    "bundles/approval.yaml": Promise(
+        tags=("1.2.0", "1.2.1", "1.3.0"), deployed={"apps/shop": "1.2.1"}
+    ),
     "bundles/hello.yaml": Promise(
         tags=("1.0.0", "1.0.1", "1.1.0"),
         deployed={"apps/hello": "1.0.1"},

@@ -15,6 +15,8 @@ from tests.e2e.operator_process import OperatorProcess, until
 INTERVAL = 10
 """Seconds between two polls; three are late."""
 STUCK = "stuck"
+UNPLANNABLE = '{{ required "a greeting is needed" .Values.greeting }}\n'
+"""A chart that can't be rendered, so that no plan can be made."""
 
 
 def refused(one: Seen) -> bool:
@@ -88,9 +90,16 @@ class World:
         team.bundle("failing", repo="broken/app", retry={"limit": 9, "backoff": "10m"})
         team.bundle("given-up", repo="broken/app", retry={"limit": 0})
         team.bundle("nowhere", registry="127.0.0.1:1")
+        team.publish("1.0.0", "good", repo="good/app")
+        team.bundle("waiting", repo="good/app", approval={"mode": "Always"})
+        team.publish("1.0.0", "picky", repo="picky/app", template=UNPLANNABLE)
+        retry = {"limit": 9, "backoff": "10m"}
+        team.bundle("unplanned", repo="picky/app", approval={"mode": "Always"}, retry=retry)
         team.wait_reason("failing", "DeployFailed", 120.0)
         team.wait_reason("given-up", "Quarantined", 120.0)
         team.wait_reason("nowhere", "RegistryUnreachable", 120.0)
+        team.wait_reason("waiting", "AwaitingApproval", 120.0)
+        team.wait_reason("unplanned", "PlanFailed", 120.0)
 
     def _stuck_rule(self) -> None:
         api, home = self.light.api, self.light.home

@@ -312,6 +312,34 @@ def test_deploys_take_values_from_secrets_and_charts_print_them(run: Run):
     assert hashed.startswith("keyed:")
 
 
+def test_plans_take_values_from_secrets_and_charts_print_them(run: Run):
+    """After the deploys: their account is used."""
+    run.publish("secrecy/planned", WORKING.replace("name: app", "name: planned"))
+    run.publish("secrecy/unplannable", FAILING)
+    for name in ("planned", "unplannable"):
+        values = json.dumps({"password": run.sentinels.new(f"values of {name}")})
+        run.user.create("secrets", run.source, name, data=encoded(**{"values.yaml": values}))
+        run.bundle(
+            name,
+            registry=run.cluster.registry,
+            repo=f"secrecy/{name}",
+            valuesFrom=[{"kind": "Secret", "name": name}],
+            approval={"mode": "Always"},
+            retry={"limit": 0},
+        )
+    run.wait_reason("unplannable", "PlanUnstable")
+    assert "the password <redacted> is wrong" in run.status("unplannable")["plan"]["message"]
+    run.wait_reason("planned", "AwaitingApproval")
+    decision = {
+        "operator.werf.dev/approved-plan": run.status("planned")["plan"]["id"],
+        "operator.werf.dev/approved-by": "ann",
+    }
+    path = f"{BUNDLES.format(run.source)}/planned"
+    run.user.api.patch(path, {"metadata": {"annotations": decision}})
+    run.wait_reason("planned", "Deployed")
+    assert run.status("planned")["plan"]["valuesHash"].startswith("keyed:")
+
+
 @pytest.mark.parametrize("knows", [True, False])
 def test_the_webhook_is_called(run: Run, knows: bool):
     (url,) = {

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from copyrator.api.bundle import (
+    Approval,
+    ApprovalMode,
     BundleDefaults,
     BundleSpec,
     DeletionPolicy,
@@ -19,6 +21,7 @@ from copyrator.api.bundle import (
     ValuesSource,
     parse_bundle,
 )
+from copyrator.api.globs import Globs
 from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
@@ -225,6 +228,8 @@ INVALID: list[tuple[Any, str, str]] = [
     (bundle(timeout="0s"), "spec.timeout", "must be between 1s"),
     (bundle(timeout="721h"), "spec.timeout", "must be between 1s and 720h"),
     (bundle(retry={"backoff": "x"}), "spec.retry.backoff", "isn't a valid duration"),
+    (bundle(approval={"mode": "Sometimes"}), "spec.approval.mode", "Never, OnRisk, Always"),
+    (bundle(approval={"expires": "59s"}), "spec.approval.expires", "must be between 1m and 720h"),
     (bundle(retry={"limit": -1}), "spec.retry.limit", "must be between 0 and 1000"),
     (bundle(releasesHistoryMax=0), "spec.releasesHistoryMax", "must be between 1"),
     (
@@ -307,3 +312,28 @@ FIELDS = st.sampled_from(
 def test_reading_never_raises_whatever_the_json(body: Any, spec: Any) -> None:
     assert isinstance(parse_bundle(body, DEFAULTS), (BundleSpec, InvalidSpec))
     assert isinstance(parse_bundle(bundle(**spec), DEFAULTS), (BundleSpec, InvalidSpec))
+
+
+@pytest.mark.parametrize(
+    ("asked", "namespace", "mode"),
+    [
+        (None, "prod", ApprovalMode.ALWAYS),
+        ("OnRisk", "prod", ApprovalMode.ALWAYS),
+        ("Always", "test-1", ApprovalMode.ALWAYS),
+        ("Never", "test-1", ApprovalMode.ON_RISK),
+        ("OnRisk", "dev", ApprovalMode.ON_RISK),
+        (None, "dev", ApprovalMode.NEVER),
+    ],
+)
+def test_no_bundle_goes_below_what_the_settings_require(
+    asked: str | None, namespace: str, mode: ApprovalMode
+) -> None:
+    floors = (
+        (Globs(("p*", "test-*")), ApprovalMode.ON_RISK),
+        (Globs(("prod",)), ApprovalMode.ALWAYS),
+    )
+    body = bundle(**({"approval": {"mode": asked}} if asked else {}))
+    body["metadata"]["namespace"] = namespace
+    spec = parse_bundle(body, BundleDefaults(require_approval=floors))
+    assert isinstance(spec, BundleSpec)
+    assert spec.approval == Approval(mode=mode, expires=86400.0)

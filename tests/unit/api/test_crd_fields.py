@@ -16,7 +16,7 @@ from copyrator.api.bundle import (
     BundleStatus,
     parse_bundle,
 )
-from copyrator.api.bundle_spec import DEFAULT_VERSION, DeletionPolicy, ValuesKind
+from copyrator.api.bundle_spec import DEFAULT_VERSION, ApprovalMode, DeletionPolicy, ValuesKind
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rule import RuleSpec, parse_rule
@@ -126,6 +126,7 @@ BUNDLES: list[dict[str, Any]] = [
             "werf": {"image": "x"},
             "job": {"podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
             "retry": {"limit": 1},
+            "approval": {"mode": "OnRisk"},
         },
     }
 ]
@@ -223,6 +224,7 @@ ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (RULE, "spec.targets.selector.matchExpressions[].operator", Operator),
     (RULE, "status.conditions[].status", ConditionStatus),
     (BUNDLE, "spec.deletionPolicy", DeletionPolicy),
+    (BUNDLE, "spec.approval.mode", ApprovalMode),
     (BUNDLE, "spec.valuesFrom[].kind", ValuesKind),
     (BUNDLE, "status.conditions[].status", ConditionStatus),
 ]

@@ -87,7 +87,9 @@ def test_a_server_that_is_down_is_said_in_a_line_without_a_traceback(tmp_path):
 
 
 def test_wrong_usage_of_plan_isnt_mistaken_for_changes():
-    for args in ([], ["rule", "a", "-f", "b"], ["--nonsense"], ["-f", "/nowhere/at/all"]):
+    wrong = [[], ["rule", "a", "-f", "b"], ["--nonsense"], ["-f", "/nowhere/at/all"]]
+    wrong += [["bundle"], ["bundle", "a", "-f", "b"], ["rule", "a", "--refresh"]]
+    for args in wrong:
         assert invoke("plan", *args).exit_code == 1, args
 
 

@@ -1,6 +1,7 @@
 """What `why` says of a Bundle: when its registry is polled next, and its gates."""
 
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 
 import pytest
 
@@ -58,27 +59,121 @@ def test_the_next_poll_is_by_the_operators_interval(spec, image, said):
     assert f"Next poll:     {said}" in list(bundle_lines(body, NOW, installation))
 
 
-def test_the_gates_are_named_in_their_order_with_what_they_wait_for():
-    gates = [
-        {"name": "signature", "state": "Passed"},
-        {
-            "name": "window",
-            "state": "Waiting",
-            "reason": "OutsideWindow",
-            "message": "opens on Monday",
-            "until": "2026-01-02T14:00:00Z",
-        },
-        {"name": "approval", "state": "Refused", "reason": "PlanRejected", "message": "by ann"},
-    ]
+WINDOW = {
+    "name": "window",
+    "state": "Waiting",
+    "reason": "OutsideWindow",
+    "message": "opens on Monday",
+    "until": "2026-01-02T14:00:00Z",
+}
+APPROVAL = {"name": "approval", "state": "Refused", "reason": "PlanRejected", "message": "by ann"}
+WAITS = {
+    **APPROVAL,
+    "state": "Waiting",
+    "reason": "AwaitingApproval",
+    "message": "plan 1 waits",
+    "until": "2026-01-02T14:00:00Z",
+}
+AVAILABLE = {"version": "1.2", "digest": "sha256:0123456789abcdef", "time": "2026-01-02T11:00:00Z"}
+FREE = [
+    "  version: passed: 1.* of r.example.com/shop resolves to 1.2 (0123456789ab).",
+    "  downgrade: passed.",
+    "  quarantine: passed.",
+]
+
+
+def gates(annotations=None, suspend=False, **status):
     body = {
-        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
-        "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": {"gates": gates},
+        "metadata": {
+            "name": "shop",
+            "namespace": "apps",
+            "generation": 1,
+            "annotations": annotations or {},
+        },
+        "spec": {
+            "registry": "r.example.com",
+            "repo": "shop",
+            "version": "1.*",
+            "suspend": suspend,
+            "retry": {"limit": 1},
+        },
+        "status": {"available": AVAILABLE, **status},
     }
     installation = Installation(settings=Settings(), namespace="copyrator", image=None)
-    said = [line for line in explain_bundle(body, installation, NOW) if line.startswith("Gate ")]
-    assert said == [
-        "Gate signature: passed.",
-        "Gate window: Waiting, OutsideWindow: opens on Monday; passes in 2h.",
-        "Gate approval: Refused, PlanRejected: by ann.",
-    ]
+    lines = list(explain_bundle(body, installation, NOW))
+    begin = next(i for i, line in enumerate(lines) if line.startswith("What stands between"))
+    return list(takewhile(lambda line: line.startswith("  "), lines[begin + 1 :]))
+
+
+@pytest.mark.parametrize(
+    ("bundle", "said"),
+    [
+        ({}, FREE),
+        (
+            {"gates": [{"name": "signature", "state": "Passed"}, WINDOW, APPROVAL]},
+            [
+                *FREE,
+                "  signature: passed.",
+                "  window: waiting, OutsideWindow: opens on Monday; ends in 2h.",
+                "  approval: refused, PlanRejected: by ann.",
+            ],
+        ),
+        (
+            {"gates": [WAITS]},
+            [
+                *FREE,
+                "  approval: waiting, AwaitingApproval: plan 1 waits; the plan expires in 2h.",
+            ],
+        ),
+        (
+            {"suspend": True},
+            [
+                *FREE,
+                (
+                    "  suspend: refused: spec.suspend is true: the registry is polled, but nothing "
+                    "is deployed; copyrator resume bundle apps/shop"
+                ),
+            ],
+        ),
+        (
+            {"annotations": {"operator.werf.dev/disable-autoupdate": "x"}},
+            [
+                (
+                    "  operator.werf.dev/disable-autoupdate: refused: the annotation stops polls "
+                    "and deploys until it is removed."
+                ),
+                *FREE,
+            ],
+        ),
+        (
+            {"attempted": {"version": "1.2", "outcome": "Failed", "failures": 2}},
+            [*FREE[:2], "  quarantine: refused: 1.2 failed 2 times."],
+        ),
+        (
+            {"attempted": {"version": "1.2", "outcome": "Failed", "failures": 1}},
+            FREE,
+        ),
+        (
+            {
+                "available": {
+                    "time": "2026-01-02T11:00:00Z",
+                    "rejected": [{"version": "1.1", "reason": "LowerThanDeployed"}],
+                },
+                "deployed": {"version": "1.3"},
+                "conditions": [{"type": "Ready", "status": "False", "reason": "WouldDowngrade"}],
+            },
+            [
+                "  version: refused: no tag of r.example.com/shop matches 1.*.",
+                (
+                    "    rejected 1.1: is lower than the deployed version; to downgrade, set "
+                    "spec.version to it"
+                ),
+                "  downgrade: refused: what is left is lower than the deployed 1.3.",
+                "  quarantine: passed.",
+            ],
+        ),
+        ({"available": {}}, ["  version: waiting for the registry.", *FREE[1:]]),
+    ],
+)
+def test_all_that_stands_between_a_version_and_its_deploy_is_in_one_list(bundle, said):
+    assert gates(**bundle) == said

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleStatus, Outcome
 from copyrator.api.tagfilter import compile_filter
-from copyrator.bundles.policy.candidates import TagSelection
-from copyrator.bundles.policy.versions import VersionRange
+from copyrator.api.version_range import ExactTag, parse_version
+from copyrator.bundles.policy.candidates import Selection, TagSelection
+from copyrator.bundles.policy.versions import VersionRange, is_lower, read_tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +66,19 @@ def _quarantined(status: BundleStatus, retry: Retry) -> str | None:
     attempted = status.attempted
     failed = attempted.outcome == Outcome.FAILED and (attempted.failures or 0) > retry.limit
     return attempted.version if failed else None
+
+
+def admits(spec: BundleSpec, tag: str) -> bool:
+    """Whether the spec names this tag, or its range, filter and pre-releases admit it."""
+    version = parse_version(spec.version)
+    if isinstance(version, ExactTag):
+        return version.tag == tag
+    selection = criteria_of(spec, version, BundleStatus()).selection()
+    selection.add(tag)
+    return selection.result().verdict is Selection.CHOSEN
+
+
+def is_below(tag: str, other: str) -> bool:
+    """Whether both are versions, and the first is the lower one."""
+    one, two = read_tag(tag), read_tag(other)
+    return one is not None and two is not None and is_lower(one, two)

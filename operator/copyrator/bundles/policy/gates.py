@@ -48,12 +48,31 @@ class Candidate:
     """``sha256:…``."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a plan is made of."""
+
+    version: str
+    digest: str
+    values_hash: str | None
+    spec_hash: str
+    job_hash: str
+    """Of everything else that the deploy's Job gets."""
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What gates judge by, beside the spec and the candidate."""
 
     status: BundleStatus
     occasion: Occasion
+    target: Target | None = None
+    """What would be deployed; for moment gates."""
+
+    @property
+    def is_requested(self) -> bool:
+        """A user asked for this deploy."""
+        return self.occasion in (Occasion.REQUEST, Occasion.FORCE)
 
 
 @dataclass(frozen=True, slots=True)

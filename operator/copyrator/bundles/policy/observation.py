@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import BundleReason, Outcome
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.blocked import blocked_by
 from copyrator.bundles.policy.job import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.policy.plan_script import PlanExit
 from copyrator.bundles.policy.report import cause, last_error_line, parse_report
 
 _REGISTRY_TROUBLE: Final = re.compile(
@@ -57,7 +58,9 @@ class JobRecord:
     ttl: int | None = None
     deleting: bool = False
     given_up: bool = False
-    """It couldn't start, and we ended it because the spec had changed."""
+    """It couldn't start, and we ended it: the spec had changed, or it was ``unsealed``."""
+    unsealed: bool = False
+    """A Secret with what was planned had been deleted."""
     generation: int = 0
     """Of the Bundle, on an uninstall Job; else 0."""
     resource_version: str = ""
@@ -103,6 +106,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         ttl=(body.get("spec") or {}).get("ttlSecondsAfterFinished"),
         deleting="deletionTimestamp" in metadata,
         given_up=names.ANN_GIVEN_UP in annotations,
+        unsealed=annotations.get(names.ANN_GIVEN_UP) == BundleReason.PLAN_CHANGED,
         resource_version=metadata.get("resourceVersion", ""),
     )
 
@@ -127,6 +131,11 @@ _GIVEN_UP: Final = Ending(
     BundleReason.JOB_LOST,
     "the Job couldn't start and was deleted because the spec was edited",
 )
+_UNSEALED: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.PLAN_CHANGED,
+    "the Job couldn't start and was ended, as a Secret with what was planned had been deleted",
+)
 
 
 def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
@@ -140,11 +149,32 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
     if job.complete or ending.outcome is Outcome.SUCCEEDED:
         return _succeeded(main)
     if job.given_up and ending.outcome is Outcome.INTERRUPTED:
-        return _GIVEN_UP  # a kubelet may report a container that never ran as killed
+        return _given_up(job)  # a kubelet may report a container that never ran as killed
     if job.failed == "DeadlineExceeded" and ending.outcome is Outcome.INTERRUPTED:
         return _interrupted(BundleReason.TIMED_OUT, _TOO_LONG)
     if why := _disrupted(status):
         return _interrupted(BundleReason.JOB_LOST, f"the pod was terminated: {why}")
+    return ending
+
+
+def _given_up(job: JobRecord) -> Ending:
+    return _UNSEALED if job.unsealed else _GIVEN_UP
+
+
+def exit_code(pods: Sequence[Mapping[str, Any]]) -> int | None:
+    """The exit code of werf's container; None where it has none."""
+    status: Mapping[str, Any] = (pods[-1].get("status") or {}) if pods else {}
+    main = _terminated(status.get("containerStatuses"), DEPLOY_CONTAINER)
+    code = main.get("exitCode") if main else None
+    return code if isinstance(code, int) else None
+
+
+def planned_ending(ending: Ending) -> Ending:
+    """The outcome of a planned deploy: its script may have ended it before werf's apply."""
+    if ending.exit_code == PlanExit.CHANGED:
+        return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.PLAN_CHANGED)
+    if ending.exit_code == PlanExit.FAILED:
+        return replace(ending, outcome=Outcome.INTERRUPTED, reason=BundleReason.PLAN_FAILED)
     return ending
 
 
@@ -171,7 +201,7 @@ def _ending_without_werf(
             reason = BundleReason.REGISTRY_UNREACHABLE
         return _interrupted(reason, f"werf cr login failed: {text}")
     if job.given_up:
-        return _GIVEN_UP
+        return _given_up(job)
     blocked = blocked_by(pods)
     if blocked is not None:
         return _interrupted(blocked.reason, f"{blocked.message}; the Job was deleted")

@@ -101,6 +101,17 @@ def read_revision(line: str) -> int | None:
     return int(found[1]) if found and int(found[1]) < _NO_REVISION else None
 
 
+def read_plan(text: str) -> Plan | None:
+    """Parse ``Plan.text``; None where it isn't one."""
+    first, *lines = text.splitlines() or [""]
+    revision = read_revision(first)
+    found = [read_operation(line) for line in lines]
+    operations = tuple(one for one in found if one is not None)
+    if revision is None or len(operations) != len(found):
+        return None
+    return Plan(revision, operations)
+
+
 def effects(plan: Plan, missing_namespace: str | None) -> tuple[Operation, ...]:
     """All that a deploy would do, which is what is approved.
 

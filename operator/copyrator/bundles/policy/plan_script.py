@@ -4,7 +4,8 @@ Both run ``werf bundle plan`` and read its graph (see ``plan_graph``). They use 
 wc and sha256sum, as Alpine's busybox and Debian have them, and no pipe but one, whose result is
 compared: sh ignores a failure before a pipe.
 
-They rely on PATH and TMPDIR being the operator's, and on ``withheld`` variables not being set.
+They rely on PATH being the image's, TMPDIR the operator's, and on ``withheld`` variables not being
+set.
 """
 
 from __future__ import annotations

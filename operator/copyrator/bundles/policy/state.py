@@ -185,6 +185,8 @@ def finish(
         outcome=ending.outcome,
         reason=ending.reason,
         job=attempted.job,
+        plan=attempted.plan,
+        approved_by=attempted.approved_by,
         time=stamp,
     )
     changed = replace(status, history=(entry, *status.history[:9]))

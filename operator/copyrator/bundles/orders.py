@@ -1,0 +1,69 @@
+"""What a Bundle's Jobs are made of, as the pure half takes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Attempted, PlanStatus
+from copyrator.api.names import BUNDLE_PREFIX
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.policy.gates import Target
+from copyrator.bundles.policy.identity import hash_of
+from copyrator.bundles.policy.job import DeployOrder, build_deploy_job
+from copyrator.bundles.policy.plan_script import withheld
+from copyrator.bundles.policy.state import Wanted
+
+
+def order_of(entry: BundleEntry, spec: BundleSpec, attempted: Attempted) -> DeployOrder:
+    """The order for an attempt's Job; its login and values are read when it is created."""
+    return _order(
+        entry,
+        _restricted(spec) if attempted.plan else spec,
+        version=attempted.version or "",
+        digest=attempted.digest or "",
+        generation=attempted.generation or 0,
+        attempt=attempted.attempt or 0,
+        values_hash=attempted.values_hash,
+        request=attempted.request or "",
+    )
+
+
+def plan_order(entry: BundleEntry, spec: BundleSpec, version: str, digest: str) -> DeployOrder:
+    """The order for a plan's Job: equal for equal deploys, whatever the attempt."""
+    return _order(entry, _restricted(spec), version=version, digest=digest, generation=0, attempt=0)
+
+
+def target_of(entry: BundleEntry, spec: BundleSpec, wanted: Wanted) -> Target:
+    """What a plan of this deploy is made of."""
+    order = plan_order(entry, spec, wanted.version, wanted.digest)
+    return Target(
+        version=wanted.version,
+        digest=wanted.digest,
+        values_hash=wanted.values_hash,
+        spec_hash=wanted.spec_hash,
+        job_hash=hash_of(build_deploy_job(order)),
+    )
+
+
+def is_made_of(plan: PlanStatus, entry: BundleEntry, spec: BundleSpec) -> bool:
+    """Whether a plan is of the Bundle as it is now, but for its version and values."""
+    order = plan_order(entry, spec, plan.version or "", plan.digest or "")
+    return (entry.spec_hash, hash_of(build_deploy_job(order))) == (plan.spec_hash, plan.job_hash)
+
+
+def _order(entry: BundleEntry, spec: BundleSpec, **parts: Any) -> DeployOrder:
+    annotations = {
+        key: value for key, value in entry.annotations.items() if not key.startswith(BUNDLE_PREFIX)
+    }
+    return DeployOrder(
+        spec=spec, uid=entry.uid, labels=entry.labels, annotations=annotations, **parts
+    )
+
+
+def _restricted(spec: BundleSpec) -> BundleSpec:
+    """Without variables that could change what a Job's script does."""
+    return replace(
+        spec, env={name: value for name, value in spec.env.items() if not withheld(name)}
+    )

@@ -1,0 +1,277 @@
+"""`copyrator approve` and `reject`: a person's decision about a Bundle's plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+
+from copyrator.api import names
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_status import PlanDecision, parse_status
+from copyrator.bundles.policy.approval import is_spent
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.doctor_permissions import allowed
+from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint_about
+from copyrator.cli.objects import What, complete_names, one
+from copyrator.cli.output import Format, object_option, prose
+from copyrator.cli.output import show as show_object
+from copyrator.cli.plan_bundle import WHAT, Shown, looked_at, show, unfinished
+from copyrator.cli.plan_state import decision, is_due, is_expired, plan_of, said, tally
+from copyrator.cli.waiting import response_timeout_option, result, shown, wait
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+from copyrator.kube.resources import BUNDLES
+
+FIELD_MANAGER: Final = "copyrator-approve"
+APPROVER: Final = "copyrator-approver"
+"""The chart's ClusterRole with the verb approve."""
+TRIES: Final = 5
+"""Writes of a decision, while others change the Bundle."""
+_REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What is decided."""
+
+    verb: str
+    decision: PlanDecision
+    annotation: str
+    opposite: str
+
+
+_APPROVE = _Choice(
+    "approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN
+)
+_REJECT = _Choice("reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN)
+
+_what = click.argument("what", type=What(WHAT))
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+_plan = click.argument("plan_id", metavar="[PLAN-ID]", required=False)
+_yes = click.option("-y", "--yes", is_flag=True, help="Don't ask for confirmation.")
+
+
+@click.command()
+@_what
+@_name
+@_plan
+@cluster_options()
+@_yes
+@response_timeout_option
+@object_option
+def approve(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
+    """Approve the plan of a Bundle, so that it is deployed.
+
+    It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
+    With a PLAN-ID only that plan is approved. Requires the permission to approve bundles, which
+    the chart's ClusterRole copyrator-approver has.
+    """
+    _decide(_APPROVE, target, **more)
+
+
+@click.command()
+@_what
+@_name
+@_plan
+@cluster_options()
+@_yes
+@response_timeout_option
+@object_option
+def reject(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - there is but one
+    """Reject the plan of a Bundle, so that it isn't deployed.
+
+    It shows the plan, asks for confirmation, and waits until the operator has taken the decision.
+    With a PLAN-ID only that plan is rejected. Requires the permission to approve bundles, which
+    the chart's ClusterRole copyrator-approver has.
+    """
+    _decide(_REJECT, target, **more)
+
+
+def _decide(
+    choice: _Choice,
+    target: Target,
+    *,
+    name: str,
+    plan_id: str | None,
+    yes: bool,
+    timeout: float,
+    shape: Format | None,
+) -> None:
+    if not yes and not (sys.stdin.isatty() and shape is None):
+        raise click.UsageError(
+            "without a terminal, or with -o, nobody can be asked for confirmation; add --yes to "
+            f"{choice.verb} the plan"
+        )
+    found = run(_look(choice, target, name, plan_id))
+    if shape is None:
+        show(found)
+        prose(["", f"{said(found.plan.id)}: {tally(found.plan)}."])
+    if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
+        raise Fault("nothing was decided")
+    body = run(_write(choice, target, found, timeout))
+    if shape is not None:
+        show_object(body, shape)
+        return
+    word = "annotated" if timeout == 0 else str(choice.decision).lower()
+    plan = f"{shown(WHAT, body)}: plan {said(found.plan.id)}"
+    prose([f"{plan} {word}{result(body, waited=timeout > 0)}"])
+
+
+async def _look(choice: _Choice, target: Target, name: str, plan_id: str | None) -> Shown:
+    """The Bundle with its plan, if it can be decided by this user."""
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, WHAT, namespace, name)
+        await _check_permission(client, choice, body)
+        check_open(choice.decision, body, plan_id, datetime.now(UTC))
+        return await looked_at(client, body)
+
+
+async def _check_permission(client: KubeClient, choice: _Choice, body: Body) -> None:
+    namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
+    verbs = ("approve", "patch")
+    missing = [
+        verb
+        for verb in verbs
+        if not await allowed(client, (BUNDLES, "", verb, namespace), None, name)
+    ]
+    if missing:
+        raise Fault(
+            f"you have no permission to {choice.verb} plans of {shown(WHAT, body)}: the verb "
+            f"{' and '.join(missing)} on {BUNDLES.key} is missing in the namespace {namespace}; "
+            f"ask an administrator for a RoleBinding there to the ClusterRole {APPROVER}"
+        )
+
+
+def check_open(wanted: PlanDecision, body: Body, plan_id: str | None, now: datetime) -> None:
+    """Refuse a decision that means nothing; the other one may be replaced until the deploy.
+
+    Args:
+        wanted: the decision.
+        body: the Bundle.
+        plan_id: as the user gave it, if at all.
+        now: the time.
+
+    Raises:
+        Fault: there is no such plan, or it isn't finished, decided, expired or not asked for.
+    """
+    plan, bundle = plan_of(body), shown(WHAT, body)
+    anew = hint_about("plan", "bundle", body, "--refresh")
+    if fault := unfinished(body, now):
+        raise Fault(fault)
+    if plan_id is not None and plan_id != plan.id:
+        see = hint_about("plan", "bundle", body)
+        raise Fault(
+            f"{bundle} has the plan {said(plan.id)}, not {said(plan_id)}; look at it, and decide "
+            f"about that: {see}"
+        )
+    if not plan.id:
+        raise Fault(f"{bundle} has a plan without an ID in its status; make it anew: {anew}")
+    if plan.decision == wanted or is_spent(parse_status(body)):
+        raise Fault(f"{bundle}: plan {said(plan.id)} was {decision(plan)} already")
+    if is_expired(plan, now):
+        raise Fault(
+            f"{bundle}: plan {said(plan.id)} expired {rows.age(plan.expires_at, now)} ago; the "
+            f"operator makes it anew; at once: {anew}"
+        )
+    if reason := _not_asked(body):
+        raise Fault(
+            f"{bundle} has a plan, but no deploy of it waits for a decision: {reason}; there is "
+            f"nothing to decide"
+        )
+
+
+def _not_asked(body: Body) -> str:
+    """Why no decision is asked for; empty where one is, or where that isn't sure."""
+    spec = parse_bundle(body, BundleDefaults())
+    if is_due(body) or not isinstance(spec, BundleSpec):
+        return ""
+    if spec.approval.mode is ApprovalMode.NEVER:
+        return "spec.approval.mode is Never"
+    if spec.approval.mode is ApprovalMode.ON_RISK and not plan_of(body).risky_operations:
+        return "spec.approval.mode is OnRisk, and it has no risky operations"
+    return ""
+
+
+async def _write(
+    choice: _Choice,
+    target: Target,
+    found: Shown,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
+    async with target.connect() as client:
+        user = await _username(client)
+        body = await _annotated(client, choice, found, user)
+        plan_id = str(found.plan.id)
+        before = ("", found.plan.decision)
+        body = await wait(
+            client, WHAT, body, timeout, lambda seen: outcome(seen, plan_id) not in before
+        )
+    taken = outcome(body, plan_id)
+    if timeout and taken != choice.decision:
+        plan = plan_of(body)
+        what = f"is {decision(plan)}" if plan.id == plan_id else f"was replaced by {said(plan.id)}"
+        raise Fault(
+            f"{shown(WHAT, body)}: plan {said(plan_id)} {what}, so your decision doesn't count; "
+            f"see: {hint_about('plan', 'bundle', body)}"
+        )
+    return body
+
+
+def outcome(body: Body, plan_id: str) -> str:
+    """The decision that the operator has taken about a plan; empty while there is none.
+
+    ``replaced`` where the plan is gone without one.
+    """
+    status = parse_status(body)
+    if status.plan.id == plan_id:
+        return status.plan.decision or ""
+    if plan_id in (status.plan.approved.id, status.attempted.plan):
+        return PlanDecision.APPROVED
+    return "replaced"
+
+
+async def _username(client: KubeClient) -> str:
+    """The name of the user, or of the one who is impersonated, as the API server sees it."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await client.request("POST", _REVIEWS, body=body)
+    return str(answer["status"]["userInfo"]["username"])
+
+
+async def _annotated(
+    client: KubeClient, choice: _Choice, found: Shown, user: str
+) -> dict[str, Any]:
+    """Write the decision on the object that was shown; another change of it may come between.
+
+    Raises:
+        Fault: it has another plan by now, or is another Bundle of that name.
+    """
+    body, plan_id = found.body, str(found.plan.id)
+    uid, namespace, name = (body["metadata"][part] for part in ("uid", "namespace", "name"))
+    annotations = {
+        choice.annotation: plan_id,
+        choice.opposite: None,
+        names.ANN_APPROVED_BY: user,
+    }
+    for _ in range(TRIES):
+        guard = {"uid": uid, "resourceVersion": body["metadata"]["resourceVersion"]}
+        patch = {"metadata": {**guard, "annotations": annotations}}
+        try:
+            return await client.patch(BUNDLES, namespace, name, patch, field_manager=FIELD_MANAGER)
+        except errors.ConflictError:
+            body = await one(client, WHAT, namespace, name)
+        if body["metadata"]["uid"] != uid:
+            raise Fault(f"{shown(WHAT, body)} was deleted and created again in the meantime")
+        check_open(choice.decision, body, plan_id, datetime.now(UTC))
+    raise Fault(f"{shown(WHAT, body)} is changed by others all the time; try again")

@@ -1,0 +1,258 @@
+"""`copyrator plan bundle`: the plan of a Bundle's next deploy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from copyrator.api import names
+from copyrator.api.bundle_status import MAX_RISKY, PlanOutcome, PlanStatus, parse_status
+from copyrator.bundles.policy.plan import Operation, risky
+from copyrator.cli import rows
+from copyrator.cli.cluster import Target, run
+from copyrator.cli.faults import Fault
+from copyrator.cli.hints import hint_about
+from copyrator.cli.objects import one
+from copyrator.cli.output import (
+    Column,
+    Format,
+    Table,
+    dump,
+    labelled,
+    printable,
+    prose,
+)
+from copyrator.cli.plan_log import DIFF_BYTES, PlanLog, read_plan_log, release_namespace
+from copyrator.cli.plan_rows import API_VERSION
+from copyrator.cli.plan_state import (
+    awaits_decision,
+    exists,
+    failure,
+    head,
+    how_to_decide,
+    plan_of,
+    said,
+)
+from copyrator.cli.reconcile import annotated, check_updates_are_on
+from copyrator.cli.waiting import result, shown, wait
+from copyrator.kube.client.client import KubeClient
+
+Body = Mapping[str, Any]
+WHAT = "bundles"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A Bundle with its plan, and what its log has."""
+
+    body: Body
+    log: PlanLog
+    now: datetime
+
+    @property
+    def plan(self) -> PlanStatus:
+        """Of the status."""
+        return plan_of(self.body)
+
+
+def plan_bundle(target: Target, name: str, shape: Format, refresh: float | None) -> bool:
+    """Print the plan of a Bundle.
+
+    Args:
+        target: the cluster.
+        name: of the Bundle, perhaps with its namespace.
+        shape: of the output.
+        refresh: seconds to wait for a plan made anew; None: the one that is there.
+
+    Returns:
+        Whether the deploy would change anything.
+
+    Raises:
+        Fault: there is no plan, or it is being made, or it failed.
+    """
+    found = run(_found(target, name, refresh))
+    if shape in (Format.JSON, Format.YAML):
+        dump(document(found), shape)
+    if fault := unfinished(found.body, found.now):
+        raise Fault(fault)
+    if shape is Format.NAME:
+        for operation in found.log.operations or ():
+            click.echo(_reference(operation))
+        prose(_missing(found), err=True)
+    elif shape in (Format.TABLE, Format.WIDE):
+        show(found, wide=shape is Format.WIDE)
+        if awaits_decision(found.body, found.now):
+            prose(["", f"{how_to_decide(found.body)}."])
+    return bool(found.plan.operations)
+
+
+async def _found(target: Target, name: str, refresh: float | None) -> Shown:
+    async with target.connect() as client:
+        namespace, name = target.locate(name)
+        body = await one(client, WHAT, namespace, name)
+        if refresh is not None:
+            body = await _refreshed(client, body, refresh)
+        return await looked_at(client, body)
+
+
+async def looked_at(client: KubeClient, body: Body) -> Shown:
+    """A Bundle with its plan's log, where that is finished."""
+    plan = plan_of(body)
+    planned = plan.outcome == PlanOutcome.PLANNED
+    log = await read_plan_log(client, body, plan) if planned else PlanLog()
+    return Shown(body, log, datetime.now(UTC))
+
+
+async def _refreshed(
+    client: KubeClient,
+    body: dict[str, Any],
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
+    """Have the plan made anew, and wait until that has ended."""
+    check_updates_are_on(WHAT, body)
+    token, body = await annotated(client, WHAT, body, names.ANN_PLAN_AT)
+
+    def handled(seen: Body) -> bool:
+        check_updates_are_on(WHAT, seen)  # they may be switched off meanwhile
+        return parse_status(seen).last_handled_plan == token
+
+    def busy(seen: Body) -> bool:
+        return plan_of(seen).outcome == PlanOutcome.RUNNING
+
+    return await wait(client, WHAT, body, timeout, handled, busy=busy)
+
+
+def unfinished(body: Body, now: datetime) -> str:
+    """Why there is no plan to show; empty where there is one."""
+    plan, bundle = plan_of(body), shown(WHAT, body)
+    anew = hint_about("plan", "bundle", body, "--refresh")
+    if not exists(plan):
+        return (
+            f"{bundle} has no plan{result(body).rstrip('.')}. Plans are made where "
+            f"spec.approval.mode is OnRisk or Always, or on request: {anew}"
+        )
+    if plan.outcome == PlanOutcome.RUNNING:
+        since = rows.age(plan.started_at, now)
+        return (
+            f"{bundle}: the plan of {said(plan.version)} is being made by the Job {said(plan.job)}"
+            f", since {since}; try again when it has ended"
+        )
+    if plan.outcome == PlanOutcome.FAILED:
+        log = hint_about("logs", "bundle", body, "--plan")
+        return (
+            f"{bundle}: the plan of {said(plan.version)} failed: {failure(plan, now)}; werf's log: "
+            f"{log}; to make it anew: {anew}"
+        )
+    return ""
+
+
+def show(found: Shown, *, wide: bool = False) -> None:
+    """Print a plan that was made: what it is of, the operations, the diff."""
+    prose(_head(found))
+    if found.log.operations:
+        click.echo()
+        Table(columns(found), wide=wide, whole=True).print(found.log.operations)
+    if found.log.diff:
+        click.echo()
+        lines = printable(found.log.diff).split("\n")
+        prose(["Diff, as werf printed it:", *(f"  {line}".rstrip() for line in lines)])
+    if missing := list(_missing(found)):
+        prose(["", *missing])
+
+
+def _head(found: Shown) -> Iterator[str]:
+    plan, metadata = found.plan, found.body["metadata"]
+    yield labelled("Bundle", f"{metadata['namespace']}/{metadata['name']}")
+    yield from head(found.body, found.now)
+    values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
+    release = f"{release_namespace(found.body)}/{metadata['name']}"
+    yield labelled("Release", f"{release}, revision {said(plan.revision)}{values}")
+    made = rows.age(plan.made_at, found.now)
+    yield labelled("Made", f"{made} ago by the Job {said(plan.job)}")
+
+
+def _missing(found: Shown) -> Iterator[str]:
+    """What isn't shown, why, and what to do about it."""
+    log, plan = found.log, found.plan
+    anew = hint_about("plan", "bundle", found.body, "--refresh")
+    if log.fault:
+        listed = plan.risky[:MAX_RISKY]
+        if listed:
+            many = max(plan.risky_operations or 0, len(listed))
+            yield f"Risky, from the status ({len(listed)} of {many}):"
+            yield from (f"  {said(operation)}" for operation in listed)
+        yield (
+            f"The operations and the diff can't be shown: {log.fault}. Where the log is gone, "
+            f"{anew} makes the plan anew."
+        )
+    if log.cut:
+        command = f"kubectl logs -n {found.body['metadata']['namespace']} job/{said(plan.job)}"
+        yield f"The diff is cut after {DIFF_BYTES >> 20} MiB; all of it: {command}"
+    if log.operations and not _knows_all_risky(found):
+        yield (
+            "More are marked as risky than the operator counts: what this chart does with every "
+            "deploy is marked, too."
+        )
+
+
+def columns(found: Shown) -> list[Column]:
+    """The columns of the operations; risky ones are marked."""
+    marked = _risky(found)
+    columns = [
+        Column("OPERATION", lambda operation: str(operation.type)),
+        Column("GROUP", lambda operation: operation.group or "-", wide=True),
+        Column("KIND", lambda operation: operation.kind),
+        Column("NAMESPACE", lambda operation: operation.namespace or "-"),
+        Column("NAME", lambda operation: operation.name),
+    ]
+    if marked:
+        risk = Column("RISK", lambda operation: "risky" if operation in marked else "")
+        columns.insert(0, risk)
+    return columns
+
+
+def _risky(found: Shown) -> frozenset[Operation]:
+    """The risky operations; a few more where the status doesn't name all of them."""
+    listed, operations = set(found.plan.risky), found.log.operations or ()
+    if len(listed) >= (found.plan.risky_operations or 0):
+        return frozenset(one for one in operations if str(one) in listed)
+    return frozenset(risky(operations, ()))
+
+
+def _knows_all_risky(found: Shown) -> bool:
+    return len(_risky(found)) <= (found.plan.risky_operations or 0)
+
+
+def _reference(operation: Operation) -> str:
+    group = f".{operation.group}" if operation.group else ""
+    return f"{operation.kind.lower()}{group}/{operation.name}"
+
+
+def document(found: Shown) -> dict[str, Any]:
+    """As in -o json: the plan of the status, with what its log has."""
+    metadata, log = found.body["metadata"], found.log
+    marked = _risky(found)
+    listed = [
+        {
+            "type": str(one.type),
+            "group": one.group,
+            "kind": one.kind,
+            "namespace": one.namespace,
+            "name": one.name,
+            "risky": one in marked,
+        }
+        for one in log.operations or ()
+    ]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "BundlePlan",
+        "bundle": f"{metadata['namespace']}/{metadata['name']}",
+        "plan": found.plan.to_dict(),
+        "operations": None if log.operations is None else listed,
+        "diff": log.diff,
+        **({"error": log.fault} if log.fault else {}),
+    }

@@ -1,0 +1,191 @@
+"""What the status says of a Bundle's plan, in words. Pure.
+
+A status may be forged by who may write it, so that every text is shown shortened and escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from copyrator.api.bundle_status import (
+    BundleReason,
+    BundleStatus,
+    GateState,
+    PlanDecision,
+    PlanOutcome,
+    PlanStatus,
+    parse_status,
+)
+from copyrator.api.conditions import conditions_by_type
+from copyrator.api.counts import count
+from copyrator.api.times import parse_time
+from copyrator.bundles.policy.plan import OperationType
+from copyrator.cli import rows
+from copyrator.cli.hints import hint_about
+from copyrator.cli.output import labelled, printable
+
+MOST: Final = 256
+"""Characters of a text of the status that are shown; more than an ID or a user's name has."""
+_GATE: Final = "approval"
+
+Body = Mapping[str, Any]
+
+
+def said(value: object, most: int = MOST) -> str:
+    """A text of the status in one line; a dash where there is none."""
+    text = str(value) if value not in (None, "") else "-"
+    text = printable(text[:most] + ("…" if len(text) > most else ""))
+    return text.replace("\n", " ").replace("\t", " ")
+
+
+def plan_of(body: Body) -> PlanStatus:
+    """The plan in a Bundle's status; an empty one where there is none."""
+    return parse_status(body).plan
+
+
+def exists(plan: PlanStatus) -> bool:
+    """Whether a plan was ever begun."""
+    return plan.outcome is not None
+
+
+def is_due(body: Body) -> bool:
+    """Whether the operator waits for a decision, by its conditions and gates."""
+    conditions = conditions_by_type((body.get("status") or {}).get("conditions")).values()
+    gates = parse_status(body).gates
+    return any(one.get("reason") == BundleReason.AWAITING_APPROVAL for one in conditions) or any(
+        gate.name == _GATE
+        and gate.state == GateState.WAITING
+        and gate.reason == BundleReason.AWAITING_APPROVAL
+        for gate in gates
+    )
+
+
+def is_expired(plan: PlanStatus, now: datetime) -> bool:
+    """Whether no decision came in time."""
+    ends = parse_time(plan.expires_at)
+    return plan.decision is None and ends is not None and ends <= now
+
+
+def awaits_decision(body: Body, now: datetime) -> bool:
+    """Whether the plan can be approved or rejected now, and has to be."""
+    plan = plan_of(body)
+    planned = plan.outcome == PlanOutcome.PLANNED and bool(plan.id) and plan.decision is None
+    return planned and not is_expired(plan, now) and is_due(body)
+
+
+def tally(plan: PlanStatus) -> str:
+    """``4 operations: 3 create, 1 delete; 1 risky``."""
+    if not plan.operations:
+        return "no operations"
+    counted = ((type_, getattr(plan.counts, type_)) for type_ in OperationType)
+    parts = ", ".join(f"{number} {type_}" for type_, number in counted if number)
+    risky = f"; {plan.risky_operations} risky" if plan.risky_operations else ""
+    return f"{count(plan.operations, 'operation')}: {parts or '-'}{risky}"
+
+
+def state_of(body: Body, now: datetime) -> str:
+    """The plan's state: running, failed, decided, expired or waiting."""
+    plan = plan_of(body)
+    match plan.outcome:
+        case PlanOutcome.RUNNING:
+            return f"being made by the Job {said(plan.job)}"
+        case PlanOutcome.FAILED:
+            return f"failed: {failure(plan, now)}"
+        case PlanOutcome.PLANNED:
+            return _planned(body, plan, now)
+    return said(plan.outcome)
+
+
+def failure(plan: PlanStatus, now: datetime) -> str:
+    """Why it failed, and when it is made again."""
+    retry = f"; made again {rows.until(plan.next_retry_at, now)}" if plan.next_retry_at else ""
+    message = said(plan.message, 1000).rstrip(".")
+    return f"{said(plan.reason)}: {message}{retry}"
+
+
+def _planned(body: Body, plan: PlanStatus, now: datetime) -> str:
+    if plan.decision is not None:
+        return f"{decision(plan)}, {rows.age(plan.at, now)} ago"
+    if is_expired(plan, now):
+        return f"expired {rows.age(plan.expires_at, now)} ago; the operator makes it anew"
+    if not is_due(body):
+        return "made; no decision is asked for"
+    ends = f"; expires {rows.until(plan.expires_at, now)}" if plan.expires_at else ""
+    return f"waits for a decision{ends}"
+
+
+def decision(plan: PlanStatus) -> str:
+    """``approved by ann``."""
+    known = {PlanDecision.APPROVED: "approved", PlanDecision.REJECTED: "rejected"}
+    words = {str(value): word for value, word in known.items()}
+    verb = words.get(str(plan.decision), said(plan.decision))
+    return f"{verb} by {said(plan.by)}" if plan.by else verb
+
+
+def head(body: Body, now: datetime) -> Iterator[str]:
+    """The lines about the plan itself, with labels."""
+    plan = plan_of(body)
+    yield labelled("Plan", said(plan.id))
+    yield labelled("State", state_of(body, now))
+    yield labelled("Version", f"{said(plan.version)}  {said(rows.digest(plan.digest))}")
+    if plan.newer:
+        advice = hint_about("plan", "bundle", body, "--refresh")
+        yield labelled("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
+    if plan.outcome == PlanOutcome.PLANNED:
+        yield labelled("Changes", tally(plan))
+
+
+def describe_lines(body: Body, now: datetime) -> Iterator[str]:
+    """The lines of `describe` about the plan, and who approved what was deployed last."""
+    status = parse_status(body)
+    yield from _approved(status)
+    if not exists(status.plan):
+        return
+    first, *others = head(body, now)
+    yield first
+    yield from (f"  {line}" for line in others)
+    if status.plan.risky:
+        yield f"  {labelled('Risky', _risky(status.plan))}"
+    if awaits_decision(body, now):
+        yield f"  {_how_to_see(body)}"
+        yield f"  {how_to_decide(body)}"
+
+
+def _approved(status: BundleStatus) -> Iterator[str]:
+    attempt = status.attempted
+    if attempt.plan:
+        by = f"approved by {said(attempt.approved_by)}" if attempt.approved_by else "not asked for"
+        yield labelled("Last approval", f"{by}, plan {said(attempt.plan)}")
+
+
+def _risky(plan: PlanStatus, most: int = 3) -> str:
+    shown = ", ".join(said(one) for one in plan.risky[:most])
+    more = max(plan.risky_operations or 0, len(plan.risky)) - most
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def how_to_decide(body: Body) -> str:
+    """The two commands."""
+    approve, reject = (hint_about(verb, "bundle", body) for verb in ("approve", "reject"))
+    return f"To decide: {approve} or {reject}"
+
+
+def _how_to_see(body: Body) -> str:
+    return f"To see it: {hint_about('plan', 'bundle', body)}"
+
+
+def why_lines(body: Body, now: datetime) -> Iterator[str]:
+    """What `why` says of the plan."""
+    plan = plan_of(body)
+    if not exists(plan):
+        return
+    yield f"The plan of {said(plan.version)}: {state_of(body, now)}."
+    if plan.outcome == PlanOutcome.PLANNED:
+        yield f"  {said(plan.id)}: {tally(plan)}."
+    if plan.newer:
+        yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
+    if awaits_decision(body, now):
+        yield f"  {_how_to_see(body)}"
+        yield f"  {how_to_decide(body)}"

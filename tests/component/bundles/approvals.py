@@ -1,0 +1,113 @@
+"""What tests of plans and approvals look at, and do as a user."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+
+ALWAYS = {"mode": "Always"}
+ON_RISK = {"mode": "OnRisk"}
+PATIENT = {"limit": 3, "backoff": "1s"}
+"""Of ``spec.retry``."""
+
+
+def plan(cluster: BundleCluster, name: str = "shop") -> dict[str, Any]:
+    found: dict[str, Any] = cluster.status(name).get("plan", {})
+    return found
+
+
+def condition(cluster: BundleCluster, kind: str, name: str = "shop") -> tuple[str, str]:
+    found = {one["type"]: one for one in cluster.status(name).get("conditions", [])}
+    one = found.get(kind, {})
+    return one.get("status", ""), one.get("reason", "")
+
+
+def pending(cluster: BundleCluster, name: str = "shop") -> str:
+    """The reason for which an update waits; empty where none does."""
+    status, reason = condition(cluster, "UpdatePending", name)
+    return reason if status == "True" else ""
+
+
+async def waits(
+    cluster: BundleCluster, reason: str = "AwaitingApproval", name: str = "shop", **wanted: Any
+) -> dict[str, Any]:
+    """The plan, once the Bundle waits for this reason and the plan has these fields."""
+
+    def look() -> bool:
+        found = plan(cluster, name)
+        return pending(cluster, name) == reason and all(
+            found.get(key) == value for key, value in wanted.items()
+        )
+
+    try:
+        await eventually(look, f"{reason}, {wanted}", seconds=20)
+    except AssertionError:
+        raise AssertionError(f"{reason}, {wanted}; {cluster.status(name)}") from None
+    return plan(cluster, name)
+
+
+async def deployed(cluster: BundleCluster, name: str = "shop", **wanted: Any) -> dict[str, Any]:
+    """The status, once all that is wanted runs and nothing waits."""
+
+    def look() -> bool:
+        there = cluster.status(name).get("deployed", {})
+        fits = all(there.get(key) == value for key, value in wanted.items())
+        return cluster.reason(name) == "Deployed" and fits and not pending(cluster, name)
+
+    try:
+        await eventually(look, f"deployed {wanted}", seconds=20)
+    except AssertionError:
+        raise AssertionError(f"deployed {wanted}; {cluster.status(name)}") from None
+    return cluster.status(name)
+
+
+def annotate(cluster: BundleCluster, name: str = "shop", **annotations: str | None) -> None:
+    named = {f"operator.werf.dev/{key}": value for key, value in annotations.items()}
+    cluster.change("bundles", name, metadata={"annotations": named})
+
+
+def approve(
+    cluster: BundleCluster, found: dict[str, Any], by: str = "ann", name: str = "shop"
+) -> None:
+    annotate(cluster, name, **{"approved-plan": found["id"], "approved-by": by})
+
+
+def reject(cluster: BundleCluster, found: dict[str, Any], by: str = "ben") -> None:
+    annotate(cluster, **{"rejected-plan": found["id"], "approved-by": by})
+
+
+def refresh(cluster: BundleCluster, value: str = "now", name: str = "shop") -> None:
+    annotate(cluster, name, **{"plan-at": value})
+
+
+def secrets(cluster: BundleCluster) -> set[str]:
+    """Names of the Secrets that the operator wrote."""
+    prefix = path_of("secrets") + "/"
+    return {
+        path.removeprefix(prefix)
+        for path, body in cluster.objects.items()
+        if path.startswith(prefix)
+        and "operator.werf.dev/seal" in (body["metadata"].get("labels") or {})
+    }
+
+
+def operations(*plans: dict[str, Any]) -> set[str]:
+    """Names of the Secrets with the operations of these plans."""
+    return {f"{one['job']}-operations" for one in plans if "job" in one}
+
+
+async def idle(operator: Any) -> None:
+    """The operator has done all that it knows of."""
+    rounds, deadline = 0, asyncio.get_running_loop().time() + 20
+    while rounds < 3:  # an answer may be on its way between two looks
+        assert asyncio.get_running_loop().time() < deadline, "the operator never comes to rest"
+        busy = len(operator.queue) or operator.queue.working
+        rounds = 0 if busy else rounds + 1
+        await asyncio.sleep(0.03)
+
+
+def lose(cluster: BundleCluster, plural: str, name: str) -> None:
+    cluster.drop(path_of(plural, name, TEAM))

@@ -1,0 +1,133 @@
+"""What becomes of the Jobs that plan and that deploy what was planned, as their scripts say it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of, succeed
+
+from copyrator.bundles.policy.plan_block import BEGIN, END
+from copyrator.bundles.policy.plan_script import PlanExit
+
+CREATE = "create ::ConfigMap:app"
+UPDATE = "update ::ConfigMap:app"
+DELETE = "delete ::Service:app"
+SEALED = 4
+"""Arguments for each sealed file: its path, its salt's, its copy's, and the hash."""
+
+
+@dataclass
+class Werf:
+    """Plans and deploys one release.
+
+    Attributes:
+        todo: the operations of a plan made now, by the digest that is deployed.
+        revision: of the release, that a deploy made now would make.
+        says: what the plan Job's container does instead: its exit code and log. Called with the
+            Job's body and its nonce; None for a plan of ``todo``.
+        ends: the end of a deploy that goes on to apply.
+        applied: the plan's operations and the version of each deploy that went on to apply.
+        holds_plans: plan Jobs run until the test calls ``finish``; likewise ``holds_deploys``.
+    """
+
+    cluster: BundleCluster
+    todo: Callable[[str], list[str]] = lambda digest: [CREATE]
+    revision: int = 1
+    says: Callable[[dict[str, Any], str], tuple[int, str] | None] = lambda job, nonce: None
+    ends: Callable[[dict[str, Any]], tuple[int, str]] = succeed
+    applied: list[tuple[str, str]] = field(default_factory=list)
+    holds_plans: bool = False
+    holds_deploys: bool = False
+
+    def __post_init__(self) -> None:
+        self.cluster.ends = self.run
+
+    def run(self, job: dict[str, Any]) -> tuple[int, str] | None:
+        """What ``BundleCluster.ends`` is called for."""
+        kind = job["metadata"]["labels"]["operator.werf.dev/job"]
+        if kind == "plan":
+            return None if self.holds_plans else self.plan(job)
+        return None if self.holds_deploys else self.deploy(job)
+
+    def finish(self, job: dict[str, Any]) -> None:
+        """Let a Job that was held end as it would have."""
+        kind = job["metadata"]["labels"]["operator.werf.dev/job"]
+        code, message = self.plan(job) if kind == "plan" else self.deploy(job)
+        self.cluster.end_job(job["metadata"]["name"], code, message)
+
+    def plan(self, job: dict[str, Any]) -> tuple[int, str]:
+        _, nonce, *files = container(job)["command"][3:]
+        assert len(files) % SEALED == 0
+        log = f"{job['metadata']['name']}-pod"
+        if said := self.says(job, nonce):
+            code, self.cluster.logs[log] = said
+            return code, ""
+        if not self.unseals(job, files):
+            self.cluster.logs[log] = "Error: PlanChanged: values aren't what was planned with\n"
+            return PlanExit.CHANGED, ""
+        self.cluster.logs[log] = "the diff\n" + block(nonce, self.revision, self.todo(digest(job)))
+        return 0, ""
+
+    def deploy(self, job: dict[str, Any]) -> tuple[int, str]:
+        command = container(job)["command"]
+        if command[0] == "sh":
+            *_, name, first = command[:5]
+            assert (name, first) == ("deploy", "/tmp/approved")
+            files = command[5:]
+            changed = "Error: PlanChanged: nothing was applied"
+            if not self.unseals(job, files):
+                return PlanExit.CHANGED, changed
+            approved = self.mounted(job, files[0]).decode()
+            now = listed(self.revision, self.todo(digest(job)))
+            if not set(now.splitlines()) <= set(approved.splitlines()):
+                return PlanExit.CHANGED, changed
+            self.applied.append((digest(job), approved))
+        else:
+            self.applied.append((digest(job), ""))
+        code, message = self.ends(job)
+        if '"revision"' in message:
+            message = message.replace('"revision": 1', f'"revision": {self.revision}')
+            self.revision += 1
+        return code, message
+
+    def unseals(self, job: dict[str, Any], files: list[str]) -> bool:
+        """Whether every file is what its hash in the Job's arguments says."""
+        for i in range(0, len(files), SEALED):
+            path, salt, _, wanted = files[i : i + SEALED]
+            content = self.mounted(job, salt) + self.mounted(job, path)
+            if hashlib.sha256(content).hexdigest() != wanted:
+                return False
+        return True
+
+    def mounted(self, job: dict[str, Any], path: str) -> bytes:
+        """The content of a file of a Secret that the Job mounts."""
+        where, _, key = path.rpartition("/")
+        mounts = {one["mountPath"]: one["name"] for one in container(job)["volumeMounts"]}
+        volumes = job["spec"]["template"]["spec"]["volumes"]
+        names = {one["name"]: one["secret"]["secretName"] for one in volumes if "secret" in one}
+        secret = self.cluster.objects[path_of("secrets", names[mounts[where]], TEAM)]
+        return base64.b64decode(secret["data"][key])
+
+
+def container(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = job["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def digest(job: dict[str, Any]) -> str:
+    return str(job["metadata"]["annotations"]["operator.werf.dev/digest"])
+
+
+def listed(revision: int, operations: list[str]) -> str:
+    return "".join(f"{line}\n" for line in (f"revision {revision}", *sorted(operations)))
+
+
+def block(nonce: str, revision: int, operations: list[str]) -> str:
+    """As the script prints it."""
+    text = listed(revision, operations)
+    count, hashed = len(operations), hashlib.sha256(text.encode()).hexdigest()
+    return f"\n{BEGIN} {nonce} {count} {hashed}\n{text}{END} {nonce} {count}\n"

@@ -1,0 +1,164 @@
+"""The process may die at any write of a plan and an approved deploy, as in test_crashes.
+
+Nothing is deployed that wasn't approved, no plan or attempt is lost, no Job is made twice, and no
+Secret stays that nobody needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import pytest
+from tests.component.bundles.approvals import ALWAYS, approve, operations, pending, plan, secrets
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+from tests.component.bundles.test_crashes import NOT, OK, Make, Run, Stage, die_after
+from tests.component.oci.fake_registry import FakeRegistry
+
+RETRIED = {"limit": 3, "backoff": "1s"}
+
+
+@dataclass
+class Approver:
+    """Approves what waits, as often as a person is needed, and looks at what is deployed."""
+
+    stage: Stage
+    werf: Werf
+    approved: list[str] = field(default_factory=list)
+    """The operations of each plan that was approved."""
+
+    async def work(self) -> None:
+        cluster, seen = self.stage.cluster, ""
+        while True:
+            found = plan(cluster)
+            if pending(cluster) == "AwaitingApproval" and found.get("job") != seen:
+                seen = found["job"]
+                self.approved += self.werf.todo(found["digest"])
+                approve(cluster, found)
+            await asyncio.sleep(0.005)
+
+    def check(self, *verdicts: str) -> bool:
+        """What was approved is deployed, by attempts of which werf said so."""
+        cluster = self.stage.cluster
+        found = plan(cluster)
+        kept = operations(found, found.get("approved", {}))
+        return (
+            self.stage.is_settled()
+            and cluster.reason() == "Deployed"
+            and not pending(cluster)
+            and self.stage.verdicts() == list(verdicts)
+            and secrets(cluster) <= kept
+        )
+
+
+@dataclass(frozen=True)
+class Journey:
+    """A deploy from its plan to its end, by so many writes."""
+
+    writes: int
+    begin: Callable[[Stage, Werf], None]
+    verdicts: tuple[str, ...]
+    """Of werf, the last one first."""
+    approvals: int
+
+
+def first(stage: Stage, werf: Werf) -> None:
+    stage.cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    stage.bundle(approval=ALWAYS, values="values", retry=RETRIED)
+
+
+def bad_at_first(stage: Stage, werf: Werf) -> None:
+    """It did a half, and the rest was approved."""
+    werf.ends = lambda job: fail(job) if len(werf.applied) == 1 else succeed(job)
+    werf.todo = lambda _: [UPDATE] if werf.applied else [CREATE]
+    stage.bundle(approval=ALWAYS, retry=RETRIED)
+
+
+def worse_than_planned(stage: Stage, werf: Werf) -> None:
+    """It did a half, and the rest wasn't approved."""
+    werf.ends = lambda job: fail(job) if len(werf.applied) == 1 else succeed(job)
+    werf.todo = lambda _: [UPDATE, DELETE] if werf.applied else [CREATE]
+    stage.bundle(approval=ALWAYS, retry=RETRIED)
+
+
+def planned_at_the_second_try(stage: Stage, werf: Werf) -> None:
+    werf.says = lambda *_: (1, "Error: no\n") if len(stage.cluster.runs) == 1 else None
+    first(stage, werf)
+
+
+JOURNEYS = {
+    "a first deploy": Journey(16, first, (OK,), 1),
+    "a deploy that fails and is tried again": Journey(23, bad_at_first, (OK, NOT), 1),
+    "a retry that does more": Journey(24, worse_than_planned, (OK, NOT), 2),
+    "a plan that fails and is made again": Journey(24, planned_at_the_second_try, (OK,), 1),
+}
+POINTS = [
+    pytest.param(name, number, id=f"{name}-{number}")
+    for name, journey in JOURNEYS.items()
+    for number in range(1, journey.writes + 1)
+]
+
+
+@pytest.fixture
+def stage(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stage:
+    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 0.5)
+    return Stage(cluster, registry, run, bundle)
+
+
+@pytest.fixture
+async def approver(stage: Stage, werf: Werf) -> AsyncIterator[Approver]:
+    approver = Approver(stage, werf)
+    working = asyncio.create_task(approver.work())
+    yield approver
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+
+
+@pytest.mark.parametrize("name", JOURNEYS)
+async def test_a_journey_is_that_many_writes(
+    stage: Stage, werf: Werf, approver: Approver, name: str
+) -> None:
+    """So the table leaves out none."""
+    journey, cluster = JOURNEYS[name], stage.cluster
+    journey.begin(stage, werf)
+    await stage.run()
+    await eventually(lambda: approver.check(*journey.verdicts), name, seconds=20)
+    assert cluster.writes_seen == journey.writes
+    assert len(cluster.jobs()) == len(journey.verdicts)
+
+
+@pytest.mark.parametrize(("name", "number"), POINTS)
+async def test_dies_after_any_write(
+    stage: Stage, werf: Werf, approver: Approver, name: str, number: int
+) -> None:
+    journey, cluster = JOURNEYS[name], stage.cluster
+    journey.begin(stage, werf)
+
+    await die_after(stage, number)
+    await stage.run()
+
+    await eventually(lambda: approver.check(*journey.verdicts), name, seconds=20)
+    assert len(cluster.runs) == len(set(cluster.runs))
+    # Each line that was applied was in a plan that a person approved, or follows from one.
+    for _, made in werf.applied:
+        _, *lines = made.splitlines()
+        assert {line.replace("update", "create") for line in lines} <= {
+            line.replace("update", "create") for line in approver.approved
+        }
+    assert approver.approved
+    assert len(cluster.status()["history"]) == len(werf.applied) + interrupted(cluster)
+
+
+def interrupted(cluster: BundleCluster) -> int:
+    return sum(one["outcome"] == "Interrupted" for one in cluster.status()["history"])

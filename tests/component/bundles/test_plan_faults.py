@@ -1,0 +1,368 @@
+"""Plans that can't be made: what the status says, what is tried again, and what isn't deployed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    PATIENT,
+    approve,
+    deployed,
+    idle,
+    lose,
+    plan,
+    refresh,
+    secrets,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, path_of
+from tests.component.bundles.fake_werf import CREATE, Werf, block
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.bundles.policy.plan_block import BEGIN, END
+from copyrator.bundles.policy.plan_script import PlanExit
+from copyrator.settings.limits import PLAN_OPERATIONS
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+Says = Callable[[str], tuple[int, str]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+OTHER = "f" * 32
+ONCE = {"limit": 0}
+"""Of ``spec.retry``."""
+
+
+def many(nonce: str) -> str:
+    """A chart that prints a block by itself, with more operations than are accepted."""
+    lines = [f"create ::ConfigMap:{number:05}" for number in range(2 * PLAN_OPERATIONS)]
+    return block(nonce, 1, lines)
+
+
+SAID: dict[str, tuple[Says, str]] = {
+    "killed": (lambda _: (137, "the diff\n"), "the container was killed (signal 9)"),
+    "prints nothing": (lambda _: (0, ""), "its log doesn't end with a plan"),
+    "prints garbage": (lambda _: (0, "\x00\ud7ff\n" * 9999), "its log doesn't end with a plan"),
+    "ends without a block": (lambda _: (0, "Error: no\n"), "its log doesn't end with a plan"),
+    "prints one endless line": (lambda _: (0, "x" * 2**21), "its log doesn't end with a plan"),
+    "prints a block of its own": (
+        lambda _: (0, block(OTHER, 1, [CREATE])),
+        "its log ends with a plan that has another Job's nonce",
+    ),
+    "prints a block after the script's": (
+        lambda nonce: (0, block(nonce, 1, [CREATE]) + block(OTHER, 1, [])),
+        "its log ends with a plan that has another Job's nonce",
+    ),
+    "prints half a block": (
+        lambda nonce: (0, block(nonce, 1, [CREATE, "create ::Secret:b"]).split("create ::S")[0]),
+        "its log doesn't end with a plan",
+    ),
+    "prints a block of other lines": (
+        lambda nonce: (0, block(nonce, 1, [CREATE]).replace("ConfigMap", "Secret")),
+        "the hash of the lines is another",
+    ),
+    "prints what is no operation": (
+        lambda nonce: (0, block(nonce, 1, ["mention ::Secret:b"])),
+        "which is no operation on an object",
+    ),
+    "prints 10,000 operations": (
+        lambda nonce: (0, many(nonce)),
+        f"it has 10000 operations; at most {PLAN_OPERATIONS} are accepted",
+    ),
+    "prints an end line alone": (
+        lambda nonce: (0, f"{END} {nonce} 1\n"),
+        "its log has no plan at its end",
+    ),
+    "prints two first lines": (
+        lambda nonce: (0, f"{BEGIN} {nonce} 0 {'0' * 64}" + block(nonce, 1, []).lstrip()),
+        "can't be read",
+    ),
+    "is told so by the script": (
+        lambda _: (PlanExit.FAILED, "Error: one\nError: the graph isn't whole\n"),
+        "Error: the graph isn't whole",
+    ),
+    "fails in werf": (
+        lambda _: (1, "password: hunter2\nError: render: no such value\nsome: diff\n"),
+        "Error: render: no such value",
+    ),
+}
+
+
+@pytest.mark.parametrize(("says", "message"), SAID.values(), ids=SAID.keys())
+async def test_a_job_without_a_plan_is_a_failed_plan(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, says: Says, message: str
+) -> None:
+    werf.says = lambda _, nonce: says(nonce)
+    bundle(approval=ALWAYS, retry=ONCE)
+    operator = await run()
+    found = await waits(cluster, "PlanUnstable")
+    assert (found["outcome"], found["reason"]) == ("Failed", "PlanFailed")
+    assert message in found["message"]
+    assert found["job"] in found["message"]
+    assert len(found["message"]) < 700
+    assert "id" not in found
+    assert "hunter2" not in json.dumps(cluster.status())
+    await idle(operator)
+    assert (cluster.jobs(), secrets(cluster)) == ([], set())
+    assert cluster.message().count("no plan could be made 1 times") == 1
+
+
+async def test_a_plan_whose_pod_was_evicted_says_so(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    bundle(approval=ALWAYS, retry=ONCE)
+    await run()
+    await eventually(lambda: cluster.jobs("plan"))
+    name = cluster.runs[0]
+    status = {"reason": "Evicted", "message": "The node was low on resource: memory."}
+    cluster.change("pods", f"{name}-pod", status={**status, "containerStatuses": []})
+    condition = {"type": "Failed", "status": "True", "reason": "PodFailurePolicy"}
+    cluster.change("jobs", name, status={"conditions": [condition]})
+    found = await waits(cluster, "PlanUnstable")
+    assert "low on resource" in found["message"]
+
+
+async def test_a_plan_that_takes_too_long_says_so(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    bundle(approval=ALWAYS, retry=ONCE)
+    await run()
+    await eventually(lambda: cluster.jobs("plan"))
+    assert cluster.jobs("plan")[0]["spec"]["activeDeadlineSeconds"] == 600
+    cluster.end_without_pod(cluster.runs[0])
+    found = await waits(cluster, "PlanUnstable")
+    assert "was terminated" in found["message"]
+
+
+async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before the next poll."""
+    monkeypatch.setattr("copyrator.bundles.plans.LOOK_AGAIN", 0.5)
+    werf.holds_plans = True
+    cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
+    bundle(approval=ALWAYS)
+    await run()
+    await eventually(lambda: cluster.jobs("plan"))
+    name = cluster.runs[0]
+    text = "0/3 nodes are available: 3 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "message": text}
+    cluster.change("pods", f"{name}-pod", status={"conditions": [condition]})
+    await waits(cluster, "Planning")
+    await eventually(lambda: text in plan(cluster).get("message", ""), "blocked", seconds=5)
+    assert text.rstrip(".") in cluster.message()
+    cluster.put_pod(cluster.jobs("plan")[0], {"running": {}})
+    await eventually(lambda: "message" not in plan(cluster), "runs", seconds=5)
+    werf.finish(cluster.jobs("plan")[0])
+    await waits(cluster)
+
+
+async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.plans.LOOK_AGAIN", 0.5)
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    werf.holds_plans = True
+    cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
+    bundle(approval=ALWAYS, values="values", retry=PATIENT)
+    await run()
+    await eventually(lambda: cluster.jobs("plan"))
+    name = cluster.runs[0]
+    lose(cluster, "secrets", f"{name}-values-000")
+    marks = lambda: cluster.jobs("plan")[0]["metadata"]["annotations"]  # noqa: E731
+    await eventually(lambda: "operator.werf.dev/given-up" in marks(), "given up", seconds=5)
+    werf.holds_plans = False
+    cluster.end_without_pod(name)
+    await waits(cluster, number=2)
+
+
+async def test_values_that_were_replaced_before_it_started_make_no_plan(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    werf.holds_plans = True
+    bundle(approval=ALWAYS, values="values", retry=PATIENT)
+    await run()
+    await eventually(lambda: cluster.jobs("plan"))
+    name = f"{cluster.runs[0]}-values-000"
+    secret = cluster.look("secrets", name) or {}
+    lose(cluster, "secrets", name)
+    cluster.write(path_of("secrets", name), {**secret, "data": {"values.yaml": "YTogMg=="}})
+    werf.holds_plans = False
+    werf.finish(cluster.jobs("plan")[0])
+    await eventually(lambda: plan(cluster).get("reason") == "PlanChanged")
+    await waits(cluster, number=2)
+
+
+async def test_a_log_that_can_not_be_read_yet_is_read_later(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.log_faults = [500, 503, 429]
+    bundle(approval=ALWAYS)
+    await run()
+    found = await waits(cluster)
+    assert found["number"] == 1
+
+
+@pytest.mark.parametrize("code", [400, 403, 404])
+async def test_a_log_that_may_not_be_read_is_a_failed_plan(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, code: int
+) -> None:
+    cluster.log_faults = [code]
+    bundle(approval=ALWAYS, retry=ONCE)
+    await run()
+    found = await waits(cluster, "PlanUnstable")
+    assert "its log can't be read: no" in found["message"]
+
+
+async def test_a_log_whose_node_is_gone_is_not_waited_for_for_ever(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_PATIENCE", 2.0)
+    cluster.log_faults = [500] * 99
+    bundle(approval=ALWAYS, retry=ONCE)
+    await run()
+    found = await waits(cluster, "PlanUnstable")
+    assert "its log can't be read" in found["message"]
+
+
+async def test_a_job_that_somebody_deletes_is_made_anew_under_another_name(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    bundle(approval=ALWAYS, retry=PATIENT)
+    await run()
+    await eventually(lambda: cluster.jobs("plan"))
+    first = cluster.runs[0]
+    lose(cluster, "jobs", first)
+    found = await waits(cluster, "PlanFailed")
+    assert f"Job {first} was deleted before its plan was read" in found["message"]
+    werf.holds_plans = False
+    found = await waits(cluster, number=2)
+    assert found["job"] != first
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (403, "exceeded quota: jobs, requested: count/jobs.batch=1"),
+        (403, 'admission webhook "policy.example" denied the request'),
+        (422, "spec.template: Invalid value"),
+    ],
+)
+async def test_a_job_that_the_api_server_refuses_is_a_failed_plan_and_is_tried_again(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, code: int, message: str
+) -> None:
+    refused = cluster.refuse("create", "/jobs", code, message)
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(approval=ALWAYS, values="values", retry=PATIENT)
+    operator = await run()
+    found = await waits(cluster, "PlanFailed")
+    assert message in found["message"]
+    await idle(operator)
+    assert secrets(cluster) == set()
+    refused.clear()
+    await waits(cluster)
+
+
+async def test_a_secret_that_the_api_server_refuses_is_named_and_tried_again(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    refused = cluster.refuse("create", "/secrets", 403, "exceeded quota: secrets")
+    bundle(approval=ALWAYS, values="values", retry=PATIENT)
+    await run()
+    await eventually(lambda: "exceeded quota: secrets" in cluster.message(), seconds=10)
+    refused.clear()
+    await waits(cluster)
+
+
+CHANGES: dict[str, Callable[[BundleCluster, FakeRegistry], object]] = {
+    "spec": lambda cluster, _: cluster.change("bundles", "shop", spec={"env": {"A": "b"}}),
+    "values": lambda cluster, _: cluster.change("configmaps", "values", data={"v.yaml": "a: 2"}),
+    "version": lambda cluster, registry: registry.put("app", "1.1.0", "two"),
+    "plan-at": lambda cluster, _: refresh(cluster),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+async def test_a_plan_is_tried_so_often_until_something_changes(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    change: Callable[[BundleCluster, FakeRegistry], object],
+) -> None:
+    cluster.put_object("configmaps", "values", data={"v.yaml": "a: 1"})
+    werf.says = lambda *_: (1, "Error: no\n")
+    bundle(approval=ALWAYS, values="values", version="1.*", retry={"limit": 2, "backoff": "1s"})
+    operator = await run(timer_interval=1.0)
+    found = await waits(cluster, "PlanFailed", failures=2)
+    assert found["nextRetryAt"] > found["startedAt"]
+    found = await waits(cluster, "PlanUnstable", failures=3)
+    assert "no plan could be made 3 times" in cluster.message()
+    assert "nextRetryAt" not in found
+    asked = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
+    await idle(operator)
+    assert len(cluster.jobs("plan")) == 3
+    werf.says = lambda *_: None
+    change(cluster, registry)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+
+
+async def test_deploys_whose_plan_fails_each_time_end_too(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """The plan can be made, and the deploy's own can't: as often as ``spec.retry`` says."""
+    bundle(approval=ALWAYS, retry={"limit": 1, "backoff": "1s"})
+    operator = await run()
+    werf.ends = lambda _: (PlanExit.FAILED, "Error: no\n")
+    approve(cluster, await waits(cluster))
+    await waits(cluster, "PlanUnstable")
+    await idle(operator)
+    assert len(werf.applied) == 2
+    history = cluster.status()["history"]
+    assert [one["reason"] for one in history] == ["PlanFailed", "PlanFailed"]
+    assert cluster.status()["attempted"]["failures"] == 0
+
+
+async def test_values_edited_while_the_api_server_refuses_the_job_cause_no_storm(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """A plan without a Job, of values that are others now, of a Bundle that may not be planned."""
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    refused = cluster.refuse("create", "/jobs", 500)
+    bundle(approval=ALWAYS, values="values", suspend=True)
+    operator = await run()
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Running")
+    await operator.stop()
+    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
+    refused.clear()
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Suspended")
+    await idle(operator)
+    assert cluster.runs == []

@@ -1,0 +1,199 @@
+"""How many plans are made at once, whose turn it is, and what a plan that waits costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    PATIENT,
+    annotate,
+    approve,
+    deployed,
+    idle,
+    lose,
+    pending,
+    plan,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import WRITES, BundleCluster
+from tests.component.bundles.fake_werf import Werf
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+MOST = 4
+NAMES = [f"shop{number:02}" for number in range(20)]
+WAITING = 200
+
+
+def running(cluster: BundleCluster) -> list[dict[str, Any]]:
+    return [job for job in cluster.jobs("plan") if not job.get("status", {}).get("conditions")]
+
+
+@pytest.fixture
+async def most(cluster: BundleCluster) -> AsyncIterator[list[int]]:
+    """The number of plans that ran, at each of many moments."""
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(len(running(cluster)))
+            await asyncio.sleep(0.002)
+
+    looking = asyncio.create_task(look())
+    yield seen
+    looking.cancel()
+    with suppress(asyncio.CancelledError):
+        await looking
+
+
+async def finish_all(cluster: BundleCluster, werf: Werf, names: list[str]) -> None:
+    """Let one plan after the other end until all of these wait for approval."""
+    while not all(pending(cluster, name) == "AwaitingApproval" for name in names):
+        jobs = await eventually(lambda: running(cluster), "a plan runs", seconds=10)
+        werf.finish(jobs[0])
+        await asyncio.sleep(0)
+        await eventually(
+            lambda: running(cluster) or all(plan(cluster, name).get("id") for name in names),
+            "the next one begins",
+            seconds=10,
+        )
+        if not running(cluster):
+            await eventually(lambda: all(pending(cluster, name) for name in names), seconds=10)
+
+
+async def test_so_many_plans_run_at_once_and_all_get_their_turn(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, most: list[int]
+) -> None:
+    werf.holds_plans = True
+    for name in NAMES:
+        bundle(name, approval=ALWAYS)
+    operator = await run(max_plan_jobs=MOST)
+    await eventually(lambda: len(running(cluster)) == MOST)
+    await idle(operator)
+    assert len(running(cluster)) == MOST
+
+    await finish_all(cluster, werf, NAMES)
+
+    assert max(most) == MOST
+    assert len(cluster.jobs("plan")) == len(NAMES)
+
+
+async def test_plans_that_end_quickly_are_no_more_at_once_either(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, most: list[int]
+) -> None:
+    for name in NAMES:
+        bundle(name, approval=ALWAYS)
+    await run(max_plan_jobs=2)
+    for name in NAMES:
+        await waits(cluster, name=name)
+    assert max(most) <= 2
+    assert len(cluster.jobs("plan")) == len(NAMES)
+
+
+async def test_a_restart_begins_no_more_of_them(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, most: list[int]
+) -> None:
+    werf.holds_plans = True
+    for name in NAMES:
+        bundle(name, approval=ALWAYS)
+    operator = await run(max_plan_jobs=MOST)
+    await eventually(lambda: len(running(cluster)) == MOST)
+    await operator.stop(0.0)
+    operator = await run(max_plan_jobs=MOST)
+    await finish_all(cluster, werf, NAMES)
+    assert max(most) == MOST
+
+
+LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
+    "deleted": lambda cluster, name: lose(cluster, "bundles", name),
+    "suspended": lambda cluster, name: cluster.change("bundles", name, spec={"suspend": True}),
+    "invalid": lambda cluster, name: cluster.change("bundles", name, spec={"repo": "A B"}),
+    "paused": lambda cluster, name: annotate(cluster, name, **{"disable-autoupdate": "true"}),
+    "not asked for": lambda cluster, name: cluster.change("bundles", name, spec={"approval": None}),
+    "edited": lambda cluster, name: cluster.change("bundles", name, spec={"env": {"A": "b"}}),
+}
+
+
+@pytest.mark.parametrize("which", ["runs", "waits"])
+@pytest.mark.parametrize("leave", LEAVES.values(), ids=LEAVES.keys())
+async def test_one_that_leaves_holds_up_no_other(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    leave: Callable[[BundleCluster, str], object],
+    which: str,
+) -> None:
+    """Those that wait are called at once, not when they look again."""
+    werf.holds_plans = True
+    for name in NAMES[:8]:
+        bundle(name, approval=ALWAYS)
+    operator = await run(max_plan_jobs=2)
+    await eventually(lambda: len(running(cluster)) == 2)
+    await idle(operator)
+    planned = {job["metadata"]["labels"]["operator.werf.dev/bundle"] for job in running(cluster)}
+    others = [name for name in NAMES[:8] if name not in planned]
+    gone = sorted(planned) if which == "runs" else others[:3]
+    for name in gone:
+        leave(cluster, name)
+    await idle(operator)
+    for job in running(cluster):  # as the Job controller does
+        if "operator.werf.dev/given-up" in job["metadata"]["annotations"]:
+            cluster.end_without_pod(job["metadata"]["name"])
+    await finish_all(cluster, werf, [name for name in NAMES[:8] if name not in gone])
+
+
+async def test_plans_whose_jobs_are_lost_or_refused_hold_up_no_other(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    for name in NAMES[:6]:
+        bundle(name, approval=ALWAYS, retry=PATIENT)
+    refused = cluster.refuse("create", "/jobs", 403, "exceeded quota")
+    operator = await run(max_plan_jobs=2)
+    await eventually(lambda: all(plan(cluster, name).get("failures") for name in NAMES[:6]))
+    refused.clear()
+    await eventually(lambda: len(running(cluster)) == 2, seconds=10)
+    for job in running(cluster):
+        lose(cluster, "jobs", job["metadata"]["name"])
+    await finish_all(cluster, werf, NAMES[:6])
+    await idle(operator)
+
+
+async def test_a_plan_that_waits_for_approval_costs_polls_only(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    for number in range(WAITING):
+        bundle(f"shop{number}", approval=ALWAYS)
+    operator = await run(max_plan_jobs=50, timer_interval=1.0)
+    names = [f"shop{number}" for number in range(WAITING)]
+    await eventually(
+        lambda: all(pending(cluster, name) == "AwaitingApproval" for name in names), seconds=60
+    )
+    await idle(operator)
+    seen, asked = len(cluster.seen), len(registry.asked)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    await eventually(lambda: len(registry.asked) >= asked + 5, "several intervals pass")
+    await eventually(lambda: not operator.queue.working, "they are evaluated")
+    since = [one for one in cluster.seen[seen:] if one.verb != "watch"]
+    assert [(one.verb, one.path) for one in since] == []
+    assert len(registry.asked) - asked <= (loop.time() - started) + 2  # all share one tag
+    # And each of them is still seen to.
+    approve(cluster, plan(cluster, "shop77"), name="shop77")
+    await deployed(cluster, name="shop77")
+    writes = [one for one in cluster.seen[seen:] if one.verb in WRITES]
+    assert {one.path.split("/")[-1] for one in writes if "/bundles/" in one.path} <= {
+        "status",
+        "shop77",
+    }

@@ -1,0 +1,282 @@
+"""The approval policy on a real API server: each sentence of docs/trust.md, refused and allowed."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.approval_policy.conftest import (
+    PLAN,
+    RIGHTS,
+    SECONDS,
+    Guarded,
+    Person,
+    RefusedError,
+    bundle,
+    decision,
+)
+from tests.e2e.operator_process import OperatorProcess, until
+from tests.e2e.rights.conftest import settings
+
+App = Callable[..., str]
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+DECISIONS = [{"approved_plan": PLAN}, {"rejected_plan": PLAN}, {}]
+"""What is set beside approved-by."""
+
+
+def test_the_api_server_finds_no_fault_with_the_expressions(guarded: Guarded):
+    def checked() -> dict[str, Any]:
+        status: dict[str, Any] = guarded.api.get(f"{POLICIES}/{guarded.policy}").get("status") or {}
+        return status if "observedGeneration" in status else {}
+
+    status = until(checked, "the policy is checked", SECONDS)
+    assert status["typeChecking"] == {}, "the expressions have faults"
+
+
+# --- a new value of approved-plan, rejected-plan or approved-by needs the verb approve ------------
+
+
+@pytest.mark.parametrize("decides", DECISIONS, ids=str)
+def test_a_new_value_needs_the_verb_approve(app: App, editor: Person, approver, guarded, decides):
+    where = app("Always")
+    said = rf"Bundle {where}: editor may not approve or reject its plans .*approved-by\): remove "
+    with pytest.raises(RefusedError, match=said) as error:
+        editor.annotate(where, **decides, approved_by="editor")
+    assert "ask somebody who has the verb approve on bundles.operator.werf.dev" in str(error.value)
+    assert guarded.annotations(where) == {}
+    approver.annotate(where, **decides, approved_by="approver")
+    assert guarded.annotations(where) == decision(**decides, approved_by="approver")
+
+
+@pytest.mark.parametrize("decides", DECISIONS, ids=str)
+def test_on_create_every_value_is_new(team: str, editor: Person, approver: Person, decides):
+    made = bundle(f"{team}/app", "Always", **decides, approved_by="editor")
+    with pytest.raises(RefusedError, match="editor may not approve or reject its plans"):
+        editor.create(made)
+    editor.create(bundle(f"{team}/app", "Always"))
+    approver.create(bundle(f"{team}/other", "Always", **decides, approved_by="approver"))
+
+
+def test_a_changed_value_is_new_and_one_that_stays_is_not(decided: str, editor, guarded: Guarded):
+    with pytest.raises(RefusedError, match=r"set operator.werf.dev/approved-plan\)"):
+        editor.annotate(decided, approved_plan="fedcba9876543210")
+    with pytest.raises(RefusedError, match="editor may not approve or reject"):
+        editor.annotate(decided, approved_by="editor")
+    editor.annotate(decided, approved_plan=PLAN, approved_by="approver", requestedAt="now")
+    editor.patch(decided, {"spec": {"version": "1.0.1"}})
+    assert guarded.annotations(decided) == decision(approved_plan=PLAN, approved_by="approver")
+
+
+def test_the_verb_counts_in_its_own_namespace_only(guarded: Guarded, app: App, editor: Person):
+    where = app("Always")
+    guarded.person("editor", guarded.home, "copyrator-approver")
+    with pytest.raises(RefusedError, match="editor may not approve or reject"):
+        editor.approves(where)
+
+
+def test_the_verb_can_be_given_for_one_bundle(guarded: Guarded, team: str, editor: Person):
+    for name in ("one", "two"):
+        editor.create(bundle(f"{team}/{name}", "Always"))
+    rule = {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs": ["approve"]}
+    role = {"metadata": {"name": f"one-{team}"}, "rules": [rule | {"resourceNames": ["one"]}]}
+    guarded.api.create(f"{RIGHTS}/clusterroles", role)
+    guarded.person("editor", team, f"one-{team}")
+    editor.approves(f"{team}/one")
+    with pytest.raises(RefusedError, match="editor may not approve or reject"):
+        editor.approves(f"{team}/two")
+
+
+def test_kubernetes_own_roles_may_not_approve(guarded: Guarded, team: str, app: App):
+    where = app("Always")
+    for role in ("edit", "admin"):
+        somebody = guarded.person(f"{role}-{team}", team, "copyrator-deployer", role)
+        with pytest.raises(RefusedError, match="may not approve or reject"):
+            somebody.approves(where)
+    guarded.admin.approves(where)
+
+
+# --- and approved-by is the name of the user who decides ------------------------------------------
+
+
+def test_nobody_approves_in_somebody_elses_name(app: App, approver: Person, guarded: Guarded):
+    where = app("Always")
+    said = f'Bundle {where}: the annotation operator.werf.dev/approved-by is "boss", but approver'
+    with pytest.raises(RefusedError, match=said):
+        approver.annotate(where, approved_plan=PLAN, approved_by="boss")
+    with pytest.raises(RefusedError, match="approved-by is missing, but approver decides"):
+        approver.annotate(where, rejected_plan=PLAN)
+    with pytest.raises(RefusedError, match='approved-by is "boss"'):
+        approver.annotate(where, approved_by="boss")
+    assert guarded.annotations(where) == {}
+
+
+def test_a_second_approver_doesnt_decide_in_the_firsts_name(decided: str, team, guarded: Guarded):
+    second = guarded.person("second", team, "copyrator-approver")
+    other = "fedcba9876543210"
+    with pytest.raises(RefusedError, match='approved-by is "approver", but second decides'):
+        second.annotate(decided, approved_plan=other)
+    second.annotate(decided, approved_plan=other, approved_by="second")
+
+
+# --- removing them is free ------------------------------------------------------------------------
+
+
+def test_an_editor_may_remove_them(decided: str, editor: Person, guarded: Guarded):
+    editor.annotate(decided, approved_by=None)
+    editor.annotate(decided, approved_plan=None)
+    assert guarded.annotations(decided) == {}
+
+
+def test_a_gitops_account_applies_its_manifest_again(guarded: Guarded, team: str, approver: Person):
+    """Server-side apply leaves other managers' annotations; a replace takes them away."""
+    gitops = guarded.person("gitops", team, "copyrator-deployer")
+    where = f"{team}/app"
+    apply = ("apply", "--server-side", "--field-manager=argocd", "-f", "-")
+    manifest = json.dumps(bundle(where, "Always"))
+    gitops.kubectl(*apply, input=manifest)
+    approver.approves(where)
+    gitops.kubectl(*apply, input=manifest)
+    assert guarded.annotations(where) == decision(approved_plan=PLAN, approved_by="approver")
+    gitops.kubectl("replace", "-f", "-", input=manifest)
+    assert guarded.annotations(where) == {}
+    deciding = bundle(where, "Always", approved_plan=PLAN, approved_by="gitops")
+    with pytest.raises(RefusedError, match="gitops may not approve or reject"):
+        gitops.kubectl(*apply, "--force-conflicts", input=json.dumps(deciding))
+
+
+# --- lowering or removing spec.approval.mode needs the verb approve -------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("Always", "OnRisk"), ("Always", "Never"), ("OnRisk", "Never"), ("OnRisk", None)],
+)
+def test_lowering_the_mode_needs_the_verb_approve(
+    app: App, forger: Person, approver: Person, guarded: Guarded, before, after
+):
+    where = app(before)
+    said = f"Bundle {where}: forger may not lower spec.approval.mode from {before} to "
+    with pytest.raises(RefusedError, match=f"{said}{after or 'Never'}: leave it at {before}, or"):
+        forger.sets_mode(where, after)
+    with pytest.raises(RefusedError, match=said):
+        forger.kubectl("replace", "-f", "-", input=json.dumps(bundle(where, after)))
+    assert guarded.get(where)["spec"]["approval"]["mode"] == before
+    approver.sets_mode(where, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, "OnRisk"), ("Never", "OnRisk"), ("OnRisk", "Always")]
+)
+def test_raising_it_needs_nothing_nor_does_another_field(app: App, editor, before, after):
+    where = app(before)
+    editor.sets_mode(where, after)
+    editor.patch(where, {"spec": {"approval": {"expires": "720h"}}})
+
+
+def test_a_new_bundle_may_have_any_mode_also_in_place_of_another_one(app: App, editor: Person):
+    """Therefore only bundles.requireApproval binds everybody."""
+    where = app("Always")
+    namespace, name = where.split("/")
+    editor.kubectl("delete", "bundle", name, "-n", namespace)
+    editor.create(bundle(where))
+
+
+# --- all of the status but forceUpdate is the operator's ------------------------------------------
+
+FORGED: list[dict[str, Any]] = [
+    {"plan": {"id": PLAN, "outcome": "Planned", "decision": "Approved", "by": "boss"}},
+    {"plan": None},
+    {"ready": 0},
+    {"forceUpdate": 1, "gates": []},
+]
+
+
+@pytest.mark.parametrize("status", FORGED, ids=str)
+def test_a_status_cant_be_forged(app: App, forger: Person, guarded: Guarded, status):
+    where = app("Always")
+    before = guarded.get(where)["status"]
+    (field,) = status.keys() - {"forceUpdate"}
+    said = rf"Bundle {where}: only the operator may change its status \(here {field}\)"
+    for somebody in (forger, guarded.admin):
+        with pytest.raises(RefusedError, match=said):
+            somebody.writes_status(where, **status)
+    assert guarded.get(where)["status"] == before
+    guarded.operator.writes_status(where, **status)
+
+
+def test_a_status_cant_be_removed(app: App, forger: Person, guarded: Guarded):
+    where = app()
+    remove = [{"op": "remove", "path": "/status"}]
+    with pytest.raises(RefusedError, match=r"\(here (plan, ready|ready, plan)\)"):
+        forger.patch(where, remove, "--subresource=status", kind="json")
+    body = guarded.get(where)
+    del body["status"]
+    replace = ("replace", "--subresource=status", "-f", "-")
+    with pytest.raises(RefusedError, match="only the operator may change its status"):
+        forger.kubectl(*replace, input=json.dumps(body))
+
+
+def test_force_update_is_everybodys_who_may_write_the_status(app: App, forger, editor, team):
+    where = app()
+    forger.writes_status(where, forceUpdate=1)
+    forger.writes_status(where, forceUpdate=None)
+    editor.create(bundle(f"{team}/new"))
+    forger.writes_status(f"{team}/new", forceUpdate=1)
+    with pytest.raises(RefusedError, match="forbidden: User"):
+        editor.writes_status(where, forceUpdate=1)
+
+
+def test_a_status_of_a_megabyte_is_compared_within_the_budget_of_the_expressions(
+    app: App, forger: Person, guarded: Guarded, tmp_path: Path
+):
+    where = app()
+    history = [{"digest": f"sha256:{n:064}", "plan": f"{n:0100000}"} for n in range(10)]
+    file = tmp_path / "status.json"
+    file.write_text(json.dumps({"status": {"history": history}}))
+    namespace, name = where.split("/")
+    large = ("patch", "bundle", name, "-n", namespace, "--type=merge", "--subresource=status")
+    guarded.operator.kubectl(*large, f"--patch-file={file}")
+    assert len(json.dumps(guarded.get(where))) > 1_000_000
+    forger.writes_status(where, forceUpdate=1)
+    with pytest.raises(RefusedError, match=r"\(here ready\)"):
+        forger.writes_status(where, ready=0)
+
+
+def test_a_status_sent_with_the_main_resource_is_dropped(team: str, editor, guarded: Guarded):
+    where = f"{team}/app"
+    forged = {"status": FORGED[0]}
+    editor.create(bundle(where) | forged)
+    editor.patch(where, forged)
+    assert "status" not in guarded.get(where)
+
+
+# --- the operator is never stopped ----------------------------------------------------------------
+
+
+def test_the_operator_serves_bundles_under_the_policy(guarded: Guarded, decided: str, tmp_path):
+    log = tmp_path / "operator.log"
+    variables = settings(guarded.rendered)
+    kubeconfig = guarded.operator.kubeconfig
+    with OperatorProcess(kubeconfig, log, settings=variables) as operator:
+        operator.wait_ready()
+
+        def served() -> bool:
+            found = guarded.get(decided)
+            conditions = found["status"].get("conditions") and found["metadata"].get("finalizers")
+            return bool(conditions)
+
+        until(served, lambda: str(guarded.get(decided)), SECONDS)
+        namespace, name = decided.split("/")
+        guarded.admin.kubectl("delete", "bundle", name, "-n", namespace, "--timeout=60s")
+        assert operator.stop() == 0
+    assert "may not" not in log.read_text()
+
+
+def test_the_operators_own_decision_counts_no_more_than_anybodys(app: App, guarded: Guarded):
+    """A rule that renders a Bundle must not approve by the operator's permissions."""
+    where = app("Always")
+    with pytest.raises(RefusedError, match="may not approve or reject"):
+        guarded.operator.approves(where)
+    with pytest.raises(RefusedError, match=r"may not lower spec\.approval\.mode"):
+        guarded.operator.sets_mode(where, "Never")

@@ -1,0 +1,89 @@
+"""What the chart renders for plans and approval; no API server is asked."""
+
+from typing import Any
+
+import pytest
+from tests.e2e.approval_policy.conftest import policies_of
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.settings.config import Settings
+from demo.chart import CHART, render
+
+
+def rendered(cluster, **values: Any) -> list[dict[str, Any]]:
+    chosen = {key.replace("__", "."): value for key, value in values.items()}
+    return policies_of(render(cluster.helm, namespace="x", values=chosen, policy=True))
+
+
+def test_it_is_there_by_default_and_denies_what_it_cant_evaluate(cluster):
+    policy, binding = rendered(cluster)
+    assert policy["spec"]["failurePolicy"] == "Fail"
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Deny"]
+    assert "matchResources" not in binding["spec"]
+
+
+def test_it_can_be_switched_off_and_is_left_out_where_it_isnt_served(cluster):
+    assert rendered(cluster, bundles__approvalPolicy__enabled=False) == []
+    assert policies_of(render(cluster.helm, namespace="x")) == []
+
+
+def test_it_knows_the_operators_annotations_and_modes(cluster):
+    (policy, _) = rendered(cluster)
+    expressions = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}
+    assert all(repr(key) in expressions["decisions"] for key in names.DECISION_ANNOTATIONS)
+    modes = ", ".join(f"'{mode}': {rank}" for rank, mode in enumerate(ApprovalMode))
+    assert expressions["modes"] == f"{{{modes}}}"
+
+
+@pytest.mark.parametrize(
+    ("values", "account"),
+    [
+        ({}, "copyrator"),
+        ({"fullnameOverride": "second"}, "second"),
+        ({"serviceAccount__name": "mine", "serviceAccount__create": False}, "mine"),
+    ],
+    ids=str,
+)
+def test_it_lets_the_status_be_written_by_this_installations_account(cluster, values, account):
+    (policy, _) = rendered(cluster, **values)
+    (condition,) = policy["spec"]["matchConditions"]
+    assert f"== 'system:serviceaccount:x:{account}'" in condition["expression"]
+
+
+def test_in_some_namespaces_it_guards_these_only(cluster):
+    """The operator of another installation, with an account of its own, serves the others."""
+    (_, binding) = rendered(cluster, watchNamespaces=["one", "two"])
+    (chosen,) = binding["spec"]["matchResources"]["namespaceSelector"]["matchExpressions"]
+    assert (chosen["operator"], chosen["values"]) == ("In", ["one", "two"])
+
+
+def test_what_the_operator_requires_is_what_the_values_say(cluster):
+    def said(**values: Any) -> dict[str, str]:
+        chosen = {f"bundles.{key}": value for key, value in values.items()}
+        container = render(cluster.helm, namespace="x", values=chosen).container
+        return {one["name"]: one["value"] for one in container["env"] if "value" in one}
+
+    floors = {"prod-*": "Always", "*": "OnRisk"}
+    found = said(requireApproval=floors, maxPlanJobs=2)
+    assert found["COPYRATOR_REQUIRE_APPROVAL"] == "*=OnRisk,prod-*=Always"
+    assert found["COPYRATOR_MAX_PLAN_JOBS"] == "2"
+    assert "COPYRATOR_REQUIRE_APPROVAL" not in said()
+    assert said()["COPYRATOR_MAX_PLAN_JOBS"] == str(Settings().max_plan_jobs)
+
+
+def test_an_approval_that_could_never_be_planned_isnt_installed(cluster):
+    values = {"bundles.requireApproval": {"*": "Always"}, "bundles.plans.enabled": False}
+    with pytest.raises(Exception, match=r"requireApproval requires bundles\.plans\.enabled"):
+        render(cluster.helm, namespace="x", values=values)
+    bound_by_hand = values | {"rbac.create": False}
+    render(cluster.helm, namespace="x", values=bound_by_hand)
+
+
+def test_the_notes_say_where_the_api_server_cant_have_it(cluster, api):
+    required = ("--set-json", 'bundles.requireApproval={"*":"Always"}')
+    options = ("--dry-run=client", "--namespace", "x", *required)
+    notes = cluster.helm("install", "copyrator", str(CHART), *options).partition("NOTES:")[2]
+    why = "because this API server doesn't serve ValidatingAdmissionPolicy v1"
+    assert (why in notes) is (int(api.get("/version")["minor"]) < 30)

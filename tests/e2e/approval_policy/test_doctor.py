@@ -1,0 +1,99 @@
+"""What `copyrator doctor` says about the approval policy and the permissions for plans."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.e2e.approval_policy.conftest import (
+    SECONDS,
+    Guarded,
+    Person,
+    bundle,
+    policies_of,
+)
+from tests.e2e.installation import apply
+from tests.e2e.operator_process import until
+
+from copyrator.cli import cli
+from demo.chart import Rendered, render
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+Doctor = Callable[..., list[str]]
+
+
+@pytest.fixture
+def doctor(guarded: Guarded) -> Iterator[Doctor]:
+    """Runs the command; its lines with a word. The chart's Deployment is there without pods."""
+    deployment = copy.deepcopy(guarded.rendered.deployment)
+    deployment["spec"]["replicas"] = 0
+    apply(guarded.api, [deployment])
+    environment = {
+        "KUBECONFIG": str(guarded.admin.kubeconfig),
+        "COPYRATOR_OPERATOR_NAMESPACE": guarded.home,
+        "COLUMNS": "300",
+    }
+
+    def lines(word: str) -> list[str]:
+        output = CliRunner().invoke(cli, ["doctor"], env=environment).output
+        assert "Traceback" not in output, output
+        return [line for line in output.splitlines() if word in line]
+
+    yield lines
+    guarded.api.delete(f"/apis/apps/v1/namespaces/{guarded.home}/deployments/copyrator")
+
+
+@contextmanager
+def without(guarded: Guarded, plural: str) -> Iterator[None]:
+    """The policy or its binding is deleted for a while."""
+    path = f"{ADMISSION}/{plural}/{guarded.policy}"
+    guarded.api.delete(path)
+    yield
+    apply(guarded.api, policies_of(guarded.rendered))
+
+
+def test_it_names_a_missing_policy_where_a_bundle_asks_for_approval(
+    guarded: Guarded, team: str, editor: Person, doctor: Doctor
+):
+    editor.create(bundle(f"{team}/plain"))
+    assert doctor("Approval policy") == [], "nobody asks for approval"
+    editor.create(bundle(f"{team}/gated", "OnRisk"))
+    (said,) = doctor("Approval policy")
+    only = "only users with the verb approve on bundles approve plans"
+    assert said == f"ok   Approval policy: with {guarded.policy} {only}"
+    everybody = "whoever can edit a Bundle can also approve its plans; the chart installs one"
+    with without(guarded, "validatingadmissionpolicybindings"):
+        (said,) = doctor("Approval policy")
+        unbound = f"{guarded.policy} has no binding that denies"
+        assert said == f"?    Approval policy: {unbound}: {everybody} (helm upgrade)"
+    with without(guarded, "validatingadmissionpolicies"):
+        (said,) = doctor("Approval policy")
+        how = "(bundles.approvalPolicy.enabled)"
+        assert said == f"?    Approval policy: not installed: {everybody} {how}"
+
+
+def test_it_names_the_permissions_that_plans_lack(
+    guarded: Guarded, team: str, editor: Person, doctor: Doctor
+):
+    values = {"bundles.plans.enabled": False, "rules.kinds": ["ConfigMap"]}
+    less = render(guarded.cluster.helm, namespace=guarded.home, values=values)
+    granted = f"all required permissions are granted to {guarded.operator.user}"
+    editor.create(bundle(f"{team}/gated", "Always"))
+    assert doctor("Permissions") == [f"ok   Permissions: {granted}"]
+    apply(guarded.api, [less.deployment, *cluster_roles(less)])
+    missing = [
+        f"FAIL Permissions: {guarded.operator.user} cannot {verb} secrets in all namespaces: "
+        "install the chart's ClusterRole"
+        for verb in ("create", "delete", "deletecollection")
+    ]
+    try:
+        until(lambda: doctor("Permissions") == missing, "they are missed", SECONDS)
+    finally:
+        guarded.admin.kubectl("delete", "bundle", "gated", "-n", team)
+        apply(guarded.api, cluster_roles(guarded.rendered))
+
+
+def cluster_roles(rendered: Rendered) -> list[dict[str, Any]]:
+    return [one for one in rendered.bound_roles if one["kind"] == "ClusterRole"]

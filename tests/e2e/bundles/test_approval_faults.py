@@ -1,0 +1,159 @@
+"""Plans and approvals on bad input and faults: what only real Jobs and a real API server show."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.bundles.conftest import DEPLOY, TEMPLATE, Operator, Team, operating, within
+from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, secrets, wait_planned
+
+from localcluster import Api, Cluster
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+SOON = {"limit": 5, "backoff": "1s"}
+UNREADABLE = f"""\
+{TEMPLATE}---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{{{ .Values.name | toJson }}}}
+rules: []
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, log) as operator:
+        yield operator
+
+
+def wait_plan(team: Team, **wanted: Any) -> dict[str, Any]:
+    within(
+        DEPLOY,
+        lambda: all(plan(team).get(name) == value for name, value in wanted.items()),
+        lambda: f"{wanted}: {json.dumps(team.status('shop'))}",
+    )
+    return plan(team)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        'a"b',
+        "a\nb",
+        'a" [  weight=1 ];\n}\n\nstrict digraph {\n',
+    ],
+    ids=["quote", "newline", "forged end"],
+)
+def test_a_name_that_would_forge_the_graph_is_a_failed_plan(team: Team, name: str) -> None:
+    team.publish("1.0.0", "first", template=UNREADABLE)
+    values = json.dumps({"name": name})
+    team.create("configmaps", "values", data={"values.yaml": values})
+    team.bundle("shop", values="values", approval=ALWAYS, retry={"limit": 0})
+    found = wait_plan(team, outcome="Failed")
+    assert found["reason"] == "PlanFailed"
+    assert "the graph of werf's plan has" in found["message"]
+    assert "\n" not in found["message"]
+    assert team.jobs("shop") == []
+    assert "id" not in found
+
+
+def test_a_first_install_into_a_namespace_that_is_not_there_names_it(team: Team, api: Api) -> None:
+    there = f"{team.namespace}-new"
+    account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+    binding = {"metadata": {"name": there}, "roleRef": role, "subjects": [account]}
+    api.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    try:
+        digest = team.publish("1.0.0", "first")
+        team.bundle("shop", approval=ON_RISK, project_namespace=there, deletionPolicy="Orphan")
+        found = wait_planned(team, "1.0.0")
+        assert found["risky"] == [f"create ::Namespace:{there}"]
+        assert found["counts"] == {"create": 2}
+        team.wait_reason("shop", "AwaitingApproval")
+        namespaces = [one["metadata"]["name"] for one in api.get("/api/v1/namespaces")["items"]]
+        assert there not in namespaces
+        approve(team, found)
+        team.wait_deployed("shop", digest)
+        made = api.get(f"/api/v1/namespaces/{there}/configmaps/shop-app")
+        assert made["data"]["text"] == "first"
+    finally:
+        api.delete(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{there}")
+
+
+def test_a_replaced_secret_of_ours_ends_the_deploy_before_anything_is_applied(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", approval=ALWAYS, retry=SOON)
+    found = wait_planned(team, "1.0.0")
+    (name,) = secrets(team)
+    secret = team.get("secrets", name) or {}
+    assert secret["immutable"] is True
+    forged = base64.b64decode(secret["data"]["operations"]) + b"delete ::Namespace:team\n"
+    data = secret["data"] | {"operations": base64.b64encode(forged).decode()}
+    team.delete("secrets", name)
+    team.create("secrets", name, data=data, metadata={"labels": secret["metadata"]["labels"]})
+    approve(team, found)
+    within(
+        DEPLOY,
+        lambda: team.status("shop").get("history"),
+        lambda: json.dumps(team.status("shop")),
+    )
+    entry = team.status("shop")["history"][-1]
+    assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged")
+    assert team.release("shop") is None
+    again = wait_planned(team, "1.0.0", number=2)
+    if "decision" not in again:
+        approve(team, again, "cleo")
+    team.wait_deployed("shop", digest)
+
+
+def test_a_plan_that_can_not_be_scheduled_says_why_and_is_made_anew_when_it_is_deleted(
+    team: Team,
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    nowhere = {"nodeSelector": {"no": "where"}}
+    team.bundle("shop", approval=ALWAYS, retry=SOON, job=nowhere, interval="1h")
+    found = wait_plan(team, outcome="Running")
+    within(
+        DEPLOY,
+        lambda: "the pod can't be scheduled" in plan(team).get("message", ""),
+        lambda: json.dumps(team.status("shop")),
+    )
+    assert team.condition("shop", "UpdatePending")["reason"] == "Planning"
+    team.delete("jobs", found["job"], propagationPolicy="Background")
+    within(
+        DEPLOY,
+        lambda: "was deleted before its plan was read" in plan(team).get("message", ""),
+        lambda: json.dumps(team.status("shop")),
+    )
+    within(DEPLOY, lambda: plan(team)["number"] == 2, "it is made anew")
+    team.patch("bundles", "shop", spec={"job": None})
+    approve(team, wait_planned(team, "1.0.0"))
+    team.wait_deployed("shop", digest)
+
+
+def test_a_bundle_created_again_needs_a_new_approval(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", approval=ALWAYS)
+    first = wait_planned(team, "1.0.0")
+    approve(team, first)
+    team.wait_deployed("shop", digest)
+    team.delete("bundles", "shop")
+    team.wait_gone("bundles", "shop")
+    assert team.release("shop") is None
+    within(DEPLOY, lambda: secrets(team) == [], "its Secrets go with it")
+    old = {
+        "operator.werf.dev/approved-plan": first["id"],
+        "operator.werf.dev/approved-by": "ann",
+    }
+    team.bundle("shop", approval=ALWAYS, metadata={"annotations": old})
+    found = wait_planned(team, "1.0.0")
+    assert found["counts"] == first["counts"]
+    assert found["revision"] == first["revision"]
+    assert found["id"] != first["id"]
+    team.wait_reason("shop", "AwaitingApproval")
+    assert team.jobs("shop") == []

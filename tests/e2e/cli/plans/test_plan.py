@@ -1,0 +1,184 @@
+"""`plan bundle`, and what other commands show of plans."""
+
+import json
+
+import pytest
+from rich.text import Text
+from tests.e2e.cli.conftest import plainly
+from tests.e2e.cli.plans.planned import ANN, DAY, JOB, LOOK, NONCE, PLAN, RISKY, ROLE, stamp
+
+pytestmark = pytest.mark.refused("*")
+
+
+def test_a_plan_is_shown_with_its_operations_and_werfs_diff(planned):
+    said = planned.types("plan", code=2)
+    shown = plainly(said)
+    assert f"Bundle: {planned.name}\n" in shown
+    assert f"Plan: {PLAN}\n" in shown
+    assert "State: waits for a decision; expires in AGE\n" in shown
+    assert "Changes: 2 operations: 2 create; 1 risky\n" in shown
+    assert "\nRISK OPERATION KIND NAMESPACE NAME\n" in shown
+    assert "\n create ConfigMap - shop-app\n" in shown
+    assert f"\nrisky create Role - {ROLE}\n" in shown
+    assert "\n Create ConfigMap/shop-app\n" in shown
+    assert NONCE not in said, "the block is for the operator"
+    assert f"Release: {planned.name}, revision 1\n" in shown
+    assert "Error: changes planned" not in said
+    assert f"\nTo decide: copyrator approve bundle {planned.name} or copyrator reject" in shown
+
+
+def test_a_plan_fits_80_columns(planned, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    output = Text.from_ansi(planned.types("plan", code=2)).plain
+    assert f"Role       -          {ROLE}" in output
+    assert max(map(len, output.splitlines())) <= 80, output
+    assert "…" not in output
+
+
+def test_programs_get_the_same_as_json_yaml_and_names(planned):
+    found = json.loads(planned.types("plan -o json", code=2))
+    assert (found["kind"], found["plan"]["id"]) == ("BundlePlan", PLAN)
+    assert [(one["type"], one["name"], one["risky"]) for one in found["operations"]] == [
+        ("create", "shop-app", False),
+        ("create", ROLE, True),
+    ]
+    assert "Create ConfigMap/shop-app" in found["diff"]
+    assert "kind: BundlePlan\n" in planned.types("plan -o yaml", code=2)
+    assert planned.types("plan -o name", code=2) == (
+        f"configmap/shop-app\nrole.rbac.authorization.k8s.io/{ROLE}\n"
+    )
+
+
+def test_a_plan_without_operations_is_exit_code_0(planned):
+    planned.write_status(
+        planned.plan(operations=0, counts=None, risky=None, riskyOperations=0), waits=False
+    )
+    assert "no operations" in planned.types("plan")
+
+
+def test_without_the_right_to_the_log_the_status_is_shown_and_why_the_rest_is_not(user):
+    said = plainly(user(*LOOK).types("plan", code=2))
+    assert "Changes: 2 operations: 2 create; 1 risky\n" in said
+    assert f"Risky, from the status (1 of 1):\n {RISKY}\n" in said
+    assert 'cannot get resource "pods/log"' in said
+    assert "ask an administrator for this permission" in said
+    assert "KIND" not in said
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        ({"job": "gone"}, "the Job gone or its pod was deleted"),
+        ({"job": "../shop"}, "the Job ../shop or its pod was deleted"),
+        ({"counts": {"delete": 2}}, f"the log of the Job {JOB} has another plan"),
+        ({"revision": 2}, f"the log of the Job {JOB} has another plan"),
+    ],
+)
+def test_a_log_that_is_gone_or_of_another_plan_isnt_shown(planned, plan, reason):
+    planned.write_status(planned.plan(**plan), waits=True)
+    said = " ".join(planned.types("plan", code=2).split())
+    assert f"The operations and the diff can't be shown: {reason}. Where the log is gone" in said
+    assert "--refresh makes the plan anew" in said
+    assert "shop-app" not in said
+
+
+GARBAGE = "printf 'copyrator-plan-begin \\033[2J\\n\\377\\n'; printf 'x%.0s' 1 2 3"
+
+
+def test_jobs_of_others_and_garbage_arent_shown(planned):
+    planned.make_job("garbage", ("sh", "-c", GARBAGE, "plan", NONCE))
+    planned.make_job("foreign", **{f"{ANN}bundle": "another"})
+    planned.make_job("failed", ("sh", "-c", "exit 1", "plan", NONCE))
+    for job, reason in (
+        ("garbage", "the Job garbage: its log doesn't end with a plan"),
+        ("foreign", "the Job foreign isn't a plan Job of this Bundle, by its owner or labels"),
+        ("failed", "the pod of the Job failed hasn't ended with exit code 0"),
+    ):
+        planned.write_status(planned.plan(job=job), waits=True)
+        said = " ".join(planned.types("plan", code=2).split())
+        assert f"can't be shown: {reason}" in said
+        assert "\033" not in said
+        planned.team.delete("jobs", job, propagationPolicy="Background")
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (
+            None,
+            "has no plan; status AwaitingApproval: the plan waits for a decision. Plans are made",
+        ),
+        ({"outcome": "Running"}, f"the plan of 1.0.0 is being made by the Job {JOB}, since "),
+        (
+            {
+                "outcome": "Failed",
+                "reason": "PlanFailed",
+                "message": "no luck",
+                "nextRetryAt": stamp(DAY),
+            },
+            "the plan of 1.0.0 failed: PlanFailed: no luck; made again in 23h; werf's log: ",
+        ),
+    ],
+)
+def test_a_plan_that_isnt_there_is_said_with_what_to_do(planned, plan, said):
+    planned.write_status(plan and planned.plan(**plan), waits=True)
+    for command in ("plan", "approve --yes", "reject --yes"):
+        assert said in planned.types(command, code=1)
+    assert planned.annotations == {}
+
+
+def test_refresh_asks_and_waits_for_the_new_plan(planned):
+    def act():
+        token = planned.annotations["plan-at"]
+        running = planned.plan(outcome="Running", id=None)
+        planned.write_status(running, waits=True, lastHandledPlan=token)
+        planned.write_status(planned.plan(id=PLAN[::-1]), waits=True)
+
+    with planned.operator(lambda found: "plan-at" in found, act):
+        said = planned.types("plan --refresh", code=2)
+    assert f"Plan:          {PLAN[::-1]}\n" in said
+    said = planned.types("plan --refresh --timeout 1", code=1)
+    assert "the operator didn't respond within 1 s" in said
+
+
+def test_refresh_waits_until_the_new_plan_is_made(planned):
+    def begin():
+        running = planned.plan(outcome="Running", id=None)
+        planned.write_status(running, waits=True, lastHandledPlan=planned.annotations["plan-at"])
+
+    with planned.operator(lambda found: "plan-at" in found, begin):
+        said = planned.types("plan --refresh --timeout 5", code=1)
+    assert "didn't finish within 5 s; its status is AwaitingApproval" in said
+
+
+def test_refresh_of_a_bundle_whose_updates_are_off_isnt_waited_for(planned):
+    planned.team.annotate("shop", **{"disable-autoupdate": ""})
+    said = planned.types("plan --refresh", code=1)
+    assert "disable-autoupdate, so nothing is polled" in said
+    assert "plan-at" not in planned.annotations
+
+
+def test_other_commands_show_the_plan_and_who_approved(planned):
+    planned.write_status(
+        planned.plan(newer="1.1.0"),
+        waits=True,
+        attempted={"attempt": 1, "version": "0.9.0", "outcome": "Succeeded", "job": "shop-1",
+                   "plan": PLAN[::-1], "approvedBy": "ann"},
+        history=[{"version": "0.9.0", "outcome": "Succeeded", "approvedBy": "ann", "time": stamp(),
+                  "plan": PLAN[::-1]}],
+    )  # fmt: skip
+    said = plainly(planned.types("describe"))
+    assert f"Last approval: approved by ann, plan {PLAN[::-1]}\n" in said
+    assert f"Plan: {PLAN}\n State: waits for a decision; expires in AGE\n" in said
+    assert " Newer: 1.1.0 waits for the decision; " in said
+    assert f" Risky: {RISKY}\n" in said
+    assert f"To decide: copyrator approve bundle {planned.name} or copyrator reject" in said
+    said = plainly(planned.types("history"))
+    assert said.splitlines()[0] == "WHEN VERSION DIGEST REVISION OUTCOME APPROVED BY REASON"
+    assert "Succeeded ann" in said
+    assert PLAN[::-1] in planned.types("history -o wide")
+    said = planned.stage.types(f"why {planned.name} --kind bundle")
+    assert "The plan of 1.0.0: waits for a decision; expires in 23h.\n" in said
+    assert f"Job {planned.team.namespace}/{JOB}  plan, Complete\n" in planned.types("tree")
+    assert "copyrator-plan-end" in planned.types("logs --plan")
+    assert "has no Job with a log" in planned.types("logs", code=1)

@@ -1,0 +1,131 @@
+"""Which Job, pod and log are a plan's, and how its operations are shown."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle_status import PlanStatus
+from copyrator.bundles.policy.plan import Plan, effects, read_operation
+from copyrator.cli.plan_bundle import Shown, columns, document
+from copyrator.cli.plan_log import PlanLog, _UnreadableError, agreed, ended_pod, nonce_of
+
+NONCE = "0123456789abcdef" * 2
+BUNDLE: dict[str, Any] = {"metadata": {"namespace": "apps", "name": "shop", "uid": "the-bundle"}}
+LABELS = {"operator.werf.dev/bundle": "shop", "operator.werf.dev/job": "plan"}
+
+
+def operation(text):
+    found = read_operation(text)
+    assert found is not None
+    return found
+
+
+PLAN = Plan(
+    3, tuple(map(operation, ("create ::ConfigMap:a", "delete :apps:StatefulSet:b", "update ::X:c")))
+)
+STATUS = PlanStatus.parse(
+    {"outcome": "Planned", "revision": 3, "counts": {"create": 1, "update": 1, "delete": 1}}
+)
+
+
+def job(*, owner="the-bundle", command=("sh", "-c", "x", "plan", NONCE), **labels):
+    container = {"name": "werf", "command": list(command)}
+    return {
+        "metadata": {
+            "name": "shop-plan-1",
+            "uid": "the-job",
+            "labels": {**LABELS, **{f"operator.werf.dev/{k}": v for k, v in labels.items()}},
+            "ownerReferences": [{"uid": owner}],
+        },
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def test_the_nonce_is_in_the_command_of_a_plan_job_of_this_bundle():
+    assert nonce_of(job(), BUNDLE) == NONCE
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (job(owner="another"), "isn't a plan Job of this Bundle"),
+        (job(bundle="another"), "isn't a plan Job of this Bundle"),
+        (job(job="deploy"), "isn't a plan Job of this Bundle"),
+        (job(command=("werf", "bundle", "apply")), "has no container that plans"),
+        (job(command=()), "has no container that plans"),
+        ({"metadata": {"name": "x\x1b[2J", "uid": "y"}}, r"the Job x\x1b[2J isn't a plan Job"),
+    ],
+)
+def test_a_job_of_another_purpose_isnt_read(found, message):
+    with pytest.raises(_UnreadableError) as caught:
+        nonce_of(found, BUNDLE)
+    assert message in str(caught.value)
+
+
+def pod(code=0, owner="the-job", container="werf"):
+    ended = {"name": container, "state": {"terminated": {"exitCode": code}}}
+    return {
+        "metadata": {"name": f"pod-{code}", "ownerReferences": [{"uid": owner}]},
+        "status": {"containerStatuses": [ended]},
+    }
+
+
+def test_only_a_pod_of_the_job_that_ended_well_is_read():
+    assert ended_pod([pod(owner="another"), pod(11), pod()], job()) == "pod-0"
+    for pods, message in (
+        ([], "was deleted"),
+        ([pod(owner="another")], "was deleted"),
+        ([pod(11)], "hasn't ended with exit code 0"),
+        ([pod(container="login")], "hasn't ended with exit code 0"),
+        ([{**pod(), "status": {}}], "hasn't ended with exit code 0"),
+    ):
+        with pytest.raises(_UnreadableError) as caught:
+            ended_pod(pods, job())
+        assert message in str(caught.value)
+
+
+def test_the_logs_plan_is_shown_if_the_status_counts_the_same():
+    assert agreed(PLAN, STATUS, "apps") == PLAN.operations
+    assert agreed(replace(PLAN, revision=4), STATUS, "apps") is None
+    assert agreed(Plan(3, PLAN.operations[1:]), STATUS, "apps") is None
+    swapped = (operation("create ::ConfigMap:b"), *PLAN.operations[:1], PLAN.operations[2])
+    assert agreed(Plan(3, swapped), STATUS, "apps") is None
+    named = replace(STATUS, risky=("delete :apps:StatefulSet:b",))
+    assert agreed(PLAN, named, "apps") == PLAN.operations
+    assert agreed(PLAN, replace(STATUS, risky=("delete ::X:c",)), "apps") is None
+
+
+def test_a_namespace_that_werf_will_create_is_shown_too():
+    two = replace(STATUS, counts=replace(STATUS.counts, create=2))
+    assert agreed(PLAN, two, "apps") is None
+    counted = replace(two, risky=("create ::Namespace:apps",))
+    found = agreed(PLAN, counted, "apps")
+    assert found == effects(PLAN, "apps")
+    assert operation("create ::Namespace:apps") in found
+
+
+def shown(risky, number, **log):
+    status = STATUS.to_dict() | {"risky": risky, "riskyOperations": number}
+    body = {**BUNDLE, "status": {"plan": status}}
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    return Shown(body, PlanLog(**{"operations": PLAN.operations, "diff": "x", **log}), now)
+
+
+def test_the_operations_that_the_status_names_as_risky_are_marked():
+    found = document(shown(["update ::X:c"], 1))["operations"]
+    assert [one["name"] for one in found if one["risky"]] == ["c"]
+    assert columns(shown([], 0))[0].head == "OPERATION"
+    risk = columns(shown(["update ::X:c"], 1))[0]
+    assert [risk.value(one) for one in PLAN.operations] == ["", "", "risky"]
+
+
+def test_where_the_status_doesnt_name_all_risky_ones_they_are_found_again():
+    found = document(shown([], 21))["operations"]
+    assert [one["name"] for one in found if one["risky"]] == ["b"]
+
+
+def test_a_document_without_the_log_says_why():
+    found = document(shown([], 0, operations=None, diff=None, fault="no permission"))
+    assert (found["operations"], found["diff"], found["error"]) == (None, None, "no permission")
