@@ -10,7 +10,15 @@ import yaml
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec, JobSpec, ValuesKind
 from copyrator.bundles.policy.identity import ValuesFiles
-from copyrator.bundles.policy.job import DeployOrder, Login, build_deploy_job, build_uninstall_job
+from copyrator.bundles.policy.job import (
+    ApprovedOperations,
+    DeployOrder,
+    Login,
+    build_deploy_job,
+    build_plan_job,
+    build_uninstall_job,
+)
+from copyrator.bundles.policy.seal import SealedValues, sealed_value
 
 GOLDEN = Path(__file__).parent / "golden"
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -77,6 +85,38 @@ def check(name: str, manifest: dict[str, object]) -> None:
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text()
+
+
+SEALED = SealedValues(
+    "shop-plan-1",
+    2,
+    (
+        sealed_value(0, 0, "a.yaml", "1" * 64),
+        sealed_value(0, 1, "b.yaml", "2" * 64),
+        sealed_value(1, 2, "secret.yaml", "3" * 64),
+    ),
+)
+NO_VALUES = SealedValues("shop-plan-2", 0)
+APPROVED = ApprovedOperations("shop-plan-1-operations", "4" * 64)
+PLANS = {
+    "values": order(sealed=SEALED, ca_secret="ca", env={"A": "b"}),
+    "login": order(sealed=NO_VALUES, auth="creds", login=Login.PASSWORD),
+    "docker-config": order(sealed=NO_VALUES, auth="creds", login=Login.DOCKER_CONFIG),
+}
+APPROVALS = {
+    "values": order(sealed=replace(SEALED, job="shop-deploy-1"), approved=APPROVED),
+    "rollback": order(sealed=NO_VALUES, approved=APPROVED, auto_rollback=True, timeout=60.0),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_job_that_plans(name: str) -> None:
+    check(f"plan-{name}", build_plan_job(PLANS[name], "shop-plan-1", "f" * 32))
+
+
+@pytest.mark.parametrize("name", APPROVALS)
+def test_the_job_that_deploys_what_was_approved(name: str) -> None:
+    check(f"approved-{name}", build_deploy_job(APPROVALS[name]))
 
 
 @pytest.mark.parametrize("name", DEPLOYS)

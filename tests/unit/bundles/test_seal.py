@@ -1,0 +1,64 @@
+"""Secrets that hold what a plan was made with: their names, hashes, labels and content."""
+
+import hashlib
+
+from copyrator.bundles.policy import seal
+from copyrator.bundles.policy.seal import SealedValues, SealKind, SealLabels, sealed_value
+
+LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
+OWNER = {"kind": "Bundle", "name": "shop"}
+
+
+def test_each_secret_has_a_name_of_its_own() -> None:
+    assert seal.salt_secret("shop-plan-1") == "shop-plan-1-salt"
+    assert seal.values_secret("shop-plan-1", 7) == "shop-plan-1-values-007"
+    assert seal.operations_secret("shop-plan-1") == "shop-plan-1-operations"
+
+
+def test_a_seal_is_the_hash_of_salt_and_file_as_the_script_computes_it() -> None:
+    assert seal.seal_of("salt", b"a: b\n") == hashlib.sha256(b"salta: b\n").hexdigest()
+
+
+def test_secrets_are_found_by_their_bundle_job_and_content() -> None:
+    found = (
+        "operator.werf.dev/bundle=shop,operator.werf.dev/sealed-for=shop-plan-1,"
+        "operator.werf.dev/seal=values"
+    )
+    assert LABELS.selector == found
+    assert LABELS.labels == dict(one.split("=") for one in found.split(","))
+
+
+def test_those_of_other_jobs_are_what_nobody_needs() -> None:
+    all_of_shop = "operator.werf.dev/bundle=shop,operator.werf.dev/seal"
+    assert seal.others("shop", ()) == all_of_shop
+    assert seal.others("shop", ("b", "a", "b")) == (
+        f"{all_of_shop},operator.werf.dev/sealed-for notin (a,b)"
+    )
+
+
+def test_a_secret_is_immutable_and_goes_with_its_bundle() -> None:
+    assert seal.secret(OWNER, "apps", "x", LABELS, {"salt": "YQ=="}) == {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "x",
+            "namespace": "apps",
+            "labels": LABELS.labels,
+            "ownerReferences": [OWNER],
+        },
+        "immutable": True,
+        "type": "Opaque",
+        "data": {"salt": "YQ=="},
+    }
+
+
+def test_werf_reads_more_than_a_thousand_files_in_their_order() -> None:
+    files = tuple(sealed_value(0, i, f"{i}.yaml", "0" * 64) for i in range(1001))
+    names = list(seal.variables(SealedValues("x", 1, files)))
+    assert names == sorted(names)
+    assert (names[0], names[-1]) == ("WERF_VALUES_OPERATOR_0000", "WERF_VALUES_OPERATOR_1000")
+    few = seal.variables(SealedValues("x", 1, files[:2]))
+    assert few == {
+        "WERF_VALUES_OPERATOR_000": "/tmp/values-0000",
+        "WERF_VALUES_OPERATOR_001": "/tmp/values-0001",
+    }
