@@ -6,6 +6,8 @@ refused: both only emit Events, which the operator may not list. So the objects 
 
 from __future__ import annotations
 
+from typing import Final
+
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.bundles.jobs import Jobs
@@ -16,6 +18,11 @@ from copyrator.bundles.policy.pod import VALUES_VOLUME
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import NotFound
 from copyrator.kube.resources import CONFIGMAPS, SECRETS, SERVICEACCOUNTS
+
+BLOCKED_AFTER: Final = 10.0
+"""Seconds that a Job may take to start before its pods are read."""
+LOOK_AGAIN: Final = 30.0
+"""Seconds between two reads of the pods of a Job that hasn't ended."""
 
 
 async def obstacle(

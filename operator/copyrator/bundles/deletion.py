@@ -46,7 +46,7 @@ class Deletions:
         held = {names.FINALIZER_BUNDLE, names.FINALIZER_KOPF} & set(entry.finalizers)
         if not held or memory.remove_finalizer == entry.uid:
             return
-        await self._end_plans(entry)
+        await self._jobs.end_plans(entry.key, entry.uid)
         if await self._is_hopeless(entry):
             await self._remove_finalizer(entry)
         elif deploy_runs or self._deploy_runs(entry):
@@ -130,12 +130,6 @@ class Deletions:
         self._context.metrics.orphaned_releases.labels(cause).inc()
         namespace = ObjectRef("v1", "Namespace", "", entry.key.namespace)
         self._context.recorder.record(namespace, WARNING, "ReleaseOrphaned", text)
-
-    async def _end_plans(self, entry: BundleEntry) -> None:
-        """End the Job of a plan: nobody needs it any more."""
-        for job in self._jobs.of(entry.key, entry.uid):
-            if job.kind is JobKind.PLAN and not job.done:
-                await self._jobs.give_up(job)
 
     def _deploy_runs(self, entry: BundleEntry) -> bool:
         jobs = self._jobs.of(entry.key, entry.uid)

@@ -136,6 +136,12 @@ class Jobs:
         except NotFound:
             return
 
+    async def end_plans(self, key: BundleKey, uid: str, *, but: str | None = None) -> None:
+        """End a Bundle's Jobs that plan, but for the one of this name: nobody needs them."""
+        for job in self.of(key, uid):
+            if job.kind is JobKind.PLAN and job.name != but and not job.done:
+                await self.give_up(job)
+
     async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
         """The pods of a Job, newest last."""
         found: list[dict[str, Any]] = []

@@ -91,6 +91,5 @@ class PlanReader:
         try:
             (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
         except WithheldError as error:
-            where = f"kubectl -n {job.namespace} logs job/{job.name}"
-            found = f"<withheld: {error}; to read the pod's log: {where}>"
+            found = error.in_place_of_log(job.namespace, job.name)
         return f"Job {job.name}: {found}"

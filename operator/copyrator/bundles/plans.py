@@ -17,7 +17,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, PlanOutcome
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.blocked import obstacle
+from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, obstacle
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
@@ -39,10 +39,6 @@ from copyrator.kube.resources import NAMESPACES
 
 log = logging.getLogger(__name__)
 
-BLOCKED_AFTER: Final = 10.0
-"""Seconds that a Job may take to start before its pods are read."""
-LOOK_AGAIN: Final = 30.0
-"""Seconds between two reads of the pods of a Job that hasn't ended."""
 LEFT_WITHIN: Final = timedelta(hours=1)
 """For so long after an outcome a new process looks for what a former one may have left."""
 
@@ -66,7 +62,6 @@ class Plans:
         self._jobs = jobs
         self._references = references
         self._writer = writer
-        self._redaction = redaction
         self.seals = Seals(context, references)
         self._reader = PlanReader(context, jobs, redaction)
         self._queue = PlanQueue(context, jobs)
@@ -168,9 +163,7 @@ class Plans:
 
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
-        for job in self._jobs.of(entry.key, entry.uid):
-            if job.kind is JobKind.PLAN and job.name != entry.status.plan.job and not job.done:
-                await self._jobs.give_up(job)
+        await self._jobs.end_plans(entry.key, entry.uid, but=entry.status.plan.job)
         await self.seals.remove_others(entry, approval.needed(entry.status))
 
     async def _make_job(self, entry: BundleEntry, spec: BundleSpec) -> bool:

@@ -25,6 +25,10 @@ from copyrator.workqueue.isolated import Isolated, IsolatedError
 class WithheldError(Exception):
     """The texts can't be shown; the message has the reason and quotes nothing."""
 
+    def in_place_of_log(self, namespace: str, job: str) -> str:
+        """What is shown of a Job instead, with how to read its log."""
+        return f"<withheld: {self}; to read the pod's log: kubectl -n {namespace} logs job/{job}>"
+
 
 class Redaction:
     """Redacts the texts of all Bundles' Jobs.

@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
-from copyrator.bundles.blocked import obstacle
+from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, obstacle
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
@@ -42,12 +42,8 @@ from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import ApiError, Forbidden
 
-BLOCKED_AFTER: Final = 10.0
-"""Seconds that a Job may take to start before its pods are read."""
 HANDOVER: Final = 10.0
 """Seconds that another process may take to create the Job of an attempt that it has recorded."""
-LOOK_AGAIN: Final = 30.0
-"""Seconds between two reads of the pods of a Job that hasn't ended."""
 
 
 class Runs:
@@ -135,8 +131,7 @@ class Runs:
                 job.namespace, secrets_of(pods), [ending.message, log]
             )
         except WithheldError as error:
-            where = f"kubectl -n {job.namespace} logs job/{job.name}"
-            text = f"<withheld: {error}; to read the pod's log: {where}>"
+            text = error.in_place_of_log(job.namespace, job.name)
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
         return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
