@@ -294,8 +294,9 @@ def test_helm_upgrade_rolls_the_pods_and_rewrites_nothing(release):
         lambda: len(ready := release.ready_pods()) == 2 and ready, "two ready pods", PATIENCE
     )
     assert not before & set(pods)
-    push(ROOT / "examples" / "charts" / "hello", release.cluster.registry, "team/hello", "1.0.1")
-    eventually(lambda: release.deployed() == "1.0.1", "the next version", PATIENCE)
+    release.api.patch(BUNDLE_PATH, {"spec": {"approval": None}})
+    push(ROOT / "examples" / "charts" / "hello", release.cluster.registry, "team/hello", "1.0.2")
+    eventually(lambda: release.deployed() == "1.0.2", "the next version", PATIENCE)
     after = {name: release.copy(name)["metadata"]["resourceVersion"] for name in copies}
     assert after == copies
 

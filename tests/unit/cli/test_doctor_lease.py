@@ -1,0 +1,52 @@
+"""A rollout leaves the Lease without a holder for a moment: doctor waits, where a pod is ready."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from copyrator.api.times import format_micro_time
+from copyrator.cli import doctor
+from copyrator.cli.installation import Installation
+from copyrator.settings.config import Settings
+
+INSTALLATION = Installation(settings=Settings(), namespace="op")
+
+
+class Released:
+    """A Lease that its holder gave up, and that the next one takes after some looks."""
+
+    def __init__(self, looks: float) -> None:
+        self.left = looks
+
+    async def get(self, *_: Any) -> dict[str, Any]:
+        self.left -= 1
+        spec = {"renewTime": format_micro_time(datetime.now(UTC)), "leaseDurationSeconds": 10}
+        return {"spec": spec | ({"holderIdentity": "next"} if self.left < 0 else {})}
+
+
+def checked(looks: float, *, ready: bool) -> tuple[bool | None, str]:
+    async def check() -> doctor.Check:
+        server = cast("Any", Released(looks))
+        (found,) = [one async for one in doctor._lease(server, INSTALLATION, ready=ready)]
+        return found
+
+    found = asyncio.run(check())
+    return found.good, found.said
+
+
+def test_with_a_ready_pod_the_next_holder_has_time():
+    assert checked(1, ready=True) == (True, "held by next")
+
+
+def test_without_one_it_fails_at_once():
+    good, said = checked(1, ready=False)
+    assert not good
+    assert said.startswith("the Lease op/copyrator has no holder: check that the operator is run")
+
+
+def test_the_time_ends(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "TAKEOVER", 0.6)
+    good, _ = checked(float("inf"), ready=True)
+    assert not good
