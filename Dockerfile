@@ -4,6 +4,8 @@
 #
 # Both bases can be replaced; they must have the same minor version of Python. `make image` builds on
 # Debian packages alone (hack/images), which is how the image is tested.
+#
+# With --build-arg VARIANT=-keyless the image has sigstore-python too, for keyless signatures.
 ARG BUILD_IMAGE=docker.io/library/python:3.13-slim-trixie
 ARG BASE_IMAGE=gcr.io/distroless/python3-debian13:nonroot
 
@@ -13,12 +15,15 @@ ARG PIP_CERT
 ARG PIP_INDEX_URL
 # Where Python is in the base image.
 ARG PYTHON=/usr/bin/python3
+# The dependencies: empty, or -keyless; the suffix of the lock file's name and of the image's tag.
+ARG VARIANT=
 WORKDIR /src
 COPY requirements.lock ./
+COPY requirements-keyless.lock ./
 # Wheels only: nothing is compiled, and no code of a package runs here. Every file is checked against
 # the hash in the lock.
 RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --no-compile \
-      --require-hashes --only-binary :all: --target /out/usr/lib/copyrator -r requirements.lock \
+      --require-hashes --only-binary :all: --target /out/usr/lib/copyrator -r "requirements${VARIANT}.lock" \
     && rm -r /out/usr/lib/copyrator/bin
 COPY LICENSE /out/usr/share/licenses/copyrator/LICENSE
 COPY operator/copyrator /out/usr/lib/copyrator/copyrator

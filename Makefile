@@ -15,7 +15,7 @@ NAME ?= default
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-node test-long mutate image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
+.PHONY: help check format test test-node test-long mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -34,7 +34,7 @@ format: ## Format the code and apply ruff's fixes.
 test: export GOGC := 400
 test: check ## Run check, then all tests, on a real control plane (built once, minutes).
 	@$(RUN) python -m localcluster build
-	@$(RUN) python -m localcluster build promql
+	@$(RUN) python -m localcluster build promql referrers
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-node: ## Test image and chart on a real kubelet: requires root and Debian, else skips (in CI: fails).
@@ -43,8 +43,11 @@ test-node: ## Test image and chart on a real kubelet: requires root and Debian, 
 test-long: ## Run all tests at full size, hours: more objects, more kills, more examples.
 	@COPYRATOR_LONG=1 $(MAKE) test
 
-image: ## Build the operator's image from Debian's packages; print its size and contents.
-	@$(RUN) python -m images
+signatures: ## Record signatures by the real cosign and notation for the tests, in tests/signatures.
+	@$(RUN) python -m signatures
+
+image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 for that variant.
+	@$(RUN) python -m images $(if $(filter-out 0,$(KEYLESS)),--keyless)
 
 mutate: ## Run mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(PACKAGE)

@@ -19,9 +19,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "dependencies.md"
 
+LICENCE_FILE = "licenses/LICENSE"
+
 REASONS = {
     "aiohttp": "HTTP: the API server, registries, health and webhook",
     "click": "the command line",
+    "cryptography": "signatures, keys and certificate chains",
     "google-re2": "regular expressions of users, in linear time",
     "jinja2": "templates of rules, in a sandbox",
     "kopf": "the operator framework",
@@ -30,8 +33,10 @@ REASONS = {
     "packaging": "the order of versions that aren't SemVer",
     "prometheus-client": "metrics",
     "pyyaml": "YAML of manifests",
+    "rfc3161-client": "time stamps of signatures",
     "rich": "formatted output",
     "semver": "the order of versions",
+    "sigstore": "keyless signatures: the extra `keyless` only",
 }
 
 HEAD = """\
@@ -52,7 +57,7 @@ def main() -> int:
     """Write the page; the only argument is the path of uv."""
     (uv,) = sys.argv[1:]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    direct = sorted(re.split(r"[^a-z0-9-]", line)[0] for line in project["dependencies"])
+    direct = sorted(re.split(r"[^a-z0-9-]", line)[0] for line in _wanted(project))
     released = _released(uv, project)
     rows = [
         f"| {name} | {REASONS[name]} | {licence(name)} | {version} | {day} |\n"
@@ -64,20 +69,26 @@ def main() -> int:
     return 0
 
 
+def _wanted(project: dict[str, Any]) -> list[str]:
+    """What we require, and what an image variant has in addition."""
+    return [*project["dependencies"], *project["optional-dependencies"]["keyless"]]
+
+
 def licence(name: str) -> str:
-    """The licence of an installed distribution, as its own metadata has it."""
+    """The licence of an installed distribution, as its own metadata has it, or its licence file."""
     metadata = importlib.metadata.metadata(name)
     if "License-Expression" in metadata:
         return metadata["License-Expression"]
     classifiers = metadata.get_all("Classifier") or []
     named = [one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License :: ")]
-    return ", ".join(named) or (metadata["License"] or "unknown").partition("\n")[0]
+    text = metadata["License"] or importlib.metadata.distribution(name).read_text(LICENCE_FILE)
+    return ", ".join(named) or (text or "unknown").partition("\n")[0]
 
 
 def _released(uv: str, project: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Version and day of each dependency's newest release in our range."""
     with tempfile.TemporaryDirectory() as folder:
-        needs = [f"  {line!r}," for line in project["dependencies"]]
+        needs = [f"  {line!r}," for line in _wanted(project)]
         head = ["[project]", 'name = "look"', 'version = "0"', "dependencies = [", *needs, "]"]
         head.append(f'requires-python = "{project["requires-python"]}"')
         Path(folder, "pyproject.toml").write_text("\n".join(head))

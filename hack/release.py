@@ -52,7 +52,8 @@ def build(output: Path, *, image: bool) -> None:
     chart(output)
     crds(output)
     if image:
-        archive(output)
+        for variant in ("", product.KEYLESS):
+            archive(output, variant)
     checksums(output)
 
 
@@ -77,13 +78,13 @@ def crds(output: Path) -> None:
     (output / f"copyrator-crds-{VERSION}.yaml").write_text("---\n".join(texts), encoding="utf-8")
 
 
-def archive(output: Path) -> None:
-    """Pack the image as an OCI archive, which podman, skopeo and containerd read."""
+def archive(output: Path, variant: str) -> None:
+    """Pack a variant of the image as an OCI archive, which podman, skopeo and containerd read."""
     store = Store.default()
     machine.prepare(store.progress)
     revision = _printed("git", "-C", str(ROOT), "rev-parse", "HEAD")
-    layout = product.operator(store, revision)
-    name = output / f"copyrator-{VERSION}-{layout.config['architecture']}.oci.tar"
+    layout = product.operator(store, revision, variant)
+    name = output / f"copyrator-{VERSION}{variant}-{layout.config['architecture']}.oci.tar"
     with tarfile.open(name, "w", format=tarfile.PAX_FORMAT) as packed:
         for path in sorted(layout.root.rglob("*")):
             packed.add(path, str(path.relative_to(layout.root)), False, filter=_plain)

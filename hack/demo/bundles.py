@@ -6,10 +6,13 @@ from demo.screen import Rows
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, StepFailed, stays, until
 from demo.world import APPS, POLL_SECONDS, REPOSITORY, World, example
+from localcluster.signing import public_key, sign
 
 FILE = "bundles/hello.yaml"
 NAME = "hello"
 PAUSE = "operator.werf.dev/disable-autoupdate"
+KEYS = "release-keys"
+"""The ConfigMap with the public key of who signs."""
 SECONDS = 60.0
 """Deadline of a deploy: a poll, a Job, and helm in it."""
 
@@ -117,6 +120,39 @@ def approve(world: World) -> Rows:
     return Rows(("TAG", "OUTCOME", "PLAN", "APPROVED BY"), [row])
 
 
+def ask_for_signatures(world: World) -> Rows:
+    """Set spec.verify, push 1.0.4 unsigned, and see that it is passed over."""
+    signer = {"cosign.pub": public_key(world.key)}
+    metadata = {"name": KEYS, "namespace": APPS}
+    keys = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": signer}
+    world.objects.apply([keys])
+    verify = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": KEYS}}}]}
+    world.objects.patch("bundles", NAME, APPS, {"spec": {"verify": verify, "approval": None}})
+    _push(world, "1.0.4")
+
+    def look() -> str:
+        rejected = _bundle(world)["status"].get("available", {}).get("rejected", ())
+        found = {one["version"]: str(one["reason"]) for one in rejected}
+        if "1.0.4" not in found:
+            raise NotYet(f"passed over are {found or 'no versions'}")
+        return found["1.0.4"]
+
+    reason = until(look, seconds=SECONDS, what="1.0.4 to be passed over")
+    if (shown := _shown(world)) != "1.0.3":
+        msg = f"nobody has signed 1.0.4, but {shown} is deployed"
+        raise StepFailed(msg)
+    return Rows(("PASSED OVER", "WHY", "IN THE CLUSTER"), [("1.0.4", reason, shown)])
+
+
+def sign_version(world: World) -> Rows:
+    """Sign 1.0.4 as cosign does."""
+    sign(world.key, world.cluster.registry, REPOSITORY, world.pushed["1.0.4"])
+    _wait_deployed(world, "1.0.4")
+    verified = condition(_bundle(world), "Verified")
+    row = (_shown(world), verified["message"].partition(": ")[2])
+    return Rows(("IN THE CLUSTER", "VERIFIED"), [row])
+
+
 def remove(world: World) -> str:
     """Delete the Bundle."""
     world.objects.delete("bundles", NAME, APPS)
@@ -208,6 +244,8 @@ CHAPTER = Chapter(
         Step("The values ConfigMap is edited and deployed", edit_values),
         Step("spec.approval is set: 1.0.3 is pushed and planned, not deployed", ask_for_approval),
         Step("The plan is approved with copyrator approve: 1.0.3 is deployed", approve),
+        Step("spec.verify names a key: 1.0.4 is pushed unsigned, not deployed", ask_for_signatures),
+        Step("1.0.4 is signed with that key and deployed", sign_version),
         Step("The Bundle is deleted and its release uninstalled", remove),
     ),
 )

@@ -47,7 +47,7 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     screen.plain()
     screen.plain(f'eval "$(hack/run python -m localcluster env --name {name})"')
     screen.plain()
-    newer = f"{world.cluster.registry}/{REPOSITORY}:1.0.4"
+    newer = f"{world.cluster.registry}/{REPOSITORY}:1.0.5"
     for command in (
         "kubectl get copyrators,bundles --all-namespaces",
         "kubectl create namespace team-e",

@@ -52,7 +52,7 @@ def take(world: World, directory: Path) -> None:
         for picture, commands in PICTURES.items():
             console = recording(io.StringIO()).console
             if picture == "approval":
-                bundles.let_wait(world, "1.0.4")
+                bundles.let_wait(world, "1.0.5")
             for command in commands:
                 console.print(Text(f"$ copyrator {command}", style="bold"))
                 console.print(Text.from_ansi(shown(world, command, Path(name))))

@@ -13,6 +13,7 @@ from demo.waiting import NotYet, until
 from localcluster import Cluster
 from localcluster import bundle as bundle_registry
 from localcluster.cluster import REGISTRY_ADDRESSES
+from localcluster.signing import new_key
 
 EXAMPLES = ROOT / "examples"
 HOME = "copyrator"
@@ -45,6 +46,10 @@ class World:
         self.objects = Objects(self.cluster)
         self.operator: OperatorProcess | None = None
         self._chart: Rendered | None = None
+        self.key = new_key()
+        """Signs what is pushed."""
+        self.pushed: dict[str, str] = {}
+        """Digests by version."""
 
     @property
     def chart(self) -> Rendered:
@@ -85,7 +90,9 @@ class World:
             version: the tag, and so the chart's version; what the chart deploys shows it.
         """
         chart = EXAMPLES / "charts" / "hello"
-        return bundle_registry.push(chart, self.cluster.registry, REPOSITORY, version)
+        digest = bundle_registry.push(chart, self.cluster.registry, REPOSITORY, version)
+        self.pushed[version] = digest
+        return digest
 
     def _established(self, name: str) -> None:
         crd = self.objects.get("customresourcedefinitions", name)

@@ -1,5 +1,6 @@
 """`python -m images`: build the operator's image and say what it consists of."""
 
+import argparse
 import sys
 
 from images import machine, product, report
@@ -9,10 +10,13 @@ from localcluster.errors import LocalClusterError
 
 def main() -> None:
     """Build and report."""
+    parser = argparse.ArgumentParser(prog="python -m images", description=__doc__)
+    parser.add_argument("--keyless", action="store_true", help="the variant with sigstore-python")
+    variant = product.KEYLESS if parser.parse_args().keyless else ""
     store = Store.default()
     try:
         machine.prepare(store.progress)
-        image = product.operator(store)
+        image = product.operator(store, variant=variant)
     except LocalClusterError as error:
         sys.exit(str(error))
     print(f"The image, as an OCI layout: {image.root}")

@@ -16,7 +16,15 @@ from localcluster.build import Programs
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "Dockerfile"
 # What the Dockerfile copies; .dockerignore lets nothing else through, and a test compares.
-SOURCES = ("requirements.lock", "LICENSE", "operator/copyrator", "hack/images/trim.py")
+SOURCES = (
+    "requirements.lock",
+    "requirements-keyless.lock",
+    "LICENSE",
+    "operator/copyrator",
+    "hack/images/trim.py",
+)
+KEYLESS = "-keyless"
+"""The variant with sigstore-python; what its tags end with."""
 _STANDIN = ROOT / "hack" / "localcluster" / "standin"
 
 # How pip on this machine reaches PyPI; what names a file is mounted.
@@ -30,22 +38,22 @@ USER 1000:1000
 """
 
 
-def operator(store: Store, revision: str = "unknown") -> Layout:
+def operator(store: Store, revision: str = "unknown", variant: str = "") -> Layout:
     """The operator's image, on bases of Debian packages.
 
     Args:
         store: where it is looked for, and put.
         revision: the commit, for the label; only a release knows it to be the whole truth.
+        variant: KEYLESS, or empty.
 
     Raises:
         BuildFailedError: a step of the Dockerfile failed.
     """
     base, building = running_base(store), building_base(store)
     sources = [ROOT / source for source in SOURCES]
-    key = key_of(
-        DOCKERFILE, ROOT / ".dockerignore", *sources, revision, base.digest, building.digest
-    )
-    arguments = {"VERSION": copyrator.__version__, "REVISION": revision}
+    chosen = (revision, variant, base.digest, building.digest)
+    key = key_of(DOCKERFILE, ROOT / ".dockerignore", *sources, *chosen)
+    arguments = {"VERSION": copyrator.__version__, "REVISION": revision, "VARIANT": variant}
     arguments |= {name: os.environ[name] for name in _PIP_VARIABLES if os.environ.get(name)}
     volumes = []
     if certificate := os.environ.get("PIP_CERT"):
@@ -56,7 +64,7 @@ def operator(store: Store, revision: str = "unknown") -> Layout:
         arguments.update(BASE_IMAGE=store.image(base), BUILD_IMAGE=store.image(building))
         store.bud(ROOT, DOCKERFILE, [*volumes, *_as_options(arguments)], layout)
 
-    return store.get("operator", key, build)
+    return store.get(f"operator{variant}", key, build)
 
 
 def werf(store: Store) -> Layout:

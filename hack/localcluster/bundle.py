@@ -33,6 +33,7 @@ import yaml
 CONFIG_TYPE = "application/vnd.cncf.helm.config.v1+json"
 LAYER_TYPE = "application/tar+gzip"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 _SEMVER = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?([+_][0-9A-Za-z.-]+)?")
 _TIMEOUT = 30.0
 
@@ -77,8 +78,8 @@ def build(chart_dir: Path | str, tag: str, *, chart_version: str | None = None) 
     manifest = {
         "schemaVersion": 2,
         "mediaType": MANIFEST_TYPE,
-        "config": _descriptor(CONFIG_TYPE, config),
-        "layers": [_descriptor(LAYER_TYPE, layer)],
+        "config": descriptor(CONFIG_TYPE, config),
+        "layers": [descriptor(LAYER_TYPE, layer)],
     }
     return Bundle(config, layer, json.dumps(manifest, separators=(",", ":")).encode())
 
@@ -168,8 +169,8 @@ class Target:
 
     registry: str
     repo: str
-    username: str | None
-    password: str | None
+    username: str | None = None
+    password: str | None = None
 
     @property
     def base(self) -> str:
@@ -189,13 +190,13 @@ class Target:
         query = urllib.parse.urlencode({"digest": digest})
         self._call("PUT", f"{location}{sign}{query}", blob, "application/octet-stream")
 
-    def tag(self, manifest: bytes, tag: str) -> None:
-        """Store a manifest under a tag."""
-        self._call("PUT", f"/v2/{self.repo}/manifests/{tag}", manifest, MANIFEST_TYPE)
+    def tag(self, manifest: bytes, tag: str, media_type: str = MANIFEST_TYPE) -> None:
+        """Store a manifest (or an index, by its media type) under a tag or its digest."""
+        self._call("PUT", f"/v2/{self.repo}/manifests/{tag}", manifest, media_type)
 
     def manifest(self, tag: str) -> bytes:
-        """Read the manifest of a tag."""
-        return self._call("GET", f"/v2/{self.repo}/manifests/{tag}")[2]
+        """Read the manifest of a tag or digest; empty where there is none."""
+        return self._call("GET", f"/v2/{self.repo}/manifests/{tag}", allow=(404,))[2]
 
     def _call(
         self,
@@ -208,7 +209,7 @@ class Target:
     ) -> tuple[int, Message, bytes]:
         url = where if "://" in where else self.base + where
         request = urllib.request.Request(url, data=body, method=method)  # noqa: S310 - http
-        request.add_header("Accept", MANIFEST_TYPE)
+        request.add_header("Accept", f"{MANIFEST_TYPE}, {INDEX_TYPE}")
         if content_type:
             request.add_header("Content-Type", content_type)
         if self.username is not None:
@@ -263,7 +264,8 @@ def _archive(root: Path, chart: dict[str, Any]) -> bytes:
     return gzip.compress(plain.getvalue(), mtime=0)
 
 
-def _descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
+def descriptor(media_type: str, blob: bytes) -> dict[str, Any]:
+    """The OCI descriptor of a blob or manifest."""
     return {"mediaType": media_type, "digest": _digest(blob), "size": len(blob)}
 
 

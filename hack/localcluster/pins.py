@@ -97,6 +97,7 @@ class Module:
 _KUBERNETES = "kubernetes"
 _K8S_MODULE = "k8s.io/kubernetes"
 _K8S_VERSION = "k8s.io/component-base/version"
+_COSIGN_VERSION = "sigs.k8s.io/release-utils/version.gitVersion"
 _HELM_K8S = ("helm.sh/helm/v3/pkg/chartutil", "helm.sh/helm/v3/pkg/lint/rules")
 
 MODULES: tuple[Module, ...] = (
@@ -148,6 +149,29 @@ MODULES: tuple[Module, ...] = (
     ),
     # Ours, of Prometheus' engine alone: promtool takes twenty minutes to build, this less than one.
     Module("promql", "github.com/prometheus/prometheus", {"promql": "."}, {}),
+    # What signs and verifies the material of the tests of signatures: see hack/signatures.
+    Module(
+        "cosign2",
+        "github.com/sigstore/cosign/v2",
+        {"cosign2": "github.com/sigstore/cosign/v2/cmd/cosign"},
+        {_COSIGN_VERSION: "{version}"},
+    ),
+    Module(
+        "cosign3",
+        "github.com/sigstore/cosign/v3",
+        {"cosign3": "github.com/sigstore/cosign/v3/cmd/cosign"},
+        {_COSIGN_VERSION: "{version}"},
+    ),
+    Module(
+        "notation",
+        "github.com/notaryproject/notation",
+        {"notation": "github.com/notaryproject/notation/cmd/notation"},
+        {},
+    ),
+    # Ours: go-containerregistry's registry with the referrers API, which distribution lacks.
+    Module("referrers", "github.com/google/go-containerregistry", {"referrers": "."}, {}),
+    # Ours: Fulcio's and Rekor's modules without their servers.
+    Module("keyless", "github.com/sigstore/sigstore-go", {"keyless": "."}, {}),
     Module("prometheus-operator", "github.com/prometheus-operator/prometheus-operator", {}, {}),
 )
 

@@ -135,6 +135,15 @@ class Metrics:
             "Seconds since the last successful poll: the maximum of all Bundles that aren't "
             "suspended.",
         )
+        self.bundles_untrusted = self._gauge(
+            "bundles_untrusted",
+            "Bundles whose deployed version doesn't satisfy spec.verify or the signature policy.",
+        )
+        self.signature_checks = self._counter(
+            "signature_checks",
+            "Digests whose signatures were checked; Trusted or NotTrusted.",
+            "result",
+        )
         self.plans_awaiting_approval = self._gauge(
             "plans_awaiting_approval", "Bundles whose plan waits for a person's decision."
         )

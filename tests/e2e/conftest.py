@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e import referrers_registry as referrers
 from tests.e2e import stalls
 from tests.e2e.owned_cluster import owned_cluster, reap
 
@@ -60,6 +61,13 @@ def cluster() -> Iterator[Cluster]:
     reap(state_root(), _PREFIX)
     with owned_cluster(directory) as owned:
         yield owned
+
+
+@pytest.fixture(scope="session")
+def referrers_registry() -> Iterator[str]:
+    """`host:port` of a registry with the list of referrers; the cluster's has none."""
+    with referrers.running() as host:
+        yield host
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ DOCUMENTS = (
     "docs/alerts.md",
     "docs/installation.md",
     "docs/guides.md",
+    "docs/signatures.md",
     "charts/copyrator/README.md",
 )
 

@@ -12,9 +12,48 @@ import yaml
 from tests.e2e.prometheus_operator import prometheus_operator_crds
 
 import copyrator
+from copyrator.bundles.policy.signature_policy import CONFIG_MAP, POLICY_KEY, Default, read_policy
 from copyrator.cli.run import run
+from copyrator.settings.limits import SIGNATURE_ENTRIES, SIGNATURE_POLICY_ENTRIES
 from demo.chart import CHART, ROOT, render
 from generate import chart_readme
+from images.product import KEYLESS
+
+SIGNERS: dict[str, Any] = {
+    "signaturePolicy.required": True,
+    "signaturePolicy.default": "Deny",
+    "signaturePolicy.entries": [
+        {
+            "repositories": ["registry.example.com:5000/team/*", "*"],
+            "anyOf": [
+                {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}},
+                {
+                    "cosign": {
+                        "issuer": "https://accounts.example.com",
+                        "subjectPattern": ".*@example[.]com",
+                        "trustedRootFrom": {"kind": "Secret", "name": "root"},
+                    }
+                },
+                {
+                    "notation": {
+                        "subjects": ["C=US, ST=WA, O=example"],
+                        "caFrom": {"kind": "ConfigMap", "name": "ca"},
+                        "tsaFrom": {"kind": "ConfigMap", "name": "tsa"},
+                        "signingAuthorityFrom": {"kind": "ConfigMap", "name": "authority"},
+                    }
+                },
+            ],
+        }
+    ],
+}
+"""Each field that an entry may have."""
+
+
+def signers(**change: Any) -> list[dict[str, Any]]:
+    """An entry of the policy that is right, but for the change."""
+    keys = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
+    return [{"repositories": ["host/path"], "anyOf": [keys], **change}]
+
 
 MATRIX: dict[str, dict[str, Any]] = {
     "defaults": {},
@@ -41,6 +80,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "webhook.secretName": "hook",
         "webhook.serviceAnnotations": {"a": "b"},
     },
+    "signature policy": SIGNERS,
     "no CRDs": {"crds.enabled": False},
     "image by digest": {"image.digest": "sha256:" + "0" * 64, "imagePullSecrets": [{"name": "x"}]},
     "monitoring": {
@@ -152,6 +192,20 @@ def test_helm_lint_finds_nothing(cluster):
         ("bundles.maxPlanJobs", 101),
         ("bundles.plans.enabled", "yes"),
         ("bundles.approvalPolicy", True),
+        ("image.keyless", "yes"),
+        ("signaturePolicy.required", "yes"),
+        ("signaturePolicy.default", "deny"),
+        ("signaturePolicy.entry", []),
+        ("signaturePolicy.entries", signers(repositories=[])),
+        ("signaturePolicy.entries", signers(repositories=["https://host/path"])),
+        ("signaturePolicy.entries", signers(repositories=["host/path other"])),
+        ("signaturePolicy.entries", signers(anyOf=[])),
+        ("signaturePolicy.entries", signers(anyOf=[{}])),
+        ("signaturePolicy.entries", signers(anyOf=[{"cosign": {}}])),
+        ("signaturePolicy.entries", signers(anyOf=[{"cosign": {"keysFrom": {"name": "x"}}}])),
+        ("signaturePolicy.entries", signers(anyOf=[{"cosign": {"issuer": "https://x"}}])),
+        ("signaturePolicy.entries", signers(anyOf=[{"notation": {"subjects": ["*"]}}])),
+        ("signaturePolicy.entries", signers(anyof=[])),
         ("webhook.port", 80),
         ("webhook.secretName", "Not A Name"),
         ("bundles.allowedServiceAccounts", []),
@@ -368,7 +422,63 @@ def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
     (rule,) = rendered_kind(cluster, "PrometheusRule", values)
     alerts = {one["alert"]: one["expr"] for one in rule["spec"]["groups"][0]["rules"]}
     assert alerts["CopyratorPollLate"].endswith("> 7200")
-    assert len(alerts) == 11
+    assert len(alerts) == 12
+
+
+def policies(cluster, values):
+    found = rendered_kind(cluster, "ConfigMap", values)
+    return [one for one in found if one["metadata"]["name"] == CONFIG_MAP]
+
+
+def test_a_signature_policy_is_what_the_operator_reads_where_it_reads_it(cluster):
+    values = SIGNERS | {"rules.namespace": "rules"}
+    (policy,) = policies(cluster, values)
+    assert policy["metadata"]["namespace"] == "rules"
+    read = read_policy(yaml.safe_load(policy["data"][POLICY_KEY]))
+    assert read.default is Default.DENY
+    (entry,) = read.entries
+    assert len(entry.any_of) == len(SIGNERS["signaturePolicy.entries"][0]["anyOf"])
+    container = render(cluster.helm, namespace="ops", values=values).container
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["NAMESPACE"] == "rules"
+    assert variables["COPYRATOR_REQUIRE_SIGNATURE_POLICY"] == "true"
+
+
+def test_without_entries_the_signature_policy_is_the_administrators_own_unless_all_is_denied(
+    cluster,
+):
+    assert policies(cluster, {}) == []
+    assert policies(cluster, {"signaturePolicy.required": True}) == []
+    (denying,) = policies(cluster, {"signaturePolicy.default": "Deny"})
+    assert read_policy(yaml.safe_load(denying["data"][POLICY_KEY])).default is Default.DENY
+
+
+def test_no_policy_that_the_operator_refuses_passes_the_schema_by_its_size(cluster):
+    for path, most in (("entries", SIGNATURE_POLICY_ENTRIES), ("anyOf", SIGNATURE_ENTRIES)):
+        (entry,) = signers()
+        if path == "entries":
+            fits, more = ([entry] * number for number in (most, most + 1))
+        else:
+            fits, more = (signers(anyOf=entry["anyOf"] * number) for number in (most, most + 1))
+        assert policies(cluster, {"signaturePolicy.entries": fits})
+        with pytest.raises(Exception, match="values don't meet the specifications of the schema"):
+            policies(cluster, {"signaturePolicy.entries": more})
+
+
+@pytest.mark.parametrize(
+    ("values", "tag"),
+    [
+        ({}, f":{copyrator.__version__}{KEYLESS}"),
+        ({"image.tag": "1.2.3"}, f":1.2.3{KEYLESS}"),
+        ({"image.digest": "sha256:" + "0" * 64}, "@sha256:" + "0" * 64),
+    ],
+    ids=str,
+)
+def test_the_image_variant_for_keyless_signatures_has_a_tag_of_its_own(cluster, values, tag):
+    container = render(cluster.helm, namespace="x", values={"image.keyless": True, **values})
+    assert container.container["image"] == f"copyrator{tag}"
+    plain = render(cluster.helm, namespace="x", values=values).container["image"]
+    assert plain == f"copyrator{tag.removesuffix(KEYLESS)}"
 
 
 def test_grafanas_sidecar_gets_the_dashboard_as_json(cluster):

@@ -233,6 +233,27 @@ def test_its_hash_key_stands_beside_the_rules_that_it_trusts(rights, namespace, 
     assert not chart.may(create, namespace=home)
 
 
+def test_the_signature_policy_is_read_beside_the_rules_also_where_these_arent_served(
+    rights, namespace, home
+):
+    rules, served = namespace("rules"), namespace("served")
+    chart = rights(watchNamespaces=[served], rules__namespace=rules)
+    for verb in ("get", "list", "watch"):
+        assert chart.may((verb, "", "configmaps", ""), namespace=rules)
+        assert not chart.may((verb, "", "configmaps", ""), namespace=home)
+        assert not chart.may((verb, "", "secrets", ""), namespace=rules), "keys are in ConfigMaps"
+    for verb in ("create", "update", "patch", "delete"):
+        assert not chart.may((verb, "", "configmaps", ""), namespace=rules)
+    assert chart.may(("get", "", "secrets", ""), namespace=rules, name="copyrator-hash-key")
+
+
+@pytest.mark.parametrize("values", [{}, {"watchNamespaces": ["x", "rules"]}], ids=str)
+def test_where_the_rules_are_served_the_signature_policy_needs_no_role_of_its_own(cluster, values):
+    rendered = render(cluster.helm, namespace="x", values={"rules.namespace": "rules"} | values)
+    names = {one["metadata"]["name"] for one in rendered.rights if one["kind"] == "Role"}
+    assert not any("signature" in name for name in names)
+
+
 def test_role_bindings_may_refer_only_to_the_cluster_roles_that_are_named(rights):
     binding = "RoleBinding.rbac.authorization.k8s.io"
     chart = rights(rules__kinds=[binding], rules__bindClusterRoles=["edit"])
@@ -256,10 +277,12 @@ def test_in_some_namespaces_there_are_the_same_rights_and_none_elsewhere(rights,
     for place in ("", "default"):
         assert [right for right in OPERATOR_MAY if chart.may(right, namespace=place)] == []
     mark, create = ("mark", "flant.com", "copyrators", ""), ("create", "", "secrets", "")
+    watch = ("watch", "", "configmaps", "")
     assert [right for right in OPERATOR_MAY if chart.may(right, namespace=home)] == [
         mark,
         create,
-    ], "only its hash key, beside the rules that it trusts"
+        watch,
+    ], "only its hash key, beside the rules that it trusts, and what the signature policy names"
     crds = ("get", "apiextensions.k8s.io", "customresourcedefinitions", "")
     assert not chart.may(crds, name="copyrators.flant.com")
 

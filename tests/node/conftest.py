@@ -43,7 +43,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     Programs.default().find((*CLUSTER_PROGRAMS, "kubelet"))
     store = Store.default()
-    product.operator(store)
+    for variant in ("", product.KEYLESS):
+        product.operator(store, variant=variant)
     product.werf(store)
 
 

@@ -25,6 +25,7 @@ FIRES = {
     "CopyratorLag": {f"copyrator_queue_oldest_seconds{{{POD}}}": "90x60"},
     "CopyratorDeployFailed": {f'copyrator_bundles{{{POD}, reason="DeployFailed"}}': "1x60"},
     "CopyratorBundleQuarantined": {f"copyrator_bundles_quarantined{{{POD}}}": "1x60"},
+    "CopyratorBundleUntrusted": {f"copyrator_bundles_untrusted{{{POD}}}": "2x60"},
     "CopyratorPlanFailing": {f'copyrator_bundles{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
     "CopyratorRegistryUnreachable": {
@@ -43,6 +44,7 @@ WELL = {
     f"copyrator_queue_oldest_seconds{{{POD}}}": "2x60",
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
     f"copyrator_bundles_quarantined{{{POD}}}": "0x60",
+    f"copyrator_bundles_untrusted{{{POD}}}": "0x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
     f"copyrator_oldest_plan_seconds{{{POD}}}": "28799x60",
     f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x60",

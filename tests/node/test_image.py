@@ -1,12 +1,17 @@
 """What the operator's image consists of, and what it must not."""
 
+import base64
+import json
 import re
 
 import pytest
 from tests.node.conftest import FIGURES
+from tests.unit.signatures.making import ARTIFACT
+from tests.unit.signatures.making_keyless import ISSUER, SUBJECT, Sigstore
 
 import copyrator
 import images.store
+from copyrator.signatures import keyless
 from images import product, report
 from images.layout import Layout
 from images.store import Store
@@ -73,6 +78,51 @@ def test_its_key_changes_with_all_that_the_build_may_read():
     assert set(copied) == set(product.SOURCES)
 
 
+def test_the_variant_for_keyless_signatures_says_its_size(store):
+    image = product.operator(store, variant=product.KEYLESS)
+    figure = report.text(image).splitlines()[0].partition(", of")[0]
+    FIGURES.append(f"image with keyless verification: {figure}")
+    assert sum(report.contents(image).values()) < LIMIT
+
+
+VERIFIES = """
+import base64, datetime, json, sys
+from copyrator.signatures import keyless, model
+given = [base64.b64decode(one) for one in json.loads(sys.argv[1])]
+digest, issuer, subject = (one.decode() for one in given[:3])
+root, blob = given[3:]
+entry = model.CosignIdentity("who", issuer, subject, root)
+signature = model.Signature(model.Format.SIGSTORE_BUNDLE, "here", blob)
+try:
+    keyless.verify(model.Artifact(digest, "", 0), signature, entry, datetime.datetime.now())
+    print("verified", "sigstore" in sys.modules)
+except model.Invalid as error:
+    print(error)
+"""
+
+
+def ran(store: Store, image: Layout, *command: str) -> str:
+    """What a command prints in a container of the image; it fails where its exit code isn't 0."""
+    container = store.buildah("from", store.image(image))
+    try:
+        return store.buildah("run", container, "--", *command)
+    finally:
+        store.buildah("rm", container)
+
+
+def test_keyless_signatures_are_verified_by_the_variant_and_the_plain_image_names_it(store, image):
+    signer = Sigstore()
+    parts = [ARTIFACT.digest.encode(), ISSUER.encode(), re.escape(SUBJECT).encode()]
+    parts += [signer.trusted_root(), json.dumps(signer.bundle()).encode()]
+    signed = json.dumps([base64.b64encode(one).decode() for one in parts])
+
+    def verified(chosen: Layout) -> str:
+        return ran(store, chosen, "/usr/bin/python3", "-c", VERIFIES, signed)
+
+    assert verified(product.operator(store, variant=product.KEYLESS)) == "verified True"
+    assert verified(image) == keyless.MISSING
+
+
 def test_layers_that_pile_up_are_forgotten_and_images_stay(tmp_path, monkeypatch):
     store = Store(tmp_path, Progress.on_stderr())
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\nLABEL a=b\n")
@@ -95,5 +145,5 @@ def test_layers_that_pile_up_are_forgotten_and_images_stay(tmp_path, monkeypatch
 def test_dependencies_are_checked_against_the_lock():
     text = product.DOCKERFILE.read_text()
     (install,) = re.findall(r"pip install (.*?)&&", text, re.DOTALL)
-    for option in ("--require-hashes", "--only-binary :all:", "-r requirements.lock"):
+    for option in ("--require-hashes", "--only-binary :all:", '-r "requirements${VARIANT}.lock"'):
         assert option in install

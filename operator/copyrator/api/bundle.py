@@ -41,6 +41,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.times import format_duration, parse_duration
+from copyrator.api.verify import read_verify
 from copyrator.api.version_range import VersionError, parse_version
 
 __all__ = [
@@ -133,6 +134,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         retry=_read_retry(spec.sub("retry"), defaults),
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
         approval=_read_approval(spec.sub("approval"), namespace, defaults),
+        verify=read_verify(spec.sub("verify")),
     )
 
 

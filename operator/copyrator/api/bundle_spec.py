@@ -58,6 +58,54 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """A ConfigMap or Secret in the namespace of what names it."""
+
+    kind: ValuesKind
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CosignKeysSpec:
+    """cosign signatures by a public key."""
+
+    keys_from: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class CosignIdentitySpec:
+    """cosign signatures without keys: by a certificate of this subject."""
+
+    issuer: str
+    subject_pattern: str
+    trusted_root_from: ObjectRef
+
+
+@dataclass(frozen=True, slots=True)
+class NotationSpec:
+    """notation signatures by a certificate of this CA, or of this signing authority."""
+
+    ca_from: ObjectRef | None
+    subjects: tuple[str, ...]
+    tsa_from: ObjectRef | None = None
+    signing_authority_from: ObjectRef | None = None
+
+
+VerifyEntry = CosignKeysSpec | CosignIdentitySpec | NotationSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Who may sign what is deployed."""
+
+    any_of: tuple[VerifyEntry, ...]
+    """One that holds is enough."""
+
+
+@dataclass(frozen=True, slots=True)
 class BundleDefaults:
     """The settings' defaults for fields that a Bundle doesn't set. Durations in seconds."""
 
@@ -150,6 +198,7 @@ class BundleSpec:
     retry: Retry = Retry()
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
     approval: Approval = Approval()
+    verify: Verify | None = None
 
     @property
     def release(self) -> str:

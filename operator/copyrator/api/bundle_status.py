@@ -48,6 +48,13 @@ class BundleReason(StrEnum):
     IMAGE_PULL_FAILED = "ImagePullFailed"
     JOB_LOST = "JobLost"
     DEPLOY_FAILED = "DeployFailed"
+    UNSIGNED = "Unsigned"
+    SIGNATURE_INVALID = "SignatureInvalid"
+    """None of its signatures is by who is trusted."""
+    VERIFICATION_UNAVAILABLE = "VerificationUnavailable"
+    """Signatures, keys or the signature policy can't be read; nothing is deployed meanwhile."""
+    NOT_IN_POLICY = "NotInPolicy"
+    """The operator's signature policy denies repositories that it doesn't name."""
     PLANNING = "Planning"
     AWAITING_APPROVAL = "AwaitingApproval"
     PLAN_REJECTED = "PlanRejected"
@@ -189,6 +196,28 @@ class GateStatus(Record):
     """When it passes by itself."""
 
 
+class Trust(StrEnum):
+    """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
+
+    TRUSTED = "Trusted"
+    NOT_TRUSTED = "NotTrusted"
+    UNKNOWN = "Unknown"
+    """It can't be judged now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification(Record):
+    """The verdict on the signatures of what is deployed."""
+
+    digest: str | None = None
+    verdict: str | None = None
+    """A value of Trust."""
+    reason: str | None = None
+    message: str | None = None
+    policy: str | None = None
+    """Hash of all that was asked for: entries, keys and the operator's policy."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryEntry(Record):
     """A finished attempt."""
@@ -324,6 +353,8 @@ class BundleStatus(Record):
     attempted: Attempted = Attempted()
     gates: tuple[GateStatus, ...] = ()
     """Only gates that the spec or the operator's settings ask for."""
+    verification: Verification = Verification()
+    """Only where the spec or the operator's signature policy asks for signatures."""
     plan: PlanStatus = PlanStatus()
     """Only where the spec or the operator's settings ask for approval, or a user for a plan."""
     baseline: Baseline = Baseline()

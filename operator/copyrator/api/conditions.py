@@ -28,6 +28,8 @@ class ConditionType(StrEnum):
     STALLED = "Stalled"
     UPDATE_PENDING = "UpdatePending"
     """True while a newer version waits for a gate; only for Bundles with gates."""
+    VERIFIED = "Verified"
+    """Whether what is deployed is signed by who is trusted; only where signatures are asked for."""
 
 
 class ConditionStatus(StrEnum):
@@ -81,10 +83,10 @@ class ReadyCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingUpdate:
-    """The condition UpdatePending: whether a newer version waits, and for what."""
+class FurtherCondition:
+    """A condition beside the three that every object has."""
 
-    pending: bool
+    status: ConditionStatus
     reason: str
     message: str = ""
 
@@ -95,9 +97,9 @@ def build_conditions(
     *,
     generation: int,
     now: datetime,
-    update: PendingUpdate | None = None,
+    further: Mapping[ConditionType, FurtherCondition | None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Build the three conditions from a verdict, and UpdatePending where there is ``update``.
+    """Build the three conditions from a verdict, and the ``further`` ones that aren't None.
 
     ``previous`` is the status's present list. A condition whose status is unchanged keeps its
     ``lastTransitionTime``, so building again from unchanged input gives an equal list.
@@ -108,9 +110,11 @@ def build_conditions(
         (kind, status, str(verdict.reason), verdict.message)
         for kind, status in zip(_ALWAYS, _STATUSES[verdict.health], strict=True)
     ]
-    if update is not None:
-        status = _TRUE if update.pending else _FALSE
-        states.append((ConditionType.UPDATE_PENDING, status, update.reason, update.message))
+    states += (
+        (kind, one.status, str(one.reason), one.message)
+        for kind, one in (further or {}).items()
+        if one is not None
+    )
     return [
         {
             "type": kind.value,

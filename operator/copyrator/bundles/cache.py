@@ -23,7 +23,7 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome, Trust
 from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
@@ -84,6 +84,8 @@ class BundleEntry:
     """When the plan was made that waits for a decision."""
     plan_request: str | None
     """A user's request for a plan that hasn't been handled yet."""
+    is_untrusted: bool
+    """What is deployed isn't signed by who is trusted."""
     labels: Mapping[str, str]
     """Those that reach the release."""
     annotations: Mapping[str, str]
@@ -215,6 +217,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
         awaits_approval_since=_awaits_approval_since(status),
         plan_request=_plan_request(ours, status),
+        is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
         finalizers=tuple(sys.intern(str(name)) for name in finalizers),

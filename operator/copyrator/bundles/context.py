@@ -66,6 +66,8 @@ class Memory:
     slot: Slot | None = None
     """The Bundle's phase among all polls; None until its first poll is planned."""
     poll_failures: int = 0
+    unsigned: int = 0
+    """Polls in a row that found a version without a signature that is trusted."""
     changed_at: datetime | None = None
     """When a user last edited the Bundle."""
     creating: int | None = None

@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Available, BundleStatus, LastError, Outcome
+from copyrator.api.bundle_status import (
+    Available,
+    BundleStatus,
+    LastError,
+    Outcome,
+    Verification,
+)
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
@@ -91,7 +97,9 @@ def decided(
     if resolution.tag and (spec.approval.is_asked or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
         found = Candidate(wanted.version, wanted.digest)
-        waiting = approval.kept(status, spec, found, target, now)
+        waiting = None
+        if not resolution.plan_refused:
+            waiting = approval.kept(status, spec, found, target, now)
         if waiting is not None and entry.plan_request is None:
             status = replace(status, plan=replace(status.plan, newer=wanted.version))
             wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
@@ -167,7 +175,9 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
-    status = replace(case.status, gates=gates.recorded(case.results))
+    verification = resolution.deployed or Verification()
+    results = () if _is_old_news(case) else case.results
+    status = replace(case.status, gates=gates.recorded(results), verification=verification)
     if resolution.unresolved is not None or not resolution.tag:
         return unresolved(status, resolution.rejected, next_poll, case.now)
     quarantined = case.decision.action is state.Action.QUARANTINE
@@ -176,3 +186,14 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     )
     available = Available(version=resolution.tag, digest=resolution.digest, rejected=rejected)
     return resolved(status, available, next_poll, case.now)
+
+
+def _is_old_news(case: Case) -> bool:
+    """Whether a version gate holds back what is deployed, and nothing else is asked for.
+
+    Then no update is pending: the condition Verified says it.
+    """
+    held, there = case.resolution.held, case.status.deployed
+    if held is None or case.resolution.tag or held.candidate.digest != there.digest:
+        return False
+    return (there.values_hash, there.spec_hash) == (case.wanted.values_hash, case.wanted.spec_hash)

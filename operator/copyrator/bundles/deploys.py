@@ -12,6 +12,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     BundleReason,
     BundleStatus,
+    Verification,
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import BundleKey
@@ -21,7 +22,7 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, at_rest, decided, noted
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, state, verdicts
+from copyrator.bundles.policy import approval, signature, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -29,6 +30,7 @@ from copyrator.bundles.policy.resolution import (
     with_error,
 )
 from copyrator.bundles.policy.schedule import poll_retry
+from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access, MissingReferenceError, References
@@ -36,6 +38,7 @@ from copyrator.bundles.resolutions import Resolutions
 from copyrator.bundles.resolver import Resolution
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StatusWriter
+from copyrator.bundles.trust import TrustStore
 from copyrator.oci.errors import AuthenticationFailed, RegistryError
 
 
@@ -51,6 +54,7 @@ class Deploys:
         runs: Runs,
         *,
         plans: Plans,
+        trust: TrustStore,
     ) -> None:
         self._context = context
         self._references = references
@@ -59,6 +63,7 @@ class Deploys:
         self._accounts = Accounts(context)
         self._runs = runs
         self._plans = plans
+        self._trust = trust
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
@@ -83,13 +88,14 @@ class Deploys:
         try:
             access = await self._references.access(entry, spec)
             values_hash = await self._references.values_hash(entry, spec)
+            asked = await self._trust.of(entry, spec)
         except MissingReferenceError as error:
             await self._report_missing(entry, spec, error, observed or entry.status)
             return
         if memory.settled_without_account is not None:
             await self._look_for_account(entry, spec)
-        desired = _desired_version(entry, access, values_hash)
-        resolution = await self._resolutions.ask(entry, spec, access, desired)
+        desired = _desired_version(entry, access, values_hash, asked)
+        resolution = await self._resolutions.ask(entry, spec, access, desired, asked)
         if resolution is None:
             return
         if resolution.inherited:
@@ -179,6 +185,7 @@ class Deploys:
             assert case.decision.need is not None
             if await self._is_account_missing(case, status):
                 return False
+            status = replace(status, verification=resolution.chosen or Verification())
             return await self._begin(entry, spec, status, case.wanted, case.decision.need)
         status, verdict = at_rest(case, status)
         if await self._planned(case, status, verdict):
@@ -234,6 +241,9 @@ class Deploys:
             memory.next_poll = poll_retry(slot, memory.poll_failures, now)
         else:
             memory.poll_failures, memory.next_poll = 0, slot.after(now)
+            memory.unsigned = memory.unsigned + 1 if _awaits_signature(resolution) else 0
+            if memory.unsigned:
+                memory.next_poll = poll_retry(slot, memory.unsigned, now)
 
     async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:
         """Report a missing service account; the next poll stays as planned."""
@@ -281,17 +291,28 @@ class Deploys:
         return True
 
 
+def _awaits_signature(resolution: Resolution) -> bool:
+    """Whether a version may be deployed as soon as it is signed."""
+    held = resolution.held
+    return held is not None and any(
+        one.gate == signature.NAME and one.objects for one in held.results
+    )
+
+
 def _requests(entry: BundleEntry) -> str:
     """What users ask for that hasn't been handled yet."""
     parts = (entry.request.token if entry.request else "", entry.plan_request or "")
     return " ".join(part for part in parts if part)
 
 
-def _desired_version(entry: BundleEntry, access: Access, values_hash: str | None) -> DesiredVersion:
+def _desired_version(
+    entry: BundleEntry, access: Access, values_hash: str | None, asked: Asked
+) -> DesiredVersion:
     return DesiredVersion(
         generation=entry.generation,
         spec_hash=entry.spec_hash,
         values_hash=values_hash,
         request=_requests(entry),
         login=access.credential.fingerprint if access.credential else "",
+        signers=asked.key,
     )

@@ -7,21 +7,25 @@ answer arrives. So a registry that stalls delays only its own Bundles and blocks
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.choices import add_all
-from copyrator.bundles.context import cancel_all
+from copyrator.bundles.context import Clock, cancel_all
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.criteria import Criteria
+from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.policy.takeover import config_digest
+from copyrator.bundles.turns import Turns
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
+from copyrator.oci.signatures import SignatureFinder
 from copyrator.settings import limits
+from copyrator.signatures.model import Found, Judgement, Requirement
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
 
 KEEP: Final = 3600.0
 """Seconds before an answer is dropped."""
+KEEP_TRUSTED: Final = 24 * 3600.0
+"""The same for a digest that is trusted: it isn't asked again before."""
 GATHER: Final = 0.1
 """Seconds that a tag list waits for other Bundles that select from it."""
 
@@ -57,13 +63,27 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class SignatureQuestion:
+    """Whether the signatures of this digest satisfy what is asked, with this credential."""
+
+    repository: Repository
+    digest: str
+    asked: Asked
+    credential: Credential | None = None
+
+
+AnyQuestion = Question | Listing | SignatureQuestion
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
-    """A digest, choices or an error, as of when the request was sent (monotonic seconds)."""
+    """A digest, choices, a judgement or an error, as of the request (monotonic seconds)."""
 
     asked_at: float
     digest: str | None = None
     config: str | None = None
     choices: Mapping[Criteria, Choice] = field(default_factory=lambda: _NO_CHOICES)
+    judgement: Judgement | None = None
     error: RegistryError | None = None
 
 
@@ -76,37 +96,6 @@ class _Pending:
     sent: bool = False
 
 
-class _Turns:
-    """Permits for requests in flight: of a namespace to one host, and of a namespace to all."""
-
-    def __init__(self) -> None:
-        self._hosts = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
-        self._all = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
-
-    def try_acquire(self, turn: tuple[str, str]) -> bool:
-        """Take a permit if one is free; `release` has to follow."""
-        if not self._hosts.try_acquire(" ".join(turn)):
-            return False
-        if self._all.try_acquire(turn[0]):
-            return True
-        self._hosts.release(" ".join(turn))
-        return False
-
-    async def acquire(self, turn: tuple[str, str]) -> None:
-        """Wait for a permit; `release` has to follow."""
-        await self._hosts.acquire(" ".join(turn))
-        try:
-            await self._all.acquire(turn[0])
-        except asyncio.CancelledError:
-            self._hosts.release(" ".join(turn))
-            raise
-
-    def release(self, turn: tuple[str, str]) -> None:
-        """Return a permit."""
-        self._all.release(turn[0])
-        self._hosts.release(" ".join(turn))
-
-
 class Polls:
     """Shared questions. ``answered`` is called for each Bundle that waits for one."""
 
@@ -115,17 +104,22 @@ class Polls:
         oci: RegistryClient,
         answered: Callable[[BundleKey], None],
         monotonic: Callable[[], float],
+        clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._oci = oci
+        self._signatures = SignatureFinder(oci)
+        self._clock = clock
+        self._finds = FairLimit(each=limits.TENANT_SIGNATURES, together=limits.TENANTS_SIGNATURES)
+        self._checks = FairLimit(each=1, together=limits.SIGNATURE_CHECKS)
         self._metrics = metrics
         self._answered = answered
         self._monotonic = monotonic
-        self._answers: dict[Question | Listing, Answer] = {}
-        self._pending: dict[Question | Listing, _Pending] = {}
+        self._answers: dict[AnyQuestion, Answer] = {}
+        self._pending: dict[AnyQuestion, _Pending] = {}
         self._criteria: dict[Listing, dict[Criteria, float]] = {}
         """What is selected from each list, and when (monotonic) it was last requested."""
-        self._turns = _Turns()
+        self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
 
@@ -136,6 +130,22 @@ class Polls:
         """
         answer = self._answers.get(question)
         if answer is not None and answer.asked_at >= not_before:
+            return answer
+        self._join(key, question)
+        return None
+
+    def judgement(
+        self, key: BundleKey, question: SignatureQuestion, not_before: float
+    ) -> Answer | None:
+        """The same for signatures.
+
+        A digest that is trusted stays so until what that rests on ends; others are asked again.
+        """
+        answer = self._answers.get(question)
+        found = answer.judgement if answer is not None else None
+        holds = found is not None and found.is_trusted
+        ended = found is not None and found.until is not None and self._clock() >= found.until
+        if answer is not None and ((holds and not ended) or answer.asked_at >= not_before):
             return answer
         self._join(key, question)
         return None
@@ -156,7 +166,7 @@ class Polls:
         self._join(key, listing)
         return None
 
-    def _join(self, key: BundleKey, question: Question | Listing) -> None:
+    def _join(self, key: BundleKey, question: AnyQuestion) -> None:
         pending = self._pending.get(question)
         if pending is None:
             pending = self._pending[question] = _Pending(self._monotonic())
@@ -177,7 +187,7 @@ class Polls:
 
     async def _ask(
         self,
-        question: Question | Listing,
+        question: AnyQuestion,
         pending: _Pending,
         turn: tuple[str, str],
         *,
@@ -190,16 +200,18 @@ class Polls:
             if has_turn or not pending.sent:
                 pending.sent = True
                 pending.asked_at = self._monotonic()
-                await self._send(question, pending)
+                await self._send(question, pending, turn[0])
         finally:
             self._turns.release(turn)
 
-    async def _send(self, question: Question | Listing, pending: _Pending) -> None:
+    async def _send(self, question: AnyQuestion, pending: _Pending, namespace: str) -> None:
         try:
             if isinstance(question, Listing):
                 await asyncio.sleep(GATHER)
                 pending.asked_at = self._monotonic()
                 answer = Answer(pending.asked_at, choices=await self._read(question))
+            elif isinstance(question, SignatureQuestion):
+                answer = Answer(pending.asked_at, judgement=await self._judge(question, namespace))
             elif question.with_config:
                 digest, manifest = await self._oci.manifest(
                     question.repository, question.tag, question.credential
@@ -216,12 +228,26 @@ class Polls:
             # An internal error must not leave Bundles waiting for ever. Its text may quote secrets.
             text = f"polling {question.repository} failed: {type(error).__name__}"
             answer = Answer(pending.asked_at, error=Unreachable(text))
-        self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
+        if not isinstance(question, SignatureQuestion):
+            self._metrics.polls.labels(answer.error.reason if answer.error else "Answered").inc()
         del self._pending[question]
         self._sweep()
         self._answers[question] = answer
         for key in pending.waiting:
             self._answered(key)
+
+    async def _judge(self, question: SignatureQuestion, namespace: str) -> Judgement:
+        """Read the signatures, and judge them in a thread: hostile ones take long."""
+        asked = question.asked.requirements
+        async with self._finds.place(namespace):
+            found = await self._signatures.find(
+                question.repository, question.digest, question.credential
+            )
+            async with self._checks.place(namespace):
+                judged = await asyncio.to_thread(_judged, found, asked, self._clock())
+        result = "Trusted" if judged.is_trusted else "NotTrusted"
+        self._metrics.signature_checks.labels(result).inc()
+        return judged
 
     async def _read(self, listing: Listing) -> dict[Criteria, Choice]:
         """Add every tag of a list to all selections; a partial list raises, selecting nothing."""
@@ -248,7 +274,9 @@ class Polls:
             return
         self._sweep_at = now + 60.0
         old = [
-            question for question, answer in self._answers.items() if answer.asked_at < now - KEEP
+            question
+            for question, answer in self._answers.items()
+            if answer.asked_at < now - (KEEP_TRUSTED if _is_trusted(answer) else KEEP)
         ]
         for question in old:
             del self._answers[question]
@@ -258,3 +286,14 @@ class Polls:
                 self._criteria[listing] = fresh
             else:
                 del self._criteria[listing]
+
+
+def _is_trusted(answer: Answer) -> bool:
+    return answer.judgement is not None and answer.judgement.is_trusted
+
+
+def _judged(found: Found, asked: Sequence[Requirement], now: datetime) -> Judgement:
+    """Judge signatures; loads cryptography (13 MB), which only those need who ask for them."""
+    from copyrator.signatures.judge import judge  # noqa: PLC0415
+
+    return judge(found, asked, now)

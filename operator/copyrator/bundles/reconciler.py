@@ -24,7 +24,7 @@ from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, verdicts
+from copyrator.bundles.policy import approval, signature, verdicts
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.polls import Polls
@@ -33,6 +33,7 @@ from copyrator.bundles.references import References
 from copyrator.bundles.resolutions import bring_forward
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.status import StaleError, StatusWriter, publish_gauges
+from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 
@@ -92,12 +93,17 @@ class BundleController:
             clock=clock,
             monotonic=monotonic,
             proxies=proxies or {},
-            gates=gates or Gates(moment=(approval.GATE,)),
+            gates=gates
+            or Gates(
+                version=(signature.gate(self._asks_signatures),),
+                moment=(approval.GATE,),
+            ),
         )
         self._jobs = Jobs(context)
         self._references = References(context)
+        self._trust = TrustStore(context, self._references)
         self._writer = StatusWriter(context)
-        self._polls = Polls(oci, self._answered, monotonic, metrics)
+        self._polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = Redaction(client)
         self._plans = Plans(context, self._jobs, self._references, self._writer, self._redaction)
         self._runs = Runs(
@@ -109,17 +115,25 @@ class BundleController:
             seals=self._plans.seals,
         )
         self._deploys = Deploys(
-            context, self._references, self._writer, self._polls, self._runs, plans=self._plans
+            context,
+            self._references,
+            self._writer,
+            self._polls,
+            self._runs,
+            plans=self._plans,
+            trust=self._trust,
         )
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
 
     async def start(self) -> None:
         """Begin to watch our Jobs. Await it before the queue's workers start."""
         self._jobs.start()
+        self._trust.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
+        await self._trust.stop()
         self._references.forget_all()
         await self._polls.close()
         await self._redaction.close()
@@ -175,6 +189,8 @@ class BundleController:
                 await self._say_forbidden(key, forbidden)
                 # The status's former condition is written again as soon as the watch works.
                 self._context.memory(key).desired = None
+            return RequeueAfter(1.0, Priority.RESYNC)
+        if not self._trust.ready:
             return RequeueAfter(1.0, Priority.RESYNC)
         try:
             if entry.deleting:
@@ -267,6 +283,9 @@ class BundleController:
         await self._writer.write(entry, status, verdicts.refused(reason, message))
         self._context.memory(entry.key).desired = None
         self._context.wake_at(entry.key)
+
+    def _asks_signatures(self, spec: BundleSpec) -> bool:
+        return self._trust.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
         self._context.queue.add(key)

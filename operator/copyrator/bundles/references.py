@@ -6,20 +6,23 @@ is late, forbidden, or beyond the bound only costs time, never correctness.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.api.bundle_spec import BundleSpec, ObjectRef, ValuesKind, ValuesSource
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
+from copyrator.api.verify import refs_of
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy.identity import ValuesFiles
 from copyrator.bundles.policy.job import Login
 from copyrator.bundles.policy.pod import CA_KEY
+from copyrator.bundles.policy.trust import SPEC, read_requirement
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.reference_watches import ReferenceWatches
 from copyrator.bundles.values import ValuesReader, ValuesTooLargeError
@@ -33,6 +36,7 @@ from copyrator.oci.auth import (
     is_docker_config,
 )
 from copyrator.settings import limits
+from copyrator.signatures.model import Requirement
 
 
 class MissingReferenceError(Exception):
@@ -81,6 +85,7 @@ class References:
         self._context = context
         self._values: dict[BundleKey, _Known] = {}
         self._access: dict[BundleKey, _Known] = {}
+        self._signers: dict[BundleKey, _Known] = {}
         self.watches = ReferenceWatches(context, self._has_read)
 
     def follow(self, entry: BundleEntry, spec: BundleSpec) -> None:
@@ -92,12 +97,14 @@ class References:
         self.watches.follow(key, frozenset())
         self._values.pop(key, None)
         self._access.pop(key, None)
+        self._signers.pop(key, None)
 
     def forget_all(self) -> None:
         """Release everything."""
         self.watches.close()
         self._values.clear()
         self._access.clear()
+        self._signers.clear()
 
     async def values_hash(self, entry: BundleEntry, spec: BundleSpec) -> str | None:
         """Hash of the Bundle's values; reads them only if one of them changed.
@@ -175,13 +182,35 @@ class References:
         self._access[entry.key] = _Known(refs, tuple(versions), (shape, found))
         return found
 
+    async def requirement(
+        self, entry: BundleEntry, spec: BundleSpec
+    ) -> tuple[Requirement, tuple[str, ...]]:
+        """What ``spec.verify`` asks for, and its faults; reads keys only if they changed."""
+        assert spec.verify is not None
+        refs = _verify_refs(spec)
+        known = self._signers.get(entry.key)
+        if known is not None and known.value[0] == spec.verify and self._still(known, refs):
+            cached: tuple[Requirement, tuple[str, ...]] = known.value[1]
+            return cached
+        contents: dict[ObjectRef, Mapping[str, bytes] | None] = {}
+        versions: list[str] = []
+        for wanted, ref in zip(refs_of(spec.verify.any_of), refs, strict=True):
+            body = await self._read_optional(ref)
+            contents[wanted] = files_of(wanted, body) if body else None
+            versions.append(_version(body))
+        found = await asyncio.to_thread(
+            read_requirement, SPEC, spec.namespace, spec.verify.any_of, contents
+        )
+        self._signers[entry.key] = _Known(refs, tuple(versions), (spec.verify, found))
+        return found
+
     def _still(self, known: _Known, refs: tuple[Ref, ...]) -> bool:
         """Whether what was read is certainly still current."""
         return known.refs == refs and all(map(self.watches.is_current, refs, known.versions))
 
     def _has_read(self, key: BundleKey, ref: Ref, version: str | None) -> bool:
         """Whether all that is cached from an object for a Bundle is of that version."""
-        known = (self._values.get(key), self._access.get(key))
+        known = (self._values.get(key), self._access.get(key), self._signers.get(key))
         versions = [
             read
             for part in known
@@ -203,7 +232,25 @@ class References:
 
 def references_of(spec: BundleSpec) -> frozenset[Ref]:
     """All objects that a Bundle names and the operator reads."""
-    return frozenset((*_values_refs(spec), *_access_refs(spec)))
+    return frozenset((*_values_refs(spec), *_access_refs(spec), *_verify_refs(spec)))
+
+
+def verify_ref(namespace: str, ref: ObjectRef) -> Ref:
+    """The object with keys or certificates that an entry in this namespace names."""
+    return Ref(SECRETS if ref.kind is ValuesKind.SECRET else CONFIGMAPS, namespace, ref.name)
+
+
+def _verify_refs(spec: BundleSpec) -> tuple[Ref, ...]:
+    refs = refs_of(spec.verify.any_of) if spec.verify else ()
+    return tuple(verify_ref(spec.namespace, ref) for ref in refs)
+
+
+def files_of(ref: ObjectRef, body: Mapping[str, Any]) -> Mapping[str, bytes]:
+    """The files of a ConfigMap or Secret."""
+    data: Mapping[str, str] = body.get("data") or {}
+    if ref.kind is ValuesKind.CONFIG_MAP:
+        return {name: text.encode() for name, text in data.items()}
+    return {name: base64.b64decode(text) for name, text in data.items()}
 
 
 def _values_ref(spec: BundleSpec, source: ValuesSource) -> Ref:

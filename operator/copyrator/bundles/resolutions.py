@@ -15,6 +15,7 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy import verdicts
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
+from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access
 from copyrator.bundles.resolver import Resolution, Resolver
@@ -48,7 +49,12 @@ class Resolutions:
         self._polls = polls
 
     async def ask(
-        self, entry: BundleEntry, spec: BundleSpec, access: Access, desired: DesiredVersion
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        access: Access,
+        desired: DesiredVersion,
+        asked: Asked,
     ) -> Resolution | None:
         """The resolution if one is due and known; else the Bundle is requeued in time."""
         if not self._is_wanted(entry, spec, desired):
@@ -56,7 +62,7 @@ class Resolutions:
         since = self._context.memory(entry.key).asked_since or 0.0
         context = self._context
         resolution = Resolver(
-            entry, spec, access, self._polls, since, context.gates, context.clock()
+            entry, spec, access, self._polls, since, context.gates, context.clock(), asked
         ).resolve()
         if resolution is None:
             await self._mention_silence(entry, spec)
@@ -144,7 +150,7 @@ def bring_forward(context: Context, pushes: Sequence[Push]) -> int:
             continue
         registries = pushed.get(spec.repo.lower(), _NONE)
         tags = registries.get(None, set()) | registries.get(canonical(spec.registry), set())
-        if tags and _may_concern(tags, spec):
+        if tags and (context.gates.judge_versions(spec) or _may_concern(tags, spec)):
             memory = context.memory(entry.key)
             memory.asked_since, memory.again, memory.asked_at = now, now + SETTLED, context.clock()
             context.queue.add(entry.key, Priority.URGENT)

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected
+from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import gates
+from copyrator.bundles.policy import approval, gates, signature
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -25,9 +25,13 @@ from copyrator.bundles.policy.gates import (
     Facts,
     Gates,
     Held,
+    Refused,
     Result,
+    Verdict,
+    Waiting,
 )
-from copyrator.bundles.polls import Answer, Listing, Polls, Question
+from copyrator.bundles.policy.signature import NOTHING_ASKED, Asked
+from copyrator.bundles.polls import Answer, Listing, Polls, Question, SignatureQuestion
 from copyrator.bundles.references import Access
 from copyrator.oci.errors import NotFound, RegistryError
 from copyrator.oci.reference import Repository
@@ -60,6 +64,12 @@ class Resolution:
     """What the version gates say of this version."""
     held: Held | None = None
     """The newest version that they hold back."""
+    deployed: Verification | None = None
+    """Whether the signatures of what is deployed are trusted; None where none are asked for."""
+    chosen: Verification | None = None
+    """The same of this version."""
+    plan_refused: bool = False
+    """The version of the plan that waits isn't trusted any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +83,48 @@ class Resolver:
     since: float
     gates: Gates
     now: datetime
+    asked: Asked = NOTHING_ASKED
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
         if self.entry.is_inherited:
             return self._inherited()
+        found = self._resolve()
+        return found if found is None or not self.asked else self._with_trust(found)
+
+    def _with_trust(self, found: Resolution) -> Resolution | None:
+        """Judge what is deployed, and what a plan waits for, by the signatures asked for now."""
+        status = self.entry.status
+        there, plan = status.deployed, approval.awaited(status)
+        verdicts = {
+            digest: self._signature(digest)
+            for digest in (there.digest, found.digest, plan.digest)
+            if digest
+        }
+        if None in verdicts.values():
+            return None
+        known = {digest: verdict for digest, verdict in verdicts.items() if verdict is not None}
+        if there.digest and there.reference != self.spec.reference:
+            known[there.digest] = signature.unavailable(
+                f"it was deployed from {there.reference}, which the spec no longer names"
+            )
+        records = {
+            digest: signature.verification(self.asked, digest, verdict)
+            for digest, verdict in known.items()
+        }
+        found = replace(
+            found, deployed=records.get(there.digest or ""), chosen=records.get(found.digest)
+        )
+        match known.get(plan.digest or ""):
+            case Waiting() as waiting if plan.digest != found.digest:
+                candidate = Candidate(plan.version or "", plan.digest or "")
+                held = Held(candidate, (Result(signature.NAME, waiting),))
+                return replace(found, tag="", digest="", held=held)
+            case Refused():
+                return replace(found, plan_refused=True)
+        return found
+
+    def _resolve(self) -> Resolution | None:
         version = parse_version(self.spec.version)
         if isinstance(version, ExactTag):
             return self._tag(version.tag)
@@ -133,7 +180,10 @@ class Resolver:
                 continue
             if answer.error is not None:
                 return Resolution(error=answer.error)
-            results, held = self._judge(Candidate(tag, answer.digest or ""))
+            judged = self._judge(Candidate(tag, answer.digest or ""))
+            if judged is None:
+                return None
+            results, held = judged
             if held is None:
                 return Resolution(
                     tag,
@@ -161,17 +211,36 @@ class Resolver:
             return None
         if answer.error is not None and not isinstance(answer.error, NotFound):
             return Resolution(error=answer.error)
-        results, held = self._judge(Candidate(there.version, there.digest))
+        judged = self._judge(Candidate(there.version, there.digest))
+        if judged is None:
+            return None
+        results, held = judged
         if held is not None or answer.error is not None:
             return Resolution(rejected=rejected, held=newest)
         return Resolution(there.version, there.digest, rejected, results=results, held=newest)
 
-    def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
+    def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None] | None:
+        """The verdicts of the version gates; None while an answer is pending."""
         status = self.entry.status
         occasion = gates.occasion(self.entry.request, status.deployed.digest, candidate.digest)
-        facts = Facts(status, occasion)
+        verdict = self._signature(candidate.digest) if self.asked else None
+        if self.asked and verdict is None:
+            return None
+        facts = Facts(status, occasion, signature=verdict)
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.held(candidate, results)
+
+    def _signature(self, digest: str) -> Verdict | None:
+        """The verdict on a digest's signatures; None while it is pending."""
+        if self.asked.blocked is not None:
+            return self.asked.blocked
+        question = SignatureQuestion(self._repository, digest, self.asked, self.access.credential)
+        answer = self.polls.judgement(self.entry.key, question, self.since)
+        if answer is None:
+            return None
+        if answer.judgement is None:
+            return signature.unavailable(answer.error.message if answer.error else "")
+        return signature.verdict(self.asked, digest, answer.judgement)
 
     @property
     def _is_gated(self) -> bool:

@@ -12,8 +12,11 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Trust, Verification
 from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
     Health,
     ReadyCondition,
     build_conditions,
@@ -24,7 +27,7 @@ from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import signature, verdicts
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.bundles.reference_watches import ReferenceWatches
@@ -78,13 +81,13 @@ class StatusWriter:
         spec = entry.spec
         gated = isinstance(spec, BundleSpec) and self._context.gates.any_of(spec)
         if not gated:
-            status = replace(status, gates=())
+            status = replace(status, gates=(), verification=Verification())
         conditions = build_conditions(
             entry.status.conditions,
             verdict,
             generation=generation or 0,
             now=now,
-            update=verdicts.update_pending(status) if gated else None,
+            further=_further(status) if gated else None,
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
@@ -214,14 +217,42 @@ class StatusWriter:
         """Emit an Event where a version waits for something else now, or a plan was decided."""
         before, update = entry.status, verdicts.update_pending(status)
         told = {verdicts.update_pending(before).reason, verdict.reason}
-        if update.pending and update.reason not in told:
+        if update.status == ConditionStatus.TRUE and update.reason not in told:
             self._context.record(entry, NORMAL, update.reason, update.message)
+        self._tell_trust(entry, status)
         plan = status.plan
         if plan.decision and (plan.id, plan.decision) != (before.plan.id, before.plan.decision):
             by = f" by {plan.by}" if plan.by else ""
             text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
             self._context.record(entry, NORMAL, f"Plan{plan.decision}", text)
             log.info("%s: %s", entry.key, text)
+
+    def _tell_trust(self, entry: BundleEntry, status: BundleStatus) -> None:
+        """Emit an Event where what is deployed isn't trusted any more, or is again."""
+        before, now = entry.status.verification, status.verification
+        if now.verdict == before.verdict or now.verdict not in (Trust.TRUSTED, Trust.NOT_TRUSTED):
+            return
+        if now.verdict == Trust.TRUSTED and before.verdict != Trust.NOT_TRUSTED:
+            return
+        found = signature.verified_condition(status)
+        assert found is not None
+        good = now.verdict == Trust.TRUSTED
+        self._context.record(entry, NORMAL if good else WARNING, found.reason, found.message)
+        log.log(
+            logging.INFO if good else logging.WARNING,
+            "%s: %s: %s",
+            entry.key,
+            found.reason,
+            found.message,
+        )
+
+
+def _further(status: BundleStatus) -> dict[ConditionType, FurtherCondition | None]:
+    """The conditions of a Bundle with gates."""
+    return {
+        ConditionType.UPDATE_PENDING: verdicts.update_pending(status),
+        ConditionType.VERIFIED: signature.verified_condition(status),
+    }
 
 
 def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -259,6 +290,7 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     for reason, count in reasons.items():
         gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
+    context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
     context.metrics.oldest_poll_seconds.set(oldest)
     context.metrics.plans_awaiting_approval.set(len(waiting))
     longest = (context.clock() - min(waiting)).total_seconds() if waiting else 0.0

@@ -39,6 +39,7 @@ _COMMANDS = {
     "tree": ("Show the objects of a rule or Bundle as a tree.", "tree:tree"),
     "uninstall": ("Remove the operator's finalizers before uninstalling.", "uninstall:uninstall"),
     "validate": ("Validate manifests offline, with line numbers.", "validate:validate"),
+    "verify": ("Verify that a version in a registry is signed.", "verify:verify"),
     "version": ("Print the versions of this program and the operator.", "version:version"),
     "why": ("Explain why an object exists or a version is deployed.", "why:why"),
 }

@@ -13,6 +13,7 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import Trust
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.cli import grouping, rows
@@ -204,6 +205,10 @@ def bundle_lines(body: Body, now: datetime, installation: Installation) -> Itera
     for name, part in (("Available", "available"), ("Deployed", "deployed")):
         found = status.get(part) or {}
         yield labelled(name, _version(found, now))
+    verified = status.get("verification") or {}
+    if verified.get("verdict"):
+        reason = "" if verified["verdict"] == Trust.TRUSTED else f" ({verified.get('reason')})"
+        yield labelled("Signatures", f"{verified['verdict']}{reason}: {verified.get('message')}")
     attempt = status.get("attempted") or {}
     if attempt.get("attempt"):
         text = f"#{attempt['attempt']} {attempt.get('version')} {attempt.get('outcome')}"

@@ -17,6 +17,7 @@ from copyrator.cli.doctor_objects import objects, pods
 from copyrator.cli.doctor_permissions import missing_permissions
 from copyrator.cli.doctor_policies import approval_policy, marks_policy, plans_are_asked
 from copyrator.cli.doctor_references import polled_references
+from copyrator.cli.doctor_signatures import signatures
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import (
     Installation,
@@ -93,6 +94,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         if served:
             found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))
+            found.append(await signatures(client, installation))
             found += await readable("Registries", _registries(client))
     return found
 

@@ -10,6 +10,7 @@ from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
     BUNDLES,
+    CONFIGMAPS,
     EVENTS,
     JOBS,
     LEASES,
@@ -71,6 +72,8 @@ def _needs(settings: Settings, kinds: list[Resource], *, plans: bool) -> Iterato
     home = settings.lease_namespace or settings.namespace
     for verb in ("get", "create", "update"):
         yield LEASES, "", verb, home
+    for verb in ("get", "list", "watch"):  # the signature policy and the keys that it names
+        yield CONFIGMAPS, "", verb, settings.namespace
     wanted: list[tuple[Resource, str, tuple[str, ...]]] = [
         (RULES, "", ("list", "watch", "patch", "mark")),
         (RULES, "status", ("patch",)),

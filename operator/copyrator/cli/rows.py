@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -68,12 +68,33 @@ def trouble(body: Body) -> str:
 
 
 def bundle_trouble(body: Body) -> str:
-    """The fault, or that a plan waits for approval; empty where there is neither."""
+    """The fault, what isn't trusted, or that a plan waits; empty where there is none of these."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
     waits = (
         pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
     )
-    return trouble(body) or (str(pending.get("message") or "") if waits else "")
+    verified = _condition(body, ConditionType.VERIFIED)
+    doubted = verified.get("status") in ("False", "Unknown")
+    return (
+        trouble(body)
+        or (str(verified.get("message") or "") if doubted else "")
+        or (str(pending.get("message") or "") if waits else "")
+    )
+
+
+def is_untrusted(body: Body) -> bool:
+    """Whether a Bundle runs a version whose signatures aren't trusted, or not any more."""
+    return bool(_condition(body, ConditionType.VERIFIED).get("status") == "False")
+
+
+def _bundle_reason(body: Body) -> str:
+    """The reason of Ready; of a version that isn't trusted ``Deployed,Untrusted``."""
+    reason = _reason(body)
+    return f"{reason},Untrusted" if is_untrusted(body) else reason
+
+
+def _reason(body: Body) -> str:
+    return str(ready(body).get("reason") or "-")
 
 
 def rule_kind(body: Body) -> str:
@@ -113,11 +134,11 @@ NAMESPACE = Column("NAMESPACE", _at("metadata", "namespace"))
 NAME = Column("NAME", _at("metadata", "name"))
 
 
-def _common(now: datetime) -> tuple[Column, ...]:
+def _common(now: datetime, reason: Callable[[Body], str] = _reason) -> tuple[Column, ...]:
     return (
         NAME,
         Column("READY", lambda body: str(ready(body).get("status") or "-")),
-        Column("REASON", lambda body: str(ready(body).get("reason") or "-")),
+        Column("REASON", reason),
         Column("SINCE", lambda body: age(ready(body).get("lastTransitionTime"), now), spare=2),
     )
 
@@ -142,7 +163,7 @@ def rule_columns(now: datetime) -> list[Column]:
 def bundle_columns(now: datetime) -> list[Column]:
     """The columns of `get bundles`."""
     return [
-        *_common(now),
+        *_common(now, _bundle_reason),
         Column("DEPLOYED", _at("status", "deployed", "version")),
         Column("AVAILABLE", _at("status", "available", "version"), spare=1),
         Column(

@@ -11,6 +11,7 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec, NotationSpec
 from copyrator.api.counts import count
 from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
 from copyrator.api.rule_transform import path_of
@@ -24,6 +25,8 @@ from copyrator.cli.template_names import OF_NAME, OF_TEMPLATE, unknown_names
 from copyrator.copies.policy.compiling import compile_text, rule_texts
 from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.kube.resources import WELL_KNOWN
+from copyrator.signatures.model import TrustError
+from copyrator.signatures.notation import read_subjects
 
 _VERSIONS = {
     names.RULE_KIND: names.RULE_API_VERSION,
@@ -147,11 +150,23 @@ def _parsed(manifest: Manifest) -> list[Problem]:
     body = {**manifest.body, "metadata": metadata}
     if manifest.kind == names.BUNDLE_KIND:
         bundle = parse_bundle(body, BundleDefaults())
-        return [_problem(bundle)] if isinstance(bundle, InvalidSpec) else []
+        return [_problem(bundle)] if isinstance(bundle, InvalidSpec) else list(_of_bundle(bundle))
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):
         return [_problem(rule)]
     return list(_of_rule(rule))
+
+
+def _of_bundle(bundle: BundleSpec) -> Iterator[Problem]:
+    """Subjects of notation's signers that can't be used, which only verifying finds."""
+    for index, entry in enumerate(bundle.verify.any_of if bundle.verify else ()):
+        if not isinstance(entry, NotationSpec):
+            continue
+        try:
+            read_subjects(entry.subjects)
+        except TrustError as error:
+            path = f"spec.verify.anyOf[{index}].notation.subjects"
+            yield _problem(InvalidSpec(path, str(error)))
 
 
 def _of_rule(rule: RuleSpec) -> Iterator[Problem]:

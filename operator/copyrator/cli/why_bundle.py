@@ -15,6 +15,7 @@ from copyrator.api.bundle_status import (
     GateState,
     GateStatus,
     Outcome,
+    Trust,
 )
 from copyrator.api.conditions import ready_reason
 from copyrator.api.times import format_duration, parse_time
@@ -32,6 +33,10 @@ _REJECTED = {
     "PreRelease": "is a pre-release; spec.prerelease: true admits them",
     "Filtered": "doesn't match spec.tagFilter",
     "Quarantined": "failed too often; {retry} retries it",
+    "Unsigned": "has no signature",
+    "SignatureInvalid": "has no signature that is trusted",
+    "VerificationUnavailable": "has signatures that can't be read or judged now",
+    "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 
@@ -66,6 +71,7 @@ def explain_bundle(
         return
     yield "What stands between a version and its deploy, in the order in which it is asked:"
     yield from _gates(body, spec, status, now)
+    yield from _trust(status)
     yield from why_lines(body, now)
     yield from _attempt(spec, status, now)
     yield from _poll(body, spec, status, now, known=installation.is_read)
@@ -97,9 +103,27 @@ def _gates(
         )
     for gate in status.gates:
         if gate.state == GateState.PASSED:
-            yield f"  {gate.name}: passed."
+            by = f": {gate.message}" if gate.message else ""
+            yield f"  {gate.name}: passed{by}."
             continue
         yield f"  {gate.name}: {_state(gate)}, {gate.reason}: {gate.message}{_ends(gate, now)}."
+
+
+def _trust(status: BundleStatus) -> Iterator[str]:
+    """The verdict on the signatures of what is deployed; nothing where none are asked for."""
+    found = status.verification
+    if found.verdict == Trust.TRUSTED:
+        yield f"The deployed version is trusted: {found.message}."
+    elif found.verdict == Trust.NOT_TRUSTED:
+        yield (
+            f"The deployed version isn't trusted ({found.reason}) and stays deployed: "
+            f"{found.message}."
+        )
+    elif found.verdict == Trust.UNKNOWN:
+        yield (
+            f"Whether the deployed version is trusted isn't known ({found.reason}): "
+            f"{found.message}."
+        )
 
 
 def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:

@@ -6,7 +6,7 @@ list and one HEAD.
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -16,25 +16,39 @@ from yarl import URL
 
 from copyrator.api.json_text import read_json
 from copyrator.oci.addresses import Network
+from copyrator.oci.answers import (
+    INDEX_TYPE,
+    MANIFEST_TYPES,
+    checked,
+    digest_of,
+    manifest_type,
+    media_type,
+    named,
+    unexpected,
+)
 from copyrator.oci.auth import Credential
-from copyrator.oci.errors import AuthenticationFailed, InvalidResponse, NotFound
+from copyrator.oci.errors import AuthenticationFailed, InvalidResponse
 from copyrator.oci.exchange import Answer, Request, Sink, Trust
 from copyrator.oci.reference import DIGEST, Repository
 from copyrator.oci.tags import Take, read_tags
 from copyrator.oci.tokens import Tokens
 from copyrator.oci.transport import Transport
-from copyrator.settings.limits import MANIFEST_BYTES, TAG_LISTS_AT_ONCE, TAG_PAGE_BYTES
+from copyrator.settings.limits import (
+    MANIFEST_BYTES,
+    REFERRERS_BYTES,
+    TAG_LISTS_AT_ONCE,
+    TAG_PAGE_BYTES,
+)
+from copyrator.signatures.model import Artifact
 from copyrator.workqueue.fairness import FairLimit
 
 if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
-MANIFEST_TYPES: Final = (
-    "application/vnd.oci.image.manifest.v1+json, "
-    "application/vnd.docker.distribution.manifest.v2+json, "
-    "application/vnd.oci.image.index.v1+json, "
-    "application/vnd.docker.distribution.manifest.list.v2+json"
-)
+_ANY_MANIFEST: Final = ", ".join(MANIFEST_TYPES)
+_NO_REFERRERS: Final = (303, 400, 404, 405, 406)
+_LENGTH: Final = re.compile(r"[1-9][0-9]{0,6}")
+"""Of a manifest, as HEAD has it: less than 10 MB."""
 
 
 class _Manifest(msgspec.Struct):
@@ -78,11 +92,11 @@ class RegistryClient:
             NotFound: no such tag, or no such repository.
         """
         url = repository.manifest_url(tag)
-        answer = await self._ask("HEAD", url, repository, credential, accept=MANIFEST_TYPES)
+        answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
         if answer.status == 200 and "Docker-Content-Digest" in answer.headers:
-            return _digest(repository, tag, answer.headers["Docker-Content-Digest"])
+            return checked(repository, tag, answer.headers["Docker-Content-Digest"])
         if answer.status not in (200, 405):
-            raise _unexpected(answer, repository, _named(tag))
+            raise unexpected(answer, repository, named(tag))
         digest, _ = await self.manifest(repository, tag, credential)
         return digest
 
@@ -96,19 +110,93 @@ class RegistryClient:
         Raises:
             NotFound: no such tag, or no such repository.
         """
+        answer = await self._manifest(repository, reference, credential, MANIFEST_BYTES)
+        manifest = _manifest(answer, repository, reference)
+        return checked(repository, reference, digest_of(answer.body)), manifest
+
+    async def artifact(
+        self, repository: Repository, digest: str, credential: Credential | None
+    ) -> Artifact:
+        """Return the descriptor of a manifest: by HEAD, or by GET where that doesn't say it all.
+
+        Raises:
+            NotFound: no such manifest, or no such repository.
+        """
+        url = repository.manifest_url(digest)
+        answer = await self._ask("HEAD", url, repository, credential, accept=_ANY_MANIFEST)
+        if answer.status not in (200, 405):
+            raise unexpected(answer, repository, named(digest))
+        said = checked(repository, digest, answer.headers.get("Docker-Content-Digest", digest))
+        length = answer.headers.get("Content-Length", "")
+        kind = media_type(answer)
+        if answer.status == 200 and kind in MANIFEST_TYPES and _LENGTH.fullmatch(length):
+            return Artifact(said, kind, int(length))
+        answer = await self._manifest(repository, digest, credential, MANIFEST_BYTES)
+        checked(repository, digest, digest_of(answer.body))
+        return Artifact(digest, manifest_type(answer, repository, digest), len(answer.body))
+
+    async def manifest_bytes(
+        self,
+        repository: Repository,
+        reference: str,
+        credential: Credential | None,
+        max_body: int,
+    ) -> bytes:
+        """Return the bytes of a manifest or index; for a digest, those that have it.
+
+        Raises:
+            NotFound: no such tag or manifest, or no such repository.
+        """
+        answer = await self._manifest(repository, reference, credential, max_body)
+        if DIGEST.fullmatch(reference):
+            checked(repository, reference, digest_of(answer.body))
+        return answer.body
+
+    async def blob(
+        self, repository: Repository, digest: str, credential: Credential | None, max_body: int
+    ) -> bytes:
+        """Return the bytes of a blob, which have this digest.
+
+        Raises:
+            NotFound: no such blob, or no such repository.
+        """
         answer = await self._ask(
             "GET",
-            repository.manifest_url(reference),
+            repository.blob_url(digest),
             repository,
             credential,
-            accept=MANIFEST_TYPES,
-            max_body=MANIFEST_BYTES,
+            accept="*/*",
+            max_body=max_body,
         )
         if answer.status != 200:
-            raise _unexpected(answer, repository, _named(reference))
-        manifest = _manifest(answer, repository, reference)
-        digest = "sha256:" + hashlib.sha256(answer.body).hexdigest()
-        return _digest(repository, reference, digest), manifest
+            raise unexpected(answer, repository, f"the blob {digest}")
+        checked(repository, digest, digest_of(answer.body))
+        return answer.body
+
+    async def referrers(
+        self, repository: Repository, url: str, credential: Credential | None
+    ) -> Answer | None:
+        """Return one page of a list of referrers; None: the registry doesn't have such lists.
+
+        A 303 isn't followed: by that, ghcr.io sends clients to a web page of another host with
+        its own limits of requests. Others respond to any path with 200 and a web page.
+        """
+        answer = await self._ask(
+            "GET",
+            url,
+            repository,
+            credential,
+            accept=INDEX_TYPE,
+            max_body=REFERRERS_BYTES,
+            see_other=False,
+        )
+        if answer.status in _NO_REFERRERS or (
+            answer.status == 200 and media_type(answer) != INDEX_TYPE
+        ):
+            return None
+        if answer.status != 200:
+            raise unexpected(answer, repository, "the list of referrers")
+        return answer
 
     async def tags(self, repository: Repository, credential: Credential | None, take: Take) -> None:
         """Pass all tags of the repository to ``take``, in parts, so that memory is bounded.
@@ -128,10 +216,25 @@ class RegistryClient:
                 sink=sink,
             )
             if answer.status != 200:
-                raise _unexpected(answer, repository, "the tag list")
+                raise unexpected(answer, repository, "the tag list")
             return answer
 
         await read_tags(page, repository, take, self._decoding)
+
+    async def _manifest(
+        self, repository: Repository, reference: str, credential: Credential | None, max_body: int
+    ) -> Answer:
+        answer = await self._ask(
+            "GET",
+            repository.manifest_url(reference),
+            repository,
+            credential,
+            accept=_ANY_MANIFEST,
+            max_body=max_body,
+        )
+        if answer.status != 200:
+            raise unexpected(answer, repository, named(reference))
+        return answer
 
     async def _ask(
         self,
@@ -143,10 +246,13 @@ class RegistryClient:
         accept: str,
         max_body: int = 0,
         sink: Sink | None = None,
+        see_other: bool = True,
     ) -> Answer:
         """Send the request, and once more with a new token if the old one is refused."""
         trust = Trust(repository.verify, repository.ca)
-        request = Request(method, url, trust, max_body=max_body, sink=sink, named=True)
+        request = Request(
+            method, url, trust, max_body=max_body, sink=sink, named=True, see_other=see_other
+        )
         header = await self._tokens.header(repository, credential)
         answer = await self._transport.send(replace(request, headers=_headers(accept, header)))
         if answer.status == 401:
@@ -178,14 +284,6 @@ def _headers(accept: str, authorization: str | None) -> dict[str, str]:
     return headers
 
 
-def _digest(repository: Repository, reference: str, value: str) -> str:
-    if not DIGEST.fullmatch(value):
-        raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
-    if DIGEST.fullmatch(reference) and value != reference:
-        raise InvalidResponse(f"{repository.host} responds with {value} for {reference}")
-    return value
-
-
 def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[str, Any]:
     """Decode a manifest; rejects a login page with status 200, which has no digest."""
     try:
@@ -195,15 +293,5 @@ def _manifest(answer: Answer, repository: Repository, reference: str) -> dict[st
     except (msgspec.MsgspecError, RecursionError, ValueError):
         raise InvalidResponse(
             f"{repository.host} responds with something that isn't a manifest for "
-            f"{_named(reference)}"
+            f"{named(reference)}"
         ) from None
-
-
-def _named(reference: str) -> str:
-    return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
-
-
-def _unexpected(answer: Answer, repository: Repository, what: str) -> Exception:
-    if answer.status == 404:
-        return NotFound(f"{repository} has no {what.removeprefix('the ')}")
-    return InvalidResponse(f"{repository.host} responds with {answer.status} for {what}")

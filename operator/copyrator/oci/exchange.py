@@ -24,7 +24,8 @@ class Request:
     """One request. ``max_body`` in bytes; a longer answer is an InvalidResponse.
 
     With a ``sink`` the body of a 200 goes there and isn't part of the Answer; the sink's time
-    doesn't count towards the timeout. ``named``: the host is named by a Bundle.
+    doesn't count towards the timeout. ``named``: the host is named by a Bundle. ``see_other``:
+    a 303 is followed; otherwise it is the answer.
     """
 
     method: str
@@ -35,6 +36,7 @@ class Request:
     max_body: int = 0
     sink: Sink | None = None
     named: bool = False
+    see_other: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,8 +65,8 @@ def failure(error: Exception, where: str) -> RegistryError:
             text = f"{where}: the proxy responds with {error.status}"
         case aiohttp.ClientProxyConnectionError():
             text = f"{where}: the proxy can't be reached: {error.strerror}"
-        case aiohttp.ServerDisconnectedError():
-            text = f"{where} closed the connection without a response"
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientPayloadError():
+            text = f"{where} closed the connection without a complete response"
         case aiohttp.ClientOSError():
             text = f"{where} can't be reached: {error.strerror or type(error).__name__}"
         case _:

@@ -50,6 +50,14 @@ class Repository:
         """URL of the manifest of a tag or digest."""
         return f"{self.origin}/v2/{self.path}/manifests/{reference}"
 
+    def blob_url(self, digest: str) -> str:
+        """URL of a blob."""
+        return f"{self.origin}/v2/{self.path}/blobs/{digest}"
+
+    def referrers_url(self, digest: str) -> str:
+        """URL of the first page of the list of manifests that refer to this one (OCI 1.1)."""
+        return f"{self.origin}/v2/{self.path}/referrers/{digest}"
+
     def tags_url(self, page: int) -> str:
         """URL of the first page of the tag list, ``page`` tags a page."""
         return f"{self.origin}/v2/{self.path}/tags/list?n={page}"

@@ -1,26 +1,23 @@
 """Reads tag lists page by page, completely or not at all, up to a limit.
 
 A decision needs the complete list: an incomplete one looks as if newer versions were deleted. So
-every doubt about a list raises, and the tags read so far must not be used. Sources: the OCI
-distribution specification ("Listing Tags") and RFC 8288 for Link.
+every doubt about a list raises, and the tags read so far must not be used. Source: the OCI
+distribution specification ("Listing Tags").
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Final
-
-from yarl import URL
 
 from copyrator.oci.errors import InvalidResponse, Unreachable
 from copyrator.oci.exchange import Answer, Sink
+from copyrator.oci.paging import next_page
 from copyrator.oci.reference import Repository
 from copyrator.oci.tag_scanner import NotATagListError, TagScanner
 from copyrator.settings.limits import (
-    REGISTRY_HEADER_BYTES,
     TAG_LIST_BYTES,
     TAG_LIST_PAGES,
     TAG_LIST_SECONDS,
@@ -31,10 +28,6 @@ from copyrator.workqueue.fairness import FairLimit
 from copyrator.workqueue.timeslice import TimeSlice
 
 TAGS_A_PAGE: Final = 1000
-
-_LINK = re.compile(r"<([^<>]*)>([^<]*)")
-_REL = re.compile(r"""\brel\s*=\s*(?:"([^"]*)"|([^\s",;]+))""", re.IGNORECASE)
-_NEXT = re.compile(r"\bnext\b", re.IGNORECASE)
 
 Take = Callable[[list[str]], Awaitable[None]]
 """Called with the tags, at most a thousand at a time."""
@@ -71,7 +64,7 @@ async def read_tags(
         count += page.count
         values = page.scanner.room
         content = page.digest if page.count else b""
-        url = _next_page(answer, repository)
+        url = next_page(answer, repository, "tags")
         if content and content == before:
             raise _endless(repository, "returns the same page again")
         if url in seen or (
@@ -135,44 +128,6 @@ class _Page:
 
 def _no_list(repository: Repository) -> InvalidResponse:
     return InvalidResponse(f"{repository.host} responds with an invalid tag list")
-
-
-def _next_page(answer: Answer, repository: Repository) -> str | None:
-    """The next page's URL. Another host is refused: it would get our credentials."""
-    target = _next_target(answer.headers.getall("Link", ()))
-    if target is None:
-        return None
-    try:
-        if not target:
-            raise ValueError(target)
-        url = URL(answer.url).join(URL(target))
-        same = url.origin() == URL(repository.origin).origin()
-    except ValueError:
-        raise InvalidResponse(f"{repository.host} has a next page that isn't a URL") from None
-    if not same:
-        raise InvalidResponse(
-            f"{repository.host} has its next page of tags on another host, {url.host}; refused"
-        )
-    return str(url)
-
-
-def _next_target(headers: Iterable[str]) -> str | None:
-    """The next page in the Link headers; "" where one is announced but can't be parsed."""
-    room = REGISTRY_HEADER_BYTES
-    for header in headers:
-        room -= len(header)
-        if room < 0:
-            return ""
-        for target, parameters in _LINK.findall(header):
-            if _is_next(parameters):
-                return str(target)
-        if _is_next(header):  # a next page that can't be parsed must not end the list
-            return ""
-    return None
-
-
-def _is_next(parameters: str) -> bool:
-    return any(_NEXT.search(quoted or bare) for quoted, bare in _REL.findall(parameters))
 
 
 def _endless(repository: Repository, how: str) -> InvalidResponse:

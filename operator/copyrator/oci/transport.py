@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from copyrator.metrics import Metrics
 
 MAX_REDIRECTS: Final = 3
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_SEE_OTHER: Final = 303
+_REDIRECTS: Final = frozenset({301, 302, _SEE_OTHER, 307, 308})
 
 
 class Transport:
@@ -103,6 +104,8 @@ class Transport:
         for _ in range(MAX_REDIRECTS + 1):
             answer = await self._send_once(request)
             if answer.status not in _REDIRECTS or "Location" not in answer.headers:
+                return answer
+            if answer.status == _SEE_OTHER and not request.see_other:
                 return answer
             request = _redirected(request, origin, answer.headers["Location"])
         raise InvalidResponse(f"{origin.host} redirects more than {MAX_REDIRECTS} times")

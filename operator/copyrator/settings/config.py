@@ -89,6 +89,9 @@ class Settings:
     require_approval: tuple[tuple[str, str], ...] = ()
     """Globs of Bundles' namespaces, each with the lowest approval mode there: OnRisk or Always."""
 
+    require_signature_policy: bool = False
+    """Nothing is deployed without the ConfigMap of the signature policy."""
+
     max_plan_jobs: int = 4
     """Jobs that may plan deploys at the same time."""
 

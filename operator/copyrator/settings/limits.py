@@ -417,6 +417,70 @@ CA_BYTES: Final = 512 * 1024
 CA_CONTEXTS: Final = 64
 """Sets of certificates that are cached as SSL contexts."""
 
+# --- signatures ---------------------------------------------------------------------------------
+
+SIGNATURES: Final = 50
+"""Signatures of one digest that are read, over all places and formats: each is one request or two,
+and is checked against every entry."""
+
+SIGNATURE_BYTES: Final = 256 * 1024
+"""Bytes of one signature: a sigstore bundle or an envelope with its chain has some 10 KB."""
+
+SIGNATURE_MANIFEST_BYTES: Final = 256 * 1024
+"""Bytes of the manifest of a signature. That of the tag sha256-HEX.sig lists all its signatures,
+with their certificates."""
+
+SIGNATURES_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of all signatures of one digest, which are held until they are checked."""
+
+SIGNATURES_SECONDS: Final = 60.0
+"""Seconds for finding and reading the signatures of one digest."""
+
+REFERRERS_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of one page of referrers, or of the index of the fallback tag, as of a manifest: some
+10,000 referrers."""
+
+REFERRERS_PAGES: Final = 10
+"""Pages of referrers of one digest."""
+
+SIGNATURE_POLICY_BYTES: Final = 64 * 1024
+"""Characters of the signature policy."""
+
+SIGNATURE_POLICY_ENTRIES: Final = 100
+"""Entries of the signature policy."""
+
+SIGNATURE_ENTRIES: Final = 10
+"""Entries of one requirement."""
+
+SIGNATURE_SUBJECTS: Final = 20
+"""Subjects of one entry."""
+
+SIGNATURE_KEYS: Final = 20
+"""Public keys of all entries of one requirement: each signature is tried with each, for up to a
+millisecond."""
+
+SIGNATURE_KEY_BYTES: Final = 16 * 1024
+"""Bytes of one file of public keys."""
+
+SIGNATURE_ROOT_BYTES: Final = 256 * 1024
+"""Bytes of certificates of one entry, or of its trusted root."""
+
+SIGNATURE_CHAIN: Final = 10
+"""Certificates in a signature's chain."""
+
+SIGNATURE_FAILURES: Final = 20
+"""Reasons that are kept for one digest."""
+
+TENANT_SIGNATURES: Final = 4
+"""Digests whose signatures are read at a time for the Bundles of one namespace; each may hold
+SIGNATURES_BYTES."""
+
+TENANTS_SIGNATURES: Final = 32
+"""The same of all namespaces together."""
+
+SIGNATURE_CHECKS: Final = 2
+"""Digests whose signatures are checked at a time, each in a thread, fair between namespaces."""
+
 # --- webhook ------------------------------------------------------------------------------------
 
 WEBHOOK_BODY_BYTES: Final = 128 * 1024

@@ -216,6 +216,12 @@ def _bundle_options() -> list[click.Parameter]:
             callback=approvals,
         ),
         _option(
+            "--require-signature-policy/--no-require-signature-policy",
+            "COPYRATOR_REQUIRE_SIGNATURE_POLICY",
+            "Deploy nothing while the ConfigMap copyrator-signature-policy doesn't exist.",
+            default=False,
+        ),
+        _option(
             "--max-plan-jobs",
             "COPYRATOR_MAX_PLAN_JOBS",
             "Jobs that may plan deploys at the same time.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -18,6 +19,8 @@ from copyrator.bundles.polls import Polls, Question
 from copyrator.metrics import Metrics
 from copyrator.oci.reference import Repository
 from copyrator.settings import limits
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 if TYPE_CHECKING:
     from copyrator.oci.client import RegistryClient
@@ -92,7 +95,7 @@ class Registries:
 
 async def test_a_namespace_with_a_thousand_hosts_delays_no_others_poll() -> None:
     oci, answered = Registries(), list[BundleKey]()
-    polls = Polls(cast("RegistryClient", oci), answered.append, lambda: 0.0, Metrics())
+    polls = Polls(cast("RegistryClient", oci), answered.append, lambda: 0.0, lambda: NOW, Metrics())
     for number in range(1000):
         question = Question(Repository(f"host{number}", "app"), "1.0.0")
         assert polls.ask(BundleKey(CROWD, f"crowd{number}"), question, 0.0) is None

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
+from tests.component.oci.signed_registry import SignedRegistry
 
 from copyrator.oci.client import RegistryClient
 
@@ -21,3 +22,11 @@ async def client() -> AsyncIterator[RegistryClient]:
     client = registry_client(60.0)
     yield client
     await client.close()
+
+
+@pytest.fixture
+async def signed() -> AsyncIterator[SignedRegistry]:
+    registry = SignedRegistry()
+    await registry.start()
+    yield registry
+    await registry.stop()

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+import re
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from copyrator.oci.client import RegistryClient
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"),)
 """Where tests' registries are; the operator asks none there unless it is told to."""
 
+_KIND = re.compile(r"/(?:manifests|blobs|referrers|tags)/")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -131,18 +133,22 @@ class FakeRegistry:
         try:
             if self.gate is not None:
                 await self.gate.wait()
-            if request.path.endswith("/tags/list"):
-                return self._tags(request)
-            return self._manifest(request)
+            return await self.respond(request)
         finally:
             self.in_flight -= 1
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """What a well-behaved registry answers to somebody who may read."""
+        if request.path.endswith("/tags/list"):
+            return self._tags(request)
+        return self._manifest(request)
 
     def _refusal(self, request: web.Request) -> web.Response | None:
         sent = request.headers.get("Authorization", "")
         if self.auth == "basic" and not self._knows(sent):
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="r, x"'})
         if self.auth == "bearer" and sent.removeprefix("Bearer ") not in self.tokens:
-            repo = request.path.removeprefix("/v2/").split("/manifests/")[0].split("/tags/")[0]
+            repo = _KIND.split(request.path.removeprefix("/v2/"))[0]
             challenge = (
                 f'Bearer realm="http://{self.host}/token",service="fake",'
                 f'scope="repository:{repo}:pull"'

@@ -11,6 +11,7 @@ import yaml
 
 import copyrator
 import release
+from images import product
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
@@ -79,6 +80,10 @@ def test_what_is_published_is_signed_and_attested():
     text = (ROOT / ".github" / "workflows" / "release.yaml").read_text()
     steps = [s for job in yaml.safe_load(text)["jobs"].values() for s in job["steps"]]
     (build,) = [step["with"] for step in steps if "build-push" in step.get("uses", "")]
+    variants = yaml.safe_load(text)["jobs"]["image"]["strategy"]["matrix"]["variant"]
+    assert variants == ["", product.KEYLESS], "the plain image and that of image.keyless"
+    assert build["tags"].endswith("version }}${{ matrix.variant }}")
+    assert "VARIANT=${{ matrix.variant }}" in build["build-args"].splitlines()
     assert build["platforms"] == "linux/amd64,linux/arm64"
     assert build["sbom"] is True
     assert build["provenance"] == "mode=max"

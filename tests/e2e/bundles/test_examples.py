@@ -17,6 +17,7 @@ from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
 
 from localcluster import Api, Cluster
 from localcluster.bundle import push
+from localcluster.signing import Key, new_key, public_key, sign
 
 TEMPLATE = """\
 apiVersion: v1
@@ -44,6 +45,8 @@ class Promise:
     available: dict[str, str | None] = field(default_factory=dict)
     missing: tuple[Manifest, ...] = ()
     """What the example's user has already."""
+    signed: tuple[str, ...] = ()
+    """The tags that are signed with the key of `release-keys`."""
 
 
 def secret(name: str, **data: str) -> Manifest:
@@ -85,6 +88,9 @@ PROMISES = {
         tags=("1.3.0-eu", "1.4.0-rc.2-eu", "1.5.0-us", "1.5.0", "2.0.0-eu"),
         deployed={"apps/shop": "1.4.0-rc.2-eu"},
     ),
+    "bundles/signed.yaml": Promise(
+        tags=("1.2.0", "1.2.1", "1.2.2"), signed=("1.2.0", "1.2.1"), deployed={"apps/shop": "1.2.1"}
+    ),
     "bundles/smallest.yaml": Promise(tags=("latest", "1.0.0"), deployed={"apps/shop": "latest"}),
     "bundles/staging-and-production.yaml": Promise(
         tags=("1.4.1", "1.4.2", "1.5.0-rc.1"),
@@ -117,17 +123,19 @@ class Stage:
     charts: Path
     private: str
     teams: dict[str, Team] = field(default_factory=dict)
+    key: Key = field(default_factory=new_key)
 
     def team(self, name: str) -> Team:
         if name not in self.teams:
             self.teams[name] = make_team(self.cluster, self.api, self.make(name), self.charts)
         return self.teams[name]
 
-    def publish(self, tags: tuple[str, ...]) -> None:
-        team = next(iter(self.teams.values()))
+    def publish(self, tags: tuple[str, ...], signed: tuple[str, ...]) -> None:
+        team, registry = next(iter(self.teams.values())), self.cluster.registry
         for tag in tags:
-            chart = team.chart(tag, TEMPLATE)
-            push(chart, self.cluster.registry, self.repo, tag)
+            digest = push(team.chart(tag, TEMPLATE), registry, self.repo, tag)
+            if tag in signed:
+                sign(self.key, registry, self.repo, digest)
 
     @property
     def repo(self) -> str:
@@ -140,6 +148,8 @@ class Stage:
         found["metadata"]["namespace"] = team.namespace
         if found["metadata"]["name"] == "registry-login":
             found["stringData"] = LOGIN["stringData"]
+        if found["metadata"]["name"] == "release-keys":
+            found["data"] = {"cosign.pub": public_key(self.key)}
         if found["kind"] == "Bundle":
             spec = found["spec"]
             spec |= {"registry": self.private if "auth" in spec else self.cluster.registry}
@@ -162,7 +172,7 @@ class Stage:
         promise = PROMISES[example]
         text = (ROOT / "examples" / example).read_text()
         documents = [self.adapted(one) for one in yaml.safe_load_all(text) if one]
-        self.publish(promise.tags)
+        self.publish(promise.tags, promise.signed)
         for document in promise.missing:
             metadata = {**document["metadata"], "namespace": documents[-1]["metadata"]["namespace"]}
             documents.insert(0, {**document, "metadata": metadata})

@@ -12,6 +12,8 @@ from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy, Seen, answers, fails_within, only
 from tests.e2e.operator_process import OperatorProcess, until
 
+from localcluster.signing import new_key, public_key, sign
+
 INTERVAL = 10
 """Seconds between two polls; three are late."""
 STUCK = "stuck"
@@ -64,6 +66,7 @@ class World:
         """Bring about what the alerts are about; most lasts for the length of the block."""
         with ExitStack() as lasting:
             self._bad_bundles()
+            self._untrusted_bundle()
             lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), refused))
             self._stuck_rule()
             self.wait_value('copyrator_copies{state="failed"}')
@@ -100,6 +103,18 @@ class World:
         team.wait_reason("nowhere", "RegistryUnreachable", 120.0)
         team.wait_reason("waiting", "AwaitingApproval", 120.0)
         team.wait_reason("unplanned", "PlanFailed", 120.0)
+
+    def _untrusted_bundle(self) -> None:
+        """It is deployed by its signature, whose key is then replaced."""
+        team, key, repo = self.light.team, new_key(), "signed/app"
+        digest = team.publish("1.0.0", "signed", repo=repo)
+        sign(key, team.cluster.registry, repo, digest)
+        team.create("configmaps", "keys", data={"release.pub": public_key(key)})
+        keys = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
+        team.bundle("untrusted", repo=repo, verify={"anyOf": [keys]})
+        team.wait_deployed("untrusted", digest, 120.0)
+        team.patch("configmaps", "keys", data={"release.pub": public_key(new_key())})
+        self.wait_value("copyrator_bundles_untrusted")
 
     def _stuck_rule(self) -> None:
         api, home = self.light.api, self.light.home

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from copyrator.api.conditions import (
     MAX_MESSAGE,
+    ConditionStatus,
     ConditionType,
+    FurtherCondition,
     Health,
-    PendingUpdate,
     ReadyCondition,
     build_conditions,
     conditions_by_type,
@@ -53,14 +54,13 @@ def test_each_health_has_its_three_conditions(
     assert all(item["lastTransitionTime"] == "2026-01-02T03:04:05Z" for item in found)
 
 
-@pytest.mark.parametrize(("pending", "status"), [(True, "True"), (False, "False")])
-def test_update_pending_is_a_condition_only_where_there_are_gates(
-    pending: bool, status: str
-) -> None:
+@pytest.mark.parametrize("status", ["True", "False"])
+def test_update_pending_is_a_condition_only_where_there_are_gates(status: str) -> None:
     verdict = ReadyCondition(Health.READY, "Deployed", "1.0.0 is deployed")
-    update = PendingUpdate(pending, "TooYoung", "Gate age: seen a moment ago")
+    update = FurtherCondition(ConditionStatus(status), "TooYoung", "Gate age: seen a moment ago")
+    further = {ConditionType.UPDATE_PENDING: update, ConditionType.VERIFIED: None}
 
-    found = build_conditions([], verdict, generation=4, now=NOW, update=update)
+    found = build_conditions([], verdict, generation=4, now=NOW, further=further)
 
     assert found[:3] == build_conditions([], verdict, generation=4, now=NOW)
     assert found[3:] == [

@@ -115,6 +115,9 @@ RULES: list[dict[str, Any]] = [
         }
     },
 ]
+REF = {"kind": "Secret", "name": "x"}
+AUTHORITY = {"signingAuthorityFrom": REF}
+ROOT_FROM = {"trustedRootFrom": REF}
 BUNDLES: list[dict[str, Any]] = [
     {
         "metadata": {"name": "x", "namespace": "y"},
@@ -127,6 +130,13 @@ BUNDLES: list[dict[str, Any]] = [
             "job": {"podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
             "retry": {"limit": 1},
             "approval": {"mode": "OnRisk"},
+            "verify": {
+                "anyOf": [
+                    {"cosign": {"keysFrom": REF}},
+                    {"cosign": {"issuer": "https://i", "subjectPattern": "s"} | ROOT_FROM},
+                    {"notation": {"subjects": ["*"], "caFrom": REF, "tsaFrom": REF} | AUTHORITY},
+                ]
+            },
         },
     }
 ]

@@ -64,7 +64,7 @@ def test_the_lock_pins_what_is_declared_and_nothing_of_it_is_the_products() -> N
     declared = set(project["dependency-groups"]["choices"])
     locked = re.findall(r"^([a-z0-9.-]+==[^ ]+) \\$", environment.LOCK.read_text(), re.MULTILINE)
     assert declared <= set(locked)
-    for lock in ("requirements.lock", "requirements-dev.lock"):
+    for lock in ("requirements.lock", "requirements-keyless.lock", "requirements-dev.lock"):
         names = {one.partition("==")[0] for one in declared}
         assert not names & set(re.findall(r"^([\w.-]+)==", (ROOT / lock).read_text(), re.MULTILINE))
 

@@ -216,8 +216,14 @@ def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
 def test_update_pending_names_the_first_gate_that_objects() -> None:
     found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
     update = verdicts.update_pending(BundleStatus(gates=found))
-    assert (update.pending, update.reason) == (True, "TooYoung")
+    assert (update.status, update.reason) == ("True", "TooYoung")
     assert update.message == "Gate b: seen a moment ago"
     idle = verdicts.update_pending(BundleStatus(gates=gates.recorded(judged(gate("a", PASSED)))))
-    assert (idle.pending, idle.reason) == (False, "UpToDate")
+    assert (idle.status, idle.reason) == ("False", "UpToDate")
     assert idle.message == "No version waits for a gate"
+
+
+def test_a_person_who_is_awaited_is_named_before_other_gates() -> None:
+    waits = Waiting("AwaitingApproval", "approve it")
+    found = gates.recorded(judged(gate("a", Refused("Unsigned", "no")), gate("b", waits)))
+    assert verdicts.update_pending(BundleStatus(gates=found)).reason == "AwaitingApproval"

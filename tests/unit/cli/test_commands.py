@@ -36,7 +36,7 @@ def flags(name):
 
 
 @pytest.mark.parametrize(
-    "name", sorted(set(_COMMANDS) - {"completion", "create", "resolve", "validate"})
+    "name", sorted(set(_COMMANDS) - {"completion", "create", "resolve", "validate", "verify"})
 )
 def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
     # `run` is the operator: its --namespace is a setting, as the original's was.

@@ -101,3 +101,26 @@ def test_a_bundle_shows_what_runs_and_what_there_is():
     assert (found["DEPLOYED"], found["AVAILABLE"]) == ("1.0.0", "1.1.0")
     assert (found["WANTED"], found["FROM"]) == ("latest", "r.example.com/team/app")
     assert found["DIGEST"] == "a" * 12
+
+
+def verified(status, message="1.0.1 stays deployed, but isn't trusted: no key", ready="True"):
+    conditions = [
+        {"type": "Ready", "status": ready, "reason": "Deployed", "message": "deployed"},
+        {"type": "Verified", "status": status, "reason": "SignatureInvalid", "message": message},
+    ]
+    body = {"metadata": {"name": "b", "namespace": "n"}, "status": {"conditions": conditions}}
+    return cells(rows.bundle_columns(NOW), body)
+
+
+def test_a_version_that_isnt_trusted_is_seen_at_a_glance_although_it_is_deployed():
+    found = verified("False")
+    assert (found["READY"], found["REASON"]) == ("True", "Deployed,Untrusted")
+    assert found["MESSAGE"] == "1.0.1 stays deployed, but isn't trusted: no key"
+
+
+def test_where_trust_isnt_known_only_the_message_says_so():
+    found = verified("Unknown", "the keys can't be read")
+    assert (found["REASON"], found["MESSAGE"]) == ("Deployed", "the keys can't be read")
+    found = verified("True", "signed by a key")
+    assert (found["REASON"], found["MESSAGE"]) == ("Deployed", "")
+    assert verified("False", ready="False")["MESSAGE"] == "deployed"

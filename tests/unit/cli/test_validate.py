@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 RULE = "apiVersion: flant.com/v1\nkind: CopyratorRule\nmetadata:\n  name: r\n"
 BUNDLE = "apiVersion: operator.werf.dev/v1\nkind: Bundle\nmetadata:\n  name: b\n"
 GOOD = RULE + "spec:\n  source:\n    kind: Secret\n    name: x\n"
+SIGNED = BUNDLE + "spec:\n  registry: x\n  repo: a\n  verify:\n    anyOf:\n"
 
 
 def validate(text: str, *options: str):
@@ -49,6 +50,15 @@ def validate(text: str, *options: str):
         (
             BUNDLE + "spec:\n  registry: x\n  repo: a\n  version: '>=1 <'\n",
             "stdin:8: Bundle b: spec.version:",
+        ),
+        (
+            SIGNED + "    - cosign:\n        issuer: https://x\n",
+            "stdin:10: Bundle b: spec.verify.anyOf[0].cosign.subjectPattern: is required",
+        ),
+        (
+            SIGNED + "    - notation:\n        caFrom: {kind: ConfigMap, name: ca}\n"
+            "        subjects: ['CN=ann']\n",
+            "stdin:12: Bundle b: spec.verify.anyOf[0].notation.subjects: ",
         ),
         (
             GOOD.replace("kind: Secret", "kind: secrets"),

@@ -74,6 +74,13 @@ WAITS = {
     "message": "plan 1 waits",
     "until": "2026-01-02T14:00:00Z",
 }
+SIGNED = {"name": "signature", "state": "Passed", "message": "spec.verify: signed by ann"}
+UNSIGNED = {
+    "name": "signature",
+    "state": "Refused",
+    "reason": "Unsigned",
+    "message": "sha256:0 has no signature",
+}
 AVAILABLE = {"version": "1.2", "digest": "sha256:0123456789abcdef", "time": "2026-01-02T11:00:00Z"}
 FREE = [
     "  version: passed: 1.* of r.example.com/shop resolves to 1.2 (0123456789ab).",
@@ -116,6 +123,14 @@ def gates(annotations=None, suspend=False, **status):
                 "  signature: passed.",
                 "  window: waiting, OutsideWindow: opens on Monday; ends in 2h.",
                 "  approval: refused, PlanRejected: by ann.",
+            ],
+        ),
+        (
+            {"gates": [SIGNED, UNSIGNED]},
+            [
+                *FREE,
+                "  signature: passed: spec.verify: signed by ann.",
+                "  signature: refused, Unsigned: sha256:0 has no signature.",
             ],
         ),
         (
@@ -177,3 +192,59 @@ def gates(annotations=None, suspend=False, **status):
 )
 def test_all_that_stands_between_a_version_and_its_deploy_is_in_one_list(bundle, said):
     assert gates(**bundle) == said
+
+
+TRUSTED = {"verdict": "Trusted", "reason": "Verified", "message": "spec.verify: signed by ann"}
+WITHDRAWN = {
+    "verdict": "NotTrusted",
+    "reason": "SignatureInvalid",
+    "message": "wrong key",
+}
+UNKNOWN = {"verdict": "Unknown", "reason": "VerificationUnavailable", "message": "503"}
+
+
+@pytest.mark.parametrize(
+    ("verification", "said", "described"),
+    [
+        (
+            TRUSTED,
+            "The deployed version is trusted: spec.verify: signed by ann.",
+            "Signatures:    Trusted: spec.verify: signed by ann",
+        ),
+        (
+            WITHDRAWN,
+            "The deployed version isn't trusted (SignatureInvalid) and stays deployed: wrong key.",
+            "Signatures:    NotTrusted (SignatureInvalid): wrong key",
+        ),
+        (
+            UNKNOWN,
+            "Whether the deployed version is trusted isn't known (VerificationUnavailable): 503.",
+            "Signatures:    Unknown (VerificationUnavailable): 503",
+        ),
+    ],
+)
+def test_the_verdict_on_what_is_deployed_is_said(verification, said, described):
+    body = {
+        "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
+        "spec": {"registry": "r.example.com", "repo": "shop"},
+        "status": {"verification": verification},
+    }
+    installation = Installation(settings=Settings(), namespace="copyrator")
+    assert said in list(explain_bundle(body, installation, NOW))
+    assert described in list(bundle_lines(body, NOW, installation))
+    body["status"] = {}
+    assert "trusted" not in " ".join(explain_bundle(body, installation, NOW))
+    assert "Signatures" not in " ".join(bundle_lines(body, NOW, installation))
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Unsigned", "has no signature"),
+        ("SignatureInvalid", "has no signature that is trusted"),
+        ("VerificationUnavailable", "has signatures that can't be read or judged now"),
+    ],
+)
+def test_versions_that_were_passed_over_are_named_with_the_reason(reason, said):
+    available = {**AVAILABLE, "rejected": [{"version": "1.3", "reason": reason}]}
+    assert f"    rejected 1.3: {said}" in gates(available=available)

@@ -12,7 +12,7 @@ from tests.steps import least_cpu_seconds
 
 from copyrator.oci.auth import parse_challenges
 from copyrator.oci.failures import DEFAULT_RETRY_AFTER, RETRY_AFTER_CAP, retry_after
-from copyrator.oci.tags import _next_target
+from copyrator.oci.paging import next_target
 from copyrator.settings.limits import REGISTRY_HEADER_BYTES, STEP_SECONDS
 
 PIECES = [
@@ -28,7 +28,7 @@ def read_retry_after(header: str) -> float:
 
 READERS: dict[str, Callable[[str], Any]] = {
     "WWW-Authenticate": lambda header: parse_challenges([header] * 64),
-    "Link": lambda header: _next_target([header] * 64),
+    "Link": lambda header: next_target([header] * 64),
     "Retry-After": read_retry_after,
 }
 
@@ -65,4 +65,4 @@ def test_any_retry_after_is_a_time_within_bounds(value: str, date: str) -> None:
 
 def test_what_stands_beyond_the_bytes_that_are_read_does_not_end_a_tag_list() -> None:
     padding = "<a>; rel=prev, " + "x" * REGISTRY_HEADER_BYTES
-    assert _next_target([padding, "<b>; rel=next"]) == ""
+    assert next_target([padding, "<b>; rel=next"]) == ""

@@ -113,6 +113,12 @@ def must_make_baseline(
     )
 
 
+def awaited(status: BundleStatus) -> PlanStatus:
+    """The plan of a deploy that hasn't begun; an empty one where there is none."""
+    waits = status.plan.outcome in (PlanOutcome.RUNNING, PlanOutcome.PLANNED)
+    return status.plan if waits and not is_spent(status) else PlanStatus()
+
+
 def kept(
     status: BundleStatus, spec: BundleSpec, found: Candidate, target: Target, now: datetime
 ) -> Candidate | None:

@@ -61,23 +61,11 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What gates judge by, beside the spec and the candidate."""
-
-    status: BundleStatus
-    occasion: Occasion
-    target: Target | None = None
-    """What would be deployed; for moment gates."""
-
-    @property
-    def is_requested(self) -> bool:
-        """A user asked for this deploy."""
-        return self.occasion in (Occasion.REQUEST, Occasion.FORCE)
-
-
-@dataclass(frozen=True, slots=True)
 class Passed:
     """The gate has no objection."""
+
+    message: str = ""
+    """By what it passes, where that isn't evident."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +84,29 @@ class Refused:
 
     reason: str
     message: str
+    is_retried: bool = False
+    """What has to change isn't the spec: each poll asks again."""
 
 
 Verdict = Passed | Waiting | Refused
 PASSED: Final = Passed()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What gates judge by, beside the spec and the candidate."""
+
+    status: BundleStatus
+    occasion: Occasion
+    target: Target | None = None
+    """What would be deployed; for moment gates."""
+    signature: Verdict | None = None
+    """The verdict on its signatures; None where it isn't known."""
+
+    @property
+    def is_requested(self) -> bool:
+        """A user asked for this deploy."""
+        return self.occasion in (Occasion.REQUEST, Occasion.FORCE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +148,14 @@ class Held:
 
     @property
     def is_final(self) -> bool:
-        """Whether a gate refuses: then waiting changes nothing."""
+        """Whether a gate refuses, and polls won't change that."""
+        return any(
+            isinstance(one.verdict, Refused) and not one.verdict.is_retried for one in self.results
+        )
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a gate refuses."""
         return any(isinstance(one.verdict, Refused) for one in self.results)
 
 
@@ -201,8 +215,8 @@ def recorded(results: Sequence[Result]) -> tuple[GateStatus, ...]:
 
 def _record(result: Result) -> GateStatus:
     match result.verdict:
-        case Passed():
-            return GateStatus(name=result.gate, state=GateState.PASSED)
+        case Passed(message):
+            return GateStatus(name=result.gate, state=GateState.PASSED, message=message or None)
         case Waiting(reason, message, until):
             return GateStatus(
                 name=result.gate,

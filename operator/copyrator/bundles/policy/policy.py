@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from copyrator.api.bundle_spec import BundleSpec, ValuesKind
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.verify import refs_of
 
 
 def image_repository(image: str) -> str:
@@ -59,6 +60,9 @@ def _secrets(spec: BundleSpec) -> Iterator[tuple[str, str]]:
         yield "spec.auth", spec.auth
     if spec.ca_secret:
         yield "spec.caSecret", spec.ca_secret
+    for ref in refs_of(spec.verify.any_of) if spec.verify else ():
+        if ref.kind is ValuesKind.SECRET:
+            yield "spec.verify", ref.name
     for source in spec.values_from:
         if source.kind is ValuesKind.SECRET:
             yield "spec.valuesFrom", source.name

@@ -29,6 +29,8 @@ class DesiredVersion:
     """Token of a request that hasn't been handled yet."""
     login: str
     """Fingerprint of the credential, in memory only."""
+    signers: str = ""
+    """Hash of what signatures have to satisfy; empty: none are asked for."""
 
 
 def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
@@ -53,6 +55,7 @@ def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:
         and not desired.request
         and last.values_hash == desired.values_hash
         and last.spec_hash == desired.spec_hash
+        and (status.verification.policy or "") == desired.signers
     )
 
 

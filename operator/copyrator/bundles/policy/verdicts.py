@@ -15,7 +15,12 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
-from copyrator.api.conditions import Health, PendingUpdate, ReadyCondition
+from copyrator.api.conditions import (
+    ConditionStatus,
+    FurtherCondition,
+    Health,
+    ReadyCondition,
+)
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.policy.blocked import Blocked
 from copyrator.bundles.policy.gates import Held
@@ -39,17 +44,21 @@ def held(status: BundleStatus, why: Held) -> ReadyCondition:
     """A gate keeps the version, or an edit, from being deployed."""
     objection, candidate = why.objection, why.candidate
     text = f"{candidate.version} ({short(candidate.digest)}): {_open(objection.message)}"
-    health = Health.STALLED if why.is_final else Health.PROGRESSING
+    health = Health.RETRYING if why.is_refused else Health.PROGRESSING
+    health = Health.STALLED if why.is_final else health
     return ReadyCondition(health, objection.reason, text + _kept(status))
 
 
-def update_pending(status: BundleStatus) -> PendingUpdate:
+def update_pending(status: BundleStatus) -> FurtherCondition:
     """The condition UpdatePending, from the gates in the status."""
     open_ones = [one for one in status.gates if one.state != GateState.PASSED]
     if not open_ones:
-        return PendingUpdate(False, UP_TO_DATE, "No version waits for a gate")
-    first = open_ones[0]
-    return PendingUpdate(True, first.reason or "", f"Gate {first.name}: {first.message}")
+        text = "No version waits for a gate"
+        return FurtherCondition(ConditionStatus.FALSE, UP_TO_DATE, text)
+    awaited = (one for one in open_ones if one.reason == BundleReason.AWAITING_APPROVAL)
+    first = next(awaited, open_ones[0])  # a person has something to do
+    text = f"Gate {first.name}: {first.message}"
+    return FurtherCondition(ConditionStatus.TRUE, first.reason or "", text)
 
 
 def deployed(status: BundleStatus, ignored_env: tuple[str, ...] = ()) -> ReadyCondition:

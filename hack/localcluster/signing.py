@@ -1,0 +1,121 @@
+"""Sign what is in a registry, in the forms of cosign: for tests and the demo.
+
+`sign` writes the tag ``sha256-HEX.sig`` as cosign 2 does, `attach` a sigstore bundle as cosign 3
+does in a registry without a list of referrers.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from localcluster.bundle import INDEX_TYPE, MANIFEST_TYPE, Target, descriptor
+
+PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
+BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+STATEMENT_TYPE = "application/vnd.in-toto+json"
+PREDICATE = "https://sigstore.dev/cosign/sign/v1"
+
+Key = ec.EllipticCurvePrivateKey
+
+
+def new_key() -> Key:
+    """A key as ``cosign generate-key-pair`` makes it: ECDSA with P-256."""
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def public_key(key: Key) -> str:
+    """Its public key in PEM, the content of ``cosign.pub``."""
+    return key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def sign(key: Key, registry: str, repo: str, digest: str, *, signed: str | None = None) -> None:
+    """Add a signature of cosign 2; with ``signed`` it is that digest's, copied over."""
+    identity = {"docker-reference": f"{registry}/{repo}"}
+    critical = {
+        "identity": identity,
+        "image": {"docker-manifest-digest": signed or digest},
+        "type": "cosign container image signature",
+    }
+    payload = _json({"critical": critical, "optional": None})
+    signature = base64.b64encode(key.sign(payload, ec.ECDSA(hashes.SHA256()))).decode()
+    layer = descriptor(PAYLOAD_TYPE, payload)
+    layer["annotations"] = {"dev.cosignproject.cosign/signature": signature}
+    target = Target(registry, repo)
+    tag = digest.replace(":", "-") + ".sig"
+    layers = [*(_present(target, tag).get("layers") or ()), layer]
+    config = _json({"architecture": "", "os": "", "rootfs": {"type": "layers", "diff_ids": []}})
+    for blob in (payload, config):
+        target.upload(blob)
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST_TYPE,
+        "config": descriptor("application/vnd.oci.image.config.v1+json", config),
+        "layers": layers,
+    }
+    target.tag(_json(manifest), tag)
+
+
+def attach(key: Key, registry: str, repo: str, digest: str) -> None:
+    """Add a signature of cosign 3: a sigstore bundle that refers to the digest."""
+    target = Target(registry, repo)
+    subject = {"digest": {"sha256": digest.removeprefix("sha256:")}}
+    statement = _json(
+        {
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": [subject],
+            "predicateType": PREDICATE,
+            "predicate": {},
+        }
+    )
+    encoded = f"DSSEv1 {len(STATEMENT_TYPE)} {STATEMENT_TYPE} {len(statement)} ".encode()
+    signature = key.sign(encoded + statement, ec.ECDSA(hashes.SHA256()))
+    raw = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    hint = base64.b64encode(hashlib.sha256(raw).digest()).decode()
+    bundle = _json(
+        {
+            "mediaType": BUNDLE_TYPE,
+            "verificationMaterial": {"publicKey": {"hint": hint}},
+            "dsseEnvelope": {
+                "payload": base64.b64encode(statement).decode(),
+                "payloadType": STATEMENT_TYPE,
+                "signatures": [{"sig": base64.b64encode(signature).decode()}],
+            },
+        }
+    )
+    signed = target.manifest(digest)
+    manifest = _json(
+        {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST_TYPE,
+            "artifactType": BUNDLE_TYPE,
+            "config": descriptor("application/vnd.oci.empty.v1+json", b"{}"),
+            "layers": [descriptor(BUNDLE_TYPE, bundle)],
+            "subject": descriptor(MANIFEST_TYPE, signed),
+            "annotations": {"dev.sigstore.bundle.predicateType": PREDICATE},
+        }
+    )
+    for blob in (bundle, b"{}"):
+        target.upload(blob)
+    own = descriptor(MANIFEST_TYPE, manifest) | {"artifactType": BUNDLE_TYPE}
+    target.tag(manifest, own["digest"])
+    tag = digest.replace(":", "-")
+    listed = [*(_present(target, tag).get("manifests") or ()), own]
+    index = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": listed}
+    target.tag(_json(index), tag, INDEX_TYPE)
+
+
+def _present(target: Target, tag: str) -> dict[str, Any]:
+    """The manifest of a tag; empty where there is none."""
+    found: dict[str, Any] = json.loads(target.manifest(tag) or b"{}")
+    return found
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

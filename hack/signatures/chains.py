@@ -1,0 +1,138 @@
+"""Certificate authorities and the certificates of notation's signers and time stampers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
+
+PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+CODE_SIGNING = ExtendedKeyUsageOID.CODE_SIGNING
+TIME_STAMPING = ExtendedKeyUsageOID.TIME_STAMPING
+SUBJECT = "CN={name},O=Example,ST=Washington,C=US"
+# Tests judge as of when the material was made, people may look at it later.
+LONG = timedelta(days=3650)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A key with its certificate and those above it, the root last."""
+
+    key: PrivateKey
+    chain: tuple[x509.Certificate, ...]
+
+    @property
+    def root(self) -> str:
+        """The root's certificate, PEM."""
+        return self.chain[-1].public_bytes(serialization.Encoding.PEM).decode()
+
+    @property
+    def subject(self) -> str:
+        """The certificate's subject as trust policies write it."""
+        return self.chain[0].subject.rfc4514_string()
+
+    def write(self, directory: Path, name: str) -> None:
+        """Write ``NAME.key`` and ``NAME.crt``, the chain."""
+        key = self.key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        (directory / f"{name}.key").write_bytes(key)
+        pem = [one.public_bytes(serialization.Encoding.PEM) for one in self.chain]
+        (directory / f"{name}.crt").write_bytes(b"".join(pem))
+
+
+def authority(name: str, above: Holder | None = None) -> Holder:
+    """A CA: a root, or one below another."""
+    return _issue(name, ec.generate_private_key(ec.SECP256R1()), above, is_ca=True)
+
+
+def leaf(
+    name: str,
+    above: Holder,
+    key: PrivateKey | None = None,
+    *,
+    validity: timedelta = LONG,
+    purposes: Sequence[ObjectIdentifier] = (CODE_SIGNING,),
+    digital_signature: bool = True,
+    is_ca: bool = False,
+    critical: bool = False,
+) -> Holder:
+    """A signer's certificate.
+
+    Args:
+        name: its common name.
+        above: who issues it.
+        key: ECDSA P-256 without it.
+        validity: from now on.
+        purposes: the extended key usage; empty: no such extension.
+        digital_signature: whether its key usage is that; else key encipherment.
+        is_ca: whether it is a CA too.
+        critical: whether the extended key usage is critical.
+    """
+    return _issue(
+        name,
+        key or ec.generate_private_key(ec.SECP256R1()),
+        above,
+        validity=validity,
+        purposes=purposes,
+        digital_signature=digital_signature,
+        is_ca=is_ca,
+        critical=critical,
+    )
+
+
+def _issue(
+    name: str,
+    key: PrivateKey,
+    above: Holder | None,
+    *,
+    validity: timedelta = LONG,
+    purposes: Sequence[ObjectIdentifier] = (),
+    digital_signature: bool = False,
+    is_ca: bool = False,
+    critical: bool = False,
+) -> Holder:
+    subject = x509.Name.from_rfc4514_string(SUBJECT.format(name=name))
+    # A little earlier: certificates have whole seconds.
+    begin = datetime.now(UTC) - timedelta(seconds=1)
+    usage = x509.KeyUsage(
+        digital_signature=digital_signature,
+        key_cert_sign=is_ca,
+        crl_sign=False,
+        key_encipherment=not (digital_signature or is_ca),
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    issuer = above.chain[0] if above else None
+    authority_key = above.key if above else key
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer.subject if issuer else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begin)
+        .not_valid_after(begin + validity)
+        .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
+        .add_extension(usage, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()),
+            critical=False,
+        )
+    )
+    if purposes:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(purposes), critical=critical)
+    certificate = builder.sign(authority_key, hashes.SHA256())
+    return Holder(key, (certificate, *(above.chain if above else ())))

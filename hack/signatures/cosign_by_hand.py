@@ -1,0 +1,237 @@
+"""Signatures in cosign's formats by the right key, with claims that the tool doesn't make."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+
+from signatures import cosign
+from signatures.chains import Holder
+from signatures.forged_cosign import ATTESTED, BUNDLE, PREDICATE_TYPE, SIGN_TYPE, attach
+from signatures.material import Workshop
+from signatures.registries import WITH, WITHOUT
+from signatures.repository import MANIFEST, Stored, descriptor, fallback_tag
+
+SIMPLE_SIGNING = "application/vnd.dev.cosign.simplesigning.v1+json"
+SIGNATURE = "dev.cosignproject.cosign/signature"
+CERTIFICATE = "dev.sigstore.cosign/certificate"
+IN_TOTO = "application/vnd.in-toto+json"
+_OTHER_DIGEST = "0" * 64
+
+Json = dict[str, Any]
+
+
+def make(
+    shop: Workshop, keys: Mapping[str, cosign.PrivateKey], holders: Mapping[str, Holder]
+) -> None:
+    """All of them; `holders` have a certificate that is valid, and one that is soon expired."""
+    for name in ("es256", "brief"):
+        pem = holders[name].chain[0].public_bytes(serialization.Encoding.PEM).decode()
+        case, text = f"payload-by-hand-certificate-{name}", f"the certificate {name} beside"
+        more = {CERTIFICATE: pem}
+        _payload(shop, case, text, "p256", keys["p256"], change=lambda _: None, more=more)
+    kinds = {
+        cosign.WEAK: "RSA 1024, which cosign refuses to sign with",
+        "ed25519": "Ed25519 as older cosign signed: the present one prehashes",
+    }
+    for kind, text in kinds.items():
+        _payload(shop, f"payload-by-hand-{kind}", text, kind, keys[kind], change=lambda _: None)
+        _bundle(shop, f"bundle-by-hand-{kind}", text, kind, keys[kind], change=_own)
+    for name, (text, change) in _PAYLOADS.items():
+        _payload(shop, f"payload-by-hand-{name}", text, "p256", keys["p256"], change=change)
+    for name, (text, statement) in _BUNDLES.items():
+        _bundle(shop, f"bundle-by-hand-{name}", text, "p256", keys["p256"], change=statement)
+    for name, (text, wrapping) in _WRAPPINGS.items():
+        case = f"bundle-by-hand-{name}"
+        _bundle(shop, case, text, "p256", keys["p256"], change=_own, wrapping=wrapping)
+
+
+def _set(path: str, value: Any) -> Callable[[Json], None]:
+    """Set the value at a path; None takes it out."""
+
+    def change(body: Json) -> None:
+        *places, last = path.split(".")
+        for place in places:
+            body = body[place]
+        if value is None:
+            del body[last]
+        else:
+            body[last] = value
+
+    return change
+
+
+_PAYLOADS: dict[str, tuple[str, Callable[[Json], None]]] = {
+    "nothing-changed": ("nothing changed", lambda _: None),
+    "other-digest": (
+        "the digest of another artifact",
+        _set("critical.image.docker-manifest-digest", f"sha256:{_OTHER_DIGEST}"),
+    ),
+    "no-digest": ("no digest", _set("critical.image.docker-manifest-digest", None)),
+    "no-image": ("no image", _set("critical.image", None)),
+    "no-identity": ("no identity", _set("critical.identity", None)),
+    "no-critical": ("nothing critical", _set("critical", None)),
+    "other-type": ("another type", _set("critical.type", "atomic container signature")),
+    "no-type": ("no type", _set("critical.type", None)),
+    "sign-type": ("the type that cosign 3 writes", _set("critical.type", SIGN_TYPE)),
+    "more-critical": ("an unknown critical claim", _set("critical.more", "yes")),
+    "optional": ("optional claims", _set("optional", {"build": "17"})),
+    "list": ("optional claims that are a list", _set("optional", ["17"])),
+}
+
+
+def _own(statement: Json, _: str) -> None:
+    del statement, _
+
+
+def _subjects(own_first: bool) -> Callable[[Json, str], None]:
+    def change(statement: Json, digest: str) -> None:
+        both = [{"digest": {"sha256": digest}}, {"digest": {"sha256": _OTHER_DIGEST}}]
+        statement["subject"] = both if own_first else both[::-1]
+
+    return change
+
+
+def _to(name: str, value: Any) -> Callable[[Json, str], None]:
+    return lambda statement, _: statement.update({name: value})
+
+
+_BUNDLES: dict[str, tuple[str, Callable[[Json, str], None]]] = {
+    "nothing-changed": ("nothing changed", _own),
+    "other-digest": ("another digest", _to("subject", [{"digest": {"sha256": _OTHER_DIGEST}}])),
+    "no-subject": ("no subject", _to("subject", [])),
+    "no-sha256": ("a subject without SHA-256", _to("subject", [{"digest": {"sha512": "00"}}])),
+    "two-subjects": ("another digest beside", _subjects(own_first=True)),
+    "second-subject": ("another digest before", _subjects(own_first=False)),
+    "attestation": ("another predicate type", _to("predicateType", ATTESTED)),
+    "older-statement": ("a v0.1 statement", _to("_type", "https://in-toto.io/Statement/v0.1")),
+    "no-statement": ("another type than a statement", _to("_type", "https://example.com/")),
+    "predicate": ("a predicate", _to("predicate", {"build": "17"})),
+    "no-predicate": ("a null predicate", _to("predicate", None)),
+    "more": ("an unknown field in the statement", _to("more", "yes")),
+}
+_WRAPPINGS: dict[str, tuple[str, Callable[[Json], None]]] = {
+    "v0.2": (
+        "a bundle that says v0.2",
+        _set("mediaType", "application/vnd.dev.sigstore.bundle+json;version=0.2"),
+    ),
+    "v0.9": (
+        "a bundle of a version to come",
+        _set("mediaType", "application/vnd.dev.sigstore.bundle.v0.9+json"),
+    ),
+    "no-hint": ("a public key without a hint", _set("verificationMaterial.publicKey", {})),
+    "other-hint": (
+        "another key's hint",
+        _set("verificationMaterial.publicKey", {"hint": "AAAA"}),
+    ),
+    "no-material": ("no verification material", _set("verificationMaterial", None)),
+    "no-key": ("no key in the material", _set("verificationMaterial", {})),
+    "unknown": ("an unknown field in the bundle", _set("more", "yes")),
+    "other-payload-type": (
+        "a payload type changed after signing",
+        _set("dsseEnvelope.payloadType", "application/json"),
+    ),
+    "no-signature": ("no signature", _set("dsseEnvelope.signatures", [])),
+    "two-signatures": (
+        "another signature before",
+        lambda bundle: bundle["dsseEnvelope"]["signatures"].insert(0, {"sig": "AAAA"}),
+    ),
+    "same-signature-twice": (
+        "the signature twice",
+        lambda bundle: bundle["dsseEnvelope"]["signatures"].append(
+            bundle["dsseEnvelope"]["signatures"][0]
+        ),
+    ),
+    "keyid": (
+        "a key id",
+        lambda bundle: bundle["dsseEnvelope"]["signatures"][0].update(keyid="key"),
+    ),
+}
+
+
+def _payload(
+    shop: Workshop,
+    case: str,
+    text: str,
+    kind: str,
+    key: cosign.PrivateKey,
+    *,
+    change: Callable[[Json], None],
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    repository, artifact = shop.artifact(case, WITHOUT)
+    critical = {
+        "identity": {"docker-reference": "example.com/app"},
+        "image": {"docker-manifest-digest": artifact.digest},
+        "type": "cosign container image signature",
+    }
+    body = {"critical": critical, "optional": None}
+    change(body)
+    payload = json.dumps(body).encode()
+    for blob in (payload, b"{}"):
+        repository.upload(blob)
+    layer = descriptor(SIMPLE_SIGNING, payload)
+    layer["annotations"] = {SIGNATURE: _sign(key, payload), **more}
+    config = descriptor("application/vnd.oci.image.config.v1+json", b"{}")
+    manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer]}
+    repository.put(manifest, f"{fallback_tag(artifact.digest)}.sig")
+    shop.add(case, f"A payload by hand: {text}.", repository, artifact, [f"key {kind}"])
+
+
+def _bundle(
+    shop: Workshop,
+    case: str,
+    text: str,
+    kind: str,
+    key: cosign.PrivateKey,
+    *,
+    change: Callable[[Json, str], None],
+    wrapping: Callable[[Json], None] = lambda _: None,
+) -> None:
+    repository, artifact = shop.artifact(case, WITH)
+    statement = _statement(artifact)
+    change(statement, artifact.digest.removeprefix("sha256:"))
+    payload = json.dumps(statement).encode()
+    message = b"DSSEv1 %d %s %d %s" % (len(IN_TOTO), IN_TOTO.encode(), len(payload), payload)
+    envelope = {
+        "payload": base64.b64encode(payload).decode(),
+        "payloadType": IN_TOTO,
+        "signatures": [{"sig": _sign(key, message)}],
+    }
+    material = {"publicKey": {"hint": "by hand"}}
+    bundle = {"mediaType": BUNDLE, "verificationMaterial": material, "dsseEnvelope": envelope}
+    wrapping(bundle)
+    annotations = {"dev.sigstore.bundle.content": "dsse-envelope", PREDICATE_TYPE: SIGN_TYPE}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": BUNDLE,
+        "annotations": annotations,
+    }
+    attach(repository, manifest, bundle, artifact)
+    shop.add(case, f"A bundle by hand: {text}.", repository, artifact, [f"key {kind}"])
+
+
+def _statement(artifact: Stored) -> Json:
+    return {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"digest": {"sha256": artifact.digest.removeprefix("sha256:")}}],
+        "predicateType": SIGN_TYPE,
+        "predicate": {},
+    }
+
+
+def _sign(key: cosign.PrivateKey, message: bytes) -> str:
+    if isinstance(key, rsa.RSAPrivateKey):
+        signature = key.sign(message, padding.PKCS1v15(), hashes.SHA256())
+    elif isinstance(key, ed25519.Ed25519PrivateKey):
+        signature = key.sign(message)
+    else:
+        signature = key.sign(message, ec.ECDSA(hashes.SHA256()))
+    return base64.b64encode(signature).decode()

@@ -1,0 +1,172 @@
+"""What somebody who can push, but has no key, makes of cosign's signatures."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from signatures import cosign
+from signatures.material import Workshop
+from signatures.registries import WITH, WITHOUT
+from signatures.repository import EMPTY, Repository, Stored, descriptor, fallback_tag
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+SIGN_TYPE = "https://sigstore.dev/cosign/sign/v1"
+PREDICATE_TYPE = "dev.sigstore.bundle.predicateType"
+ATTESTED = "https://example.com/tests/v1"
+
+Json = dict[str, Any]
+_POLICIES = ["key p256", "key other"]
+
+
+def make(shop: Workshop) -> None:
+    """All of them."""
+    _payloads(shop)
+    _bundles(shop)
+    _attestations(shop)
+
+
+def _payloads(shop: Workshop) -> None:
+    def copied(_: Repository, manifest: Json, __: Stored, ___: Stored) -> Json:
+        return manifest
+
+    def altered(repository: Repository, manifest: Json, signed: Stored, other: Stored) -> Json:
+        layer = manifest["layers"][0]
+        payload = repository.blob(layer["digest"])
+        payload = payload.replace(signed.digest.encode(), other.digest.encode())
+        repository.upload(payload)
+        return manifest | {"layers": [layer | descriptor(layer["mediaType"], payload)]}
+
+    texts = {
+        "copied": "The signature of another digest under this one's tag.",
+        "altered": "The payload of another digest's signature altered to name this one.",
+    }
+    for name, change in {"copied": copied, "altered": altered}.items():
+        case = f"payload-{name}"
+        repository, signed = shop.artifact(case, WITHOUT)
+        _, other = shop.artifact(case, WITHOUT, 1)
+        cosign.sign(shop, "cosign2", "p256", repository, signed)
+        found = repository.get(f"{fallback_tag(signed.digest)}.sig")
+        assert found is not None
+        body = change(repository, found.body, signed, other)
+        repository.put(body, f"{fallback_tag(other.digest)}.sig")
+        shop.add(case, texts[name], repository, other, _POLICIES)
+    _resigned(shop)
+
+
+def _resigned(shop: Workshop) -> None:
+    """The payload is this digest's, its signature that of another payload."""
+    case = "payload-swapped"
+    repository, signed = shop.artifact(case, WITHOUT)
+    _, other = shop.artifact(case, WITHOUT, 1)
+    cosign.sign(shop, "cosign2", "p256", repository, signed)
+    cosign.sign(shop, "cosign2", cosign.OTHER, repository, other)
+    own, foreign = (repository.get(f"{fallback_tag(one.digest)}.sig") for one in (other, signed))
+    assert own is not None
+    assert foreign is not None
+    body = own.body
+    body["layers"][0]["annotations"] = foreign.body["layers"][0]["annotations"]
+    repository.put(body, f"{fallback_tag(other.digest)}.sig")
+    text = "This digest's payload with the signature value of another digest's payload."
+    shop.add(case, text, repository, other, _POLICIES)
+
+
+def _bundles(shop: Workshop) -> None:
+    def copied(bundle: Json, _: Stored, __: Stored) -> Json:
+        return bundle
+
+    def altered(bundle: Json, signed: Stored, other: Stored) -> Json:
+        payload = base64.b64decode(bundle["dsseEnvelope"]["payload"])
+        payload = payload.replace(hexes(signed), hexes(other))
+        envelope = bundle["dsseEnvelope"] | {"payload": base64.b64encode(payload).decode()}
+        return bundle | {"dsseEnvelope": envelope}
+
+    texts = {
+        "copied": "The bundle of another digest attached to this one.",
+        "altered": "The statement of another digest's bundle altered to name this one.",
+    }
+    changes: Mapping[str, Callable[[Json, Stored, Stored], Json]]
+    changes = {"copied": copied, "altered": altered}
+    for registry in (WITH, WITHOUT):
+        for name, change in changes.items():
+            case = f"bundle-{name}-{registry}"
+            repository, signed = shop.artifact(case, registry)
+            _, other = shop.artifact(case, registry, 1)
+            cosign.sign(shop, "cosign3", "p256", repository, signed)
+            manifest, bundle = read_bundle(repository, signed)
+            attach(repository, manifest, change(bundle, signed, other), other)
+            shop.add(case, texts[name], repository, other, _POLICIES)
+
+
+def _attestations(shop: Workshop) -> None:
+    case = "attestation-bundle"
+    repository, artifact = shop.artifact(case, WITH)
+    cosign.attest(shop, "cosign3", "p256", repository, artifact, kind=ATTESTED)
+    shop.add(case, "cosign3 attested it; nobody signed it.", repository, artifact, _POLICIES)
+
+    case = "attestation-of-the-type"
+    repository, artifact = shop.artifact(case, WITH)
+    cosign.attest(shop, "cosign3", "p256", repository, artifact, kind=SIGN_TYPE)
+    text = "cosign3 attested it with the predicate type of signatures."
+    shop.add(case, text, repository, artifact, _POLICIES)
+
+    case = "attestation-annotated-as-signature"
+    repository, artifact = shop.artifact(case, WITH)
+    cosign.attest(shop, "cosign3", "p256", repository, artifact, kind=ATTESTED)
+    manifest, bundle = read_bundle(repository, artifact)
+    manifest["annotations"][PREDICATE_TYPE] = SIGN_TYPE
+    attach(repository, manifest, bundle, artifact)
+    text = "An attestation whose manifest's annotation says that it is a signature."
+    shop.add(case, text, repository, artifact, _POLICIES)
+
+    case = "attestation-retyped"
+    repository, artifact = shop.artifact(case, WITH, 1)
+    _, source = shop.artifact(case, WITH)
+    cosign.attest(shop, "cosign3", "p256", repository, source, kind=ATTESTED)
+    manifest, bundle = read_bundle(repository, source)
+    envelope = bundle["dsseEnvelope"]
+    payload = base64.b64decode(envelope["payload"]).replace(ATTESTED.encode(), SIGN_TYPE.encode())
+    envelope["payload"] = base64.b64encode(payload.replace(hexes(source), hexes(artifact))).decode()
+    manifest["annotations"][PREDICATE_TYPE] = SIGN_TYPE
+    attach(repository, manifest, bundle, artifact)
+    text = "An attestation whose statement was altered to be a signature."
+    shop.add(case, text, repository, artifact, _POLICIES)
+
+    case = "attestation-as-payload"
+    repository, artifact = shop.artifact(case, WITHOUT)
+    cosign.attest(shop, "cosign2", "p256", repository, artifact, kind=ATTESTED)
+    tag = fallback_tag(artifact.digest)
+    found = repository.get(f"{tag}.att")
+    assert found is not None
+    repository.put(found.body, f"{tag}.sig")
+    text = "The manifest of cosign2's attestation under the tag of signatures."
+    shop.add(case, text, repository, artifact, _POLICIES)
+
+
+def hexes(stored: Stored) -> bytes:
+    """The hexadecimal digits of a digest, as statements have them."""
+    return stored.digest.removeprefix("sha256:").encode()
+
+
+def read_bundle(repository: Repository, artifact: Stored) -> tuple[Json, Json]:
+    """The manifest of the first sigstore bundle of an artifact, and the bundle."""
+    for entry in repository.referrers(artifact.digest):
+        stored = repository.get(entry["digest"])
+        assert stored is not None
+        if stored.body.get("artifactType") == BUNDLE:
+            blob = repository.blob(stored.body["layers"][0]["digest"])
+            return stored.body, json.loads(blob)
+    raise LookupError(f"{repository.reference(artifact.digest)} has no bundle")
+
+
+def attach(repository: Repository, manifest: Json, bundle: Json, artifact: Stored) -> None:
+    """Store a bundle as a referrer of an artifact."""
+    content = json.dumps(bundle).encode()
+    repository.upload(content)
+    repository.upload(b"{}")
+    subject = {**descriptor(artifact.media_type, artifact.content)}
+    layers = [descriptor(BUNDLE, content)]
+    config = descriptor(EMPTY, b"{}")
+    repository.put(manifest | {"config": config, "layers": layers, "subject": subject})

@@ -1,0 +1,89 @@
+"""The two registries that signatures are made in: without the referrers API, and with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from localcluster import ports
+from localcluster.errors import LocalClusterError
+
+WITHOUT = "distribution"
+"""distribution 3: clients keep referrers in the fallback tag ``sha256-HEX``."""
+WITH = "referrers"
+"""go-containerregistry's registry: it answers ``/v2/NAME/referrers/DIGEST``."""
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_START_SECONDS = 30.0
+
+
+@contextmanager
+def registries(directory: Path, programs: Mapping[str, Path]) -> Iterator[dict[str, str]]:
+    """Run both registries; the hosts (``127.0.0.1:PORT``) by their names.
+
+    Args:
+        directory: an empty directory for their data.
+        programs: paths of ``registry`` and ``referrers``.
+
+    Raises:
+        LocalClusterError: one doesn't start.
+    """
+    found = ports.reserve(directory, (WITHOUT, WITH))
+    hosts = {name: f"127.0.0.1:{port}" for name, port in found.items()}
+    config = directory / "registry.json"
+    storage = {"filesystem": {"rootdirectory": str(directory / "data")}}
+    http = {"addr": hosts[WITHOUT], "secret": "only for this run"}
+    # The configuration is YAML, of which JSON is a part.
+    config.write_text(
+        json.dumps({"version": "0.1", "log": {"level": "error"}, "storage": storage, "http": http}),
+        encoding="utf-8",
+    )
+    commands: dict[str, list[str | Path]] = {
+        WITHOUT: [programs["registry"], "serve", config],
+        WITH: [programs["referrers"], "-address", hosts[WITH]],
+    }
+    with ExitStack() as stack:
+        stack.callback(ports.release, directory)
+        for name, command in commands.items():
+            stack.enter_context(_running(command, directory / f"{name}.log"))
+        for name in commands:
+            _wait(name, f"http://{hosts[name]}/v2/")
+        yield hosts
+
+
+@contextmanager
+def _running(command: list[str | Path], log: Path) -> Iterator[None]:
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "OTEL_TRACES_EXPORTER": "none"},
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+        )
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait(name: str, url: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while True:
+        try:
+            with _OPENER.open(url, timeout=5):
+                return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise LocalClusterError(
+                    f"The registry {name} doesn't answer: {error}.", "Start again."
+                ) from error
+        time.sleep(0.05)

@@ -1,0 +1,129 @@
+"""``spec.verify``, and the same entries in the operator's signature policy: whom to trust."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from copyrator.api import syntax
+from copyrator.api.bundle_spec import (
+    CosignIdentitySpec,
+    CosignKeysSpec,
+    NotationSpec,
+    ObjectRef,
+    ValuesKind,
+    Verify,
+    VerifyEntry,
+)
+from copyrator.api.fields import Fields
+from copyrator.api.tagfilter import FilterError, compile_filter
+from copyrator.settings.limits import SIGNATURE_ENTRIES, SIGNATURE_SUBJECTS
+
+_MAX_TEXT: Final = 512
+
+
+def read_verify(verify: Fields) -> Verify | None:
+    """``spec.verify``; None where it is absent.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    return Verify(read_entries(verify)) if verify.raw else None
+
+
+def read_entries(parent: Fields) -> tuple[VerifyEntry, ...]:
+    """The list ``anyOf``, which has an entry at least.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    items = parent.items("anyOf")
+    if not items:
+        parent.fail("anyOf", "is required: name who may sign, or remove the field above it")
+    if len(items) > SIGNATURE_ENTRIES:
+        parent.fail("anyOf", f"has {len(items)} entries; at most {SIGNATURE_ENTRIES} are allowed")
+    path = parent.at("anyOf")
+    return tuple(_entry(Fields(item, f"{path}[{i}]")) for i, item in enumerate(items))
+
+
+def _entry(entry: Fields) -> VerifyEntry:
+    named = [name for name in ("cosign", "notation") if entry.has(name)]
+    if len(named) != 1:
+        entry.fail("cosign", "or notation is required, and only one of them in each entry")
+    if named == ["cosign"]:
+        return _cosign(entry.sub("cosign"))
+    notation = entry.sub("notation")
+    if len(notation.items("subjects")) > SIGNATURE_SUBJECTS:
+        notation.fail("subjects", f"must have at most {SIGNATURE_SUBJECTS} items")
+    if not (subjects := notation.texts("subjects", _subject)):
+        notation.fail("subjects", 'is required; ["*"] accepts every certificate of the CA')
+    if not (notation.has("caFrom") or notation.has("signingAuthorityFrom")):
+        notation.fail("caFrom", "is required, or signingAuthorityFrom")
+    return NotationSpec(
+        ca_from=_optional(notation, "caFrom"),
+        subjects=subjects,
+        tsa_from=_optional(notation, "tsaFrom"),
+        signing_authority_from=_optional(notation, "signingAuthorityFrom"),
+    )
+
+
+def _cosign(cosign: Fields) -> VerifyEntry:
+    identity = ("issuer", "subjectPattern", "trustedRootFrom")
+    if cosign.has("keysFrom"):
+        for name in identity:
+            if cosign.has(name):
+                cosign.fail(name, "must be removed: keysFrom is set; use an entry of its own")
+        return CosignKeysSpec(_object(cosign, "keysFrom"))
+    if not any(map(cosign.has, identity)):
+        cosign.fail("keysFrom", f"is required, or {', '.join(identity[:2])} and {identity[2]}")
+    return CosignIdentitySpec(
+        issuer=cosign.required_text("issuer", _issuer),
+        subject_pattern=cosign.required_text("subjectPattern", _pattern),
+        trusted_root_from=_object(cosign, "trustedRootFrom"),
+    )
+
+
+def _optional(parent: Fields, name: str) -> ObjectRef | None:
+    return _object(parent, name) if parent.has(name) else None
+
+
+def _object(parent: Fields, name: str) -> ObjectRef:
+    if not parent.has(name):
+        parent.fail(name, "is required: the kind and name of a ConfigMap or Secret")
+    ref = parent.sub(name)
+    return ObjectRef(
+        kind=ref.choice("kind", ValuesKind, ValuesKind.CONFIG_MAP),
+        name=ref.required_text("name", syntax.object_name),
+    )
+
+
+def _issuer(value: str) -> str | None:
+    if len(value) <= _MAX_TEXT and value.startswith(("https://", "http://")):
+        return None
+    return (
+        f"{syntax.shown(value)} isn't the URL of an issuer; for example https://accounts.google.com"
+    )
+
+
+def _subject(value: str) -> str | None:
+    return None if len(value) <= _MAX_TEXT else f"must have at most {_MAX_TEXT} characters"
+
+
+def _pattern(value: str) -> str | None:
+    try:
+        compile_filter(value)
+    except FilterError as error:
+        return f"isn't a valid regular expression: {error}"
+    return None
+
+
+def refs_of(entries: tuple[VerifyEntry, ...]) -> tuple[ObjectRef, ...]:
+    """The objects that entries name, each once."""
+    found: list[ObjectRef] = []
+    for entry in entries:
+        match entry:
+            case CosignKeysSpec(ref) | CosignIdentitySpec(trusted_root_from=ref):
+                found.append(ref)
+            case NotationSpec():
+                named = (entry.ca_from, entry.tsa_from, entry.signing_authority_from)
+                found += (ref for ref in named if ref is not None)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,163 @@
+"""The operator's signature policy: what is asked of every Bundle, whatever its spec says.
+
+The ConfigMap ``copyrator-signature-policy`` in the operator's namespace, key ``policy.yaml``::
+
+    default: Deny
+    entries:
+      - repositories: ["registry.example.com/team/*"]
+        anyOf:
+          - cosign: {keysFrom: {kind: ConfigMap, name: release-keys}}
+
+All entries whose globs match a repository are asked; where none matches, ``default`` decides
+(``Allow`` where it is absent).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+import yaml
+
+from copyrator.api.bundle_spec import BundleSpec, VerifyEntry
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.globs import Globs, is_wild, read_globs
+from copyrator.api.verify import read_entries
+from copyrator.bundles.policy.gates import Refused, Verdict, Waiting
+from copyrator.oci.reference import DOCKER_HUB_NAMES
+from copyrator.settings.limits import SIGNATURE_POLICY_BYTES, SIGNATURE_POLICY_ENTRIES
+
+CONFIG_MAP: Final = "copyrator-signature-policy"
+POLICY_KEY: Final = "policy.yaml"
+_HUB: Final = "docker.io"
+
+
+class Default(StrEnum):
+    """What is done with repositories that no entry names."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyEntry:
+    """What is asked of some repositories."""
+
+    name: str
+    """``entry 2 of the signature policy``."""
+    repositories: Globs
+    any_of: tuple[VerifyEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SignaturePolicy:
+    """The whole policy."""
+
+    entries: tuple[PolicyEntry, ...] = ()
+    default: Default = Default.ALLOW
+    fault: str | None = None
+    """Why it can't be used: then nothing new is deployed."""
+
+    def matching(self, spec: BundleSpec) -> tuple[PolicyEntry, ...]:
+        """The entries that a Bundle has to satisfy."""
+        name = normal(spec.registry, spec.repo, insecure=spec.insecure)
+        return tuple(entry for entry in self.entries if entry.repositories.matches(name))
+
+    def concerns(self, spec: BundleSpec) -> bool:
+        """Whether it asks something of a Bundle."""
+        whole = self.fault is not None or self.default is Default.DENY
+        return whole or bool(self.matching(spec))
+
+    def blocked(self, spec: BundleSpec) -> Verdict | None:
+        """The verdict on everything of a Bundle, where there is one."""
+        if self.fault is not None:
+            text = f"the operator's signature policy can't be used: {self.fault}"
+            return Waiting(BundleReason.VERIFICATION_UNAVAILABLE, text)
+        if self.default is Default.DENY and not self.matching(spec):
+            text = (
+                f"the operator's signature policy has no entry for {spec.reference}, and denies "
+                "what it doesn't name; add one to the ConfigMap"
+            )
+            return Refused(BundleReason.NOT_IN_POLICY, f"{text} {CONFIG_MAP}")
+        return None
+
+
+NO_POLICY: Final = SignaturePolicy()
+REQUIRED: Final = "doesn't exist, and the operator's settings require it"
+"""What is said of an absent ConfigMap where ``require_signature_policy`` is set."""
+
+
+def policy_in(body: Mapping[str, Any]) -> SignaturePolicy:
+    """Parse the ConfigMap.
+
+    Raises:
+        SpecError: it has no policy, or not a valid one.
+    """
+    written = (body.get("data") or {}).get(POLICY_KEY)
+    if written is None:
+        raise SpecError(POLICY_KEY, "is missing from its data")
+    if len(written) > SIGNATURE_POLICY_BYTES:
+        raise SpecError(POLICY_KEY, f"has over {SIGNATURE_POLICY_BYTES:,} characters")
+    try:
+        raw = yaml.safe_load(written)
+    except (yaml.YAMLError, RecursionError) as error:
+        where = getattr(error, "problem_mark", None)
+        line = f" in line {where.line + 1}" if where is not None else ""
+        raise SpecError(POLICY_KEY, f"isn't valid YAML{line}") from None
+    return read_policy(raw)
+
+
+def read_policy(raw: Any) -> SignaturePolicy:
+    """Parse the YAML's value.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    policy = Fields(raw, POLICY_KEY)
+    if unknown := sorted(map(str, policy.raw.keys() - {"default", "entries"})):
+        policy.fail(unknown[0], "is unknown; a policy has default and entries")
+    items = policy.items("entries")
+    if len(items) > SIGNATURE_POLICY_ENTRIES:
+        policy.fail("entries", f"must have at most {SIGNATURE_POLICY_ENTRIES} items")
+    entries = tuple(
+        _entry(Fields(item, f"{POLICY_KEY}.entries[{i}]"), i + 1) for i, item in enumerate(items)
+    )
+    return SignaturePolicy(entries, policy.choice("default", Default, Default.ALLOW))
+
+
+def _entry(entry: Fields, number: int) -> PolicyEntry:
+    if unknown := sorted(map(str, entry.raw.keys() - {"repositories", "anyOf"})):
+        raise SpecError(entry.at(unknown[0]), "is unknown; an entry has repositories and anyOf")
+    globs = read_globs(entry, "repositories", _pattern)
+    if not globs:
+        entry.fail("repositories", "is required, for example registry.example.com/team/*")
+    patterns = tuple(map(_normal_pattern, globs.patterns))
+    return PolicyEntry(
+        f"entry {number} of the signature policy", Globs(patterns), read_entries(entry)
+    )
+
+
+def _pattern(value: str) -> str | None:
+    if "://" in value or any(map(str.isspace, value)):
+        return "must be a glob for host/path without a scheme"
+    return None
+
+
+def normal(registry: str, repo: str, *, insecure: bool) -> str:
+    """``host/path`` in one form, whichever of its names a Bundle uses."""
+    host = registry.lower().removesuffix(":80" if insecure else ":443")
+    if host not in DOCKER_HUB_NAMES:
+        return f"{host}/{repo}"
+    return f"{_HUB}/{repo}" if "/" in repo else f"{_HUB}/library/{repo}"
+
+
+def _normal_pattern(pattern: str) -> str:
+    host, slash, path = pattern.partition("/")
+    host = host.lower().removesuffix(":443")
+    if host not in DOCKER_HUB_NAMES:
+        return f"{host}{slash}{path}"
+    library = "library/" if path and "/" not in path and not is_wild(path) else ""
+    return f"{_HUB}{slash}{library}{path}"

@@ -1,0 +1,40 @@
+"""Permits for requests to registries: a namespace's, and a host's within it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
+
+
+class Turns:
+    """Permits for requests in flight: of a namespace to one host, and of a namespace to all."""
+
+    def __init__(self) -> None:
+        self._hosts = FairLimit(each=limits.TENANT_HOST_POLLS, together=sys.maxsize)
+        self._all = FairLimit(each=limits.TENANT_POLLS, together=limits.TENANTS_POLLS)
+
+    def try_acquire(self, turn: tuple[str, str]) -> bool:
+        """Take a permit if one is free; `release` has to follow."""
+        if not self._hosts.try_acquire(" ".join(turn)):
+            return False
+        if self._all.try_acquire(turn[0]):
+            return True
+        self._hosts.release(" ".join(turn))
+        return False
+
+    async def acquire(self, turn: tuple[str, str]) -> None:
+        """Wait for a permit; `release` has to follow."""
+        await self._hosts.acquire(" ".join(turn))
+        try:
+            await self._all.acquire(turn[0])
+        except asyncio.CancelledError:
+            self._hosts.release(" ".join(turn))
+            raise
+
+    def release(self, turn: tuple[str, str]) -> None:
+        """Return a permit."""
+        self._all.release(turn[0])
+        self._hosts.release(" ".join(turn))

@@ -1,0 +1,216 @@
+"""The options that say whose signatures are trusted, and the judge of a repository's digests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from copyrator.api.fields import Fields, SpecError
+from copyrator.api.verify import read_entries
+from copyrator.bundles.policy import signature, trust
+from copyrator.bundles.policy.gates import Verdict
+from copyrator.bundles.policy.signature import Asked
+from copyrator.cli.faults import Fault
+from copyrator.cli.output import printable
+from copyrator.oci.auth import Credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.reference import Repository
+from copyrator.oci.signatures import SignatureFinder
+from copyrator.settings.limits import (
+    SIGNATURE_ENTRIES,
+    SIGNATURE_KEY_BYTES,
+    SIGNATURE_KEYS,
+    SIGNATURE_ROOT_BYTES,
+)
+from copyrator.signatures.judge import judge
+from copyrator.signatures.keyless import check_trusted_root
+from copyrator.signatures.keys import read_keys
+from copyrator.signatures.model import (
+    CosignIdentity,
+    CosignKeys,
+    Entry,
+    Judgement,
+    NotationTrust,
+    Requirement,
+    TrustError,
+)
+from copyrator.signatures.notation import read_roots, read_subjects
+
+NAME: Final = "the command line"
+"""Of the requirement, in messages."""
+_FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+_OPTIONS: Final = (
+    click.option(
+        "--key",
+        "keys",
+        type=_FILE,
+        metavar="FILE",
+        multiple=True,
+        help="Public keys (PEM) of cosign signers; repeatable.",
+    ),
+    click.option(
+        "--notation-ca", type=_FILE, metavar="FILE", help="CA certificates (PEM) of notation."
+    ),
+    click.option(
+        "--subject",
+        "subjects",
+        metavar="NAME",
+        multiple=True,
+        help="Subject of notation's signers, such as CN=x,O=y,ST=z,C=US, or '*'; repeatable.",
+    ),
+    click.option(
+        "--tsa",
+        type=_FILE,
+        metavar="FILE",
+        help="Root certificates (PEM) of notation's time stamp authorities.",
+    ),
+    click.option(
+        "--signing-authority",
+        type=_FILE,
+        metavar="FILE",
+        help="Root certificates (PEM) of notation's signing authorities.",
+    ),
+    click.option("--issuer", metavar="URL", help="OIDC issuer of keyless cosign signers."),
+    click.option(
+        "--subject-pattern", metavar="RE2", help="Regular expression for their whole subject."
+    ),
+    click.option(
+        "--trusted-root", type=_FILE, metavar="FILE", help="Trusted root (JSON) for keyless."
+    ),
+)
+_OF_FIELD: Final = {
+    "issuer": "--issuer",
+    "subjectPattern": "--subject-pattern",
+    "subjects": "--subject",
+}
+_PRIVATE: Final = "store only the public key, and replace this key pair"
+
+
+def trust_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command with the options of trust; ``asked_by`` reads them."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def asked_by(options: Mapping[str, Any]) -> Asked:
+    """What signatures have to satisfy; false where no option of trust is given.
+
+    Raises:
+        click.UsageError: options that need each other are missing, or a value isn't valid.
+        Fault: a file has no usable keys or certificates; the message has none of its content.
+    """
+    try:
+        entries = tuple(_entries(options))
+    except TrustError as error:
+        raise Fault(str(error).replace(_PRIVATE, "name the public key, cosign.pub")) from None
+    if len(entries) > SIGNATURE_ENTRIES:
+        raise click.UsageError(
+            f"{len(entries)} entries are given; at most {SIGNATURE_ENTRIES} are allowed: put "
+            "several public keys into one file"
+        )
+    count = sum(len(entry.keys) for entry in entries if isinstance(entry, CosignKeys))
+    if count > SIGNATURE_KEYS:
+        raise click.UsageError(f"{count} public keys are given; at most {SIGNATURE_KEYS} are used")
+    return trust.asked([Requirement(NAME, entries)] if entries else [])
+
+
+def _entries(options: Mapping[str, Any]) -> Iterator[Entry]:
+    for path in options["keys"]:
+        keys = read_keys({str(path): _content(path, SIGNATURE_KEY_BYTES)})
+        yield CosignKeys(f"the cosign keys of {printable(str(path))}", keys)
+    if any(options[name] for name in ("notation_ca", "subjects", "tsa", "signing_authority")):
+        yield _notation(options)
+    if any(options[name] for name in ("issuer", "subject_pattern", "trusted_root")):
+        yield _identity(options)
+
+
+def _notation(options: Mapping[str, Any]) -> NotationTrust:
+    signers = options["notation_ca"] or options["signing_authority"]
+    subjects: tuple[str, ...] = options["subjects"]
+    if not signers:
+        raise click.UsageError(
+            "--subject and --tsa need --notation-ca FILE, or --signing-authority FILE"
+        )
+    if not subjects:
+        raise click.UsageError(
+            "--notation-ca and --signing-authority need --subject NAME; --subject '*' accepts "
+            "every certificate of the CA"
+        )
+    _check({"notation": {"subjects": list(subjects), "caFrom": {"name": "ca"}}})
+    read_subjects(subjects)
+    return NotationTrust(
+        f"the notation certificates of {printable(str(signers))}",
+        _roots(options["notation_ca"]),
+        subjects,
+        _roots(options["tsa"]),
+        _roots(options["signing_authority"]),
+    )
+
+
+def _identity(options: Mapping[str, Any]) -> CosignIdentity:
+    issuer, pattern, path = (
+        options[name] for name in ("issuer", "subject_pattern", "trusted_root")
+    )
+    if not (issuer and pattern and path):
+        raise click.UsageError(
+            "--issuer URL, --subject-pattern RE2 and --trusted-root FILE need each other"
+        )
+    root = {"trustedRootFrom": {"name": "root"}}
+    _check({"cosign": {"issuer": issuer, "subjectPattern": pattern, **root}})
+    content = _content(path, SIGNATURE_ROOT_BYTES)
+    check_trusted_root(str(path), content)
+    return CosignIdentity(f"the identity {pattern} of {issuer}", issuer, pattern, content)
+
+
+def _check(entry: dict[str, Any]) -> None:
+    """Check values by the parser of ``spec.verify``, so that both accept the same."""
+    try:
+        read_entries(Fields({"anyOf": [entry]}, ""))
+    except SpecError as error:
+        field = error.path.rpartition(".")[2].partition("[")[0]
+        raise click.UsageError(f"{_OF_FIELD.get(field, field)}: {error.message}") from None
+
+
+def _roots(path: Path | None) -> bytes:
+    if path is None:
+        return b""
+    content = _content(path, SIGNATURE_ROOT_BYTES)
+    read_roots(str(path), content)
+    return content
+
+
+def _content(path: Path, most: int) -> bytes:
+    """A file's content, and one byte beyond the limit at most."""
+    with path.open("rb") as file:
+        return file.read(most + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """Judges the signatures of a repository's digests with the operator's finder and judge."""
+
+    client: RegistryClient
+    repository: Repository
+    credential: Credential | None
+    asked: Asked
+
+    async def judgement(self, digest: str) -> Judgement:
+        """The judgement on one digest.
+
+        Raises:
+            RegistryError: its signatures can't be read now, or there is no such manifest.
+        """
+        found = await SignatureFinder(self.client).find(self.repository, digest, self.credential)
+        now = datetime.now(UTC)
+        return await asyncio.to_thread(judge, found, self.asked.requirements, now)
+
+    def verdict(self, digest: str, judged: Judgement) -> Verdict:
+        """The same as the operator's gate says it."""
+        return signature.verdict(self.asked, digest, judged)

@@ -1,0 +1,81 @@
+"""What an answer about a manifest or blob says: its media type, its digest, its fault."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from copyrator.oci.errors import InvalidResponse, NotFound, RegistryError
+from copyrator.oci.exchange import Answer
+from copyrator.oci.reference import DIGEST, Repository
+
+INDEX_TYPE: Final = "application/vnd.oci.image.index.v1+json"
+MANIFEST_TYPES: Final = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+    INDEX_TYPE,
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+
+
+class _Declared(msgspec.Struct, rename="camel"):
+    media_type: str
+
+
+_declared = msgspec.json.Decoder(_Declared)
+
+
+def digest_of(content: bytes) -> str:
+    """The digest of a manifest or blob."""
+    return "sha256:" + hashlib.sha256(content).hexdigest()
+
+
+def checked(repository: Repository, reference: str, value: str) -> str:
+    """The digest ``value`` of what was requested by ``reference``, a tag or digest.
+
+    Raises:
+        InvalidResponse: it isn't sha256, or isn't the requested one.
+    """
+    if not DIGEST.fullmatch(value):
+        raise InvalidResponse(f"{repository.host} names a digest that isn't sha256")
+    if DIGEST.fullmatch(reference) and value != reference:
+        raise InvalidResponse(f"{repository.host} responds with {value} for {reference}")
+    return value
+
+
+def media_type(answer: Answer) -> str:
+    """The media type of an answer, in lower case and without parameters."""
+    return answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+def manifest_type(answer: Answer, repository: Repository, reference: str) -> str:
+    """The media type of a manifest or index: its Content-Type, else its ``mediaType``.
+
+    Raises:
+        InvalidResponse: neither says that it is one.
+    """
+    found = media_type(answer)
+    if found not in MANIFEST_TYPES:
+        with suppress(msgspec.MsgspecError, RecursionError, ValueError):
+            found = _declared.decode(answer.body).media_type
+    if found not in MANIFEST_TYPES:
+        raise InvalidResponse(
+            f"{repository.host} responds with something that isn't a manifest for "
+            f"{named(reference)}"
+        )
+    return found
+
+
+def named(reference: str) -> str:
+    """A tag or digest in a message."""
+    return f"the {'digest' if DIGEST.fullmatch(reference) else 'tag'} {reference}"
+
+
+def unexpected(answer: Answer, repository: Repository, what: str) -> RegistryError:
+    """The error of an answer whose status isn't the expected one; ``what``: ``the tag 1.0.0``."""
+    if answer.status == 404:
+        return NotFound(f"{repository} has no {what.removeprefix('the ')}")
+    return InvalidResponse(f"{repository.host} responds with {answer.status} for {what}")

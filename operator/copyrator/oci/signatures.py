@@ -1,0 +1,215 @@
+"""Finds the signatures of a digest in its repository.
+
+They are in three places: in the list of referrers (OCI 1.1), in the index that clients keep under
+the tag ``sha256-HEX`` where a registry has no such list, and in the manifest of the tag
+``sha256-HEX.sig`` (cosign 2). The second one is also asked for where the list exists: what was
+pushed or mirrored before the registry had one may be there only, and it is one request more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from copyrator.oci.answers import digest_of
+from copyrator.oci.auth import Credential
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import InvalidResponse, NotFound, Unreachable
+from copyrator.oci.paging import next_page
+from copyrator.oci.reference import DIGEST, Repository
+from copyrator.oci.referrers import BEYOND, Candidates, Listed, read_index
+from copyrator.oci.signature_manifest import (
+    Layer,
+    UnusableError,
+    read_payloads,
+    read_stored,
+    require_payload,
+)
+from copyrator.oci.skipped import Skipped
+from copyrator.settings.limits import (
+    REFERRERS_BYTES,
+    REFERRERS_PAGES,
+    SIGNATURE_BYTES,
+    SIGNATURE_MANIFEST_BYTES,
+    SIGNATURES,
+    SIGNATURES_BYTES,
+    SIGNATURES_SECONDS,
+)
+from copyrator.signatures.model import Artifact, Format, Found, Signature
+from copyrator.workqueue.timeslice import TimeSlice
+
+_AT_ONCE: Final = 1000
+"""Entries of a list of referrers between two pauses."""
+
+
+class SignatureFinder:
+    """Finds signatures by a client, with its limits, and with the credential of each request."""
+
+    def __init__(self, client: RegistryClient) -> None:
+        self._client = client
+
+    async def find(
+        self, repository: Repository, digest: str, credential: Credential | None
+    ) -> Found:
+        """The signatures of a manifest, one request after the other.
+
+        Without signatures these are four requests, and the pages of a longer list of referrers;
+        each signature takes two more (one of ``.sig`` takes one), and so does each referrer whose
+        entry doesn't say what it is.
+
+        Raises:
+            NotFound: the repository has no manifest with this digest.
+            RegistryError: the registry can't be asked, or doesn't respond as a registry. A
+                signature of its own that is unusable, or is missing, is skipped instead.
+        """
+        search = _Search(self._client, repository, digest, credential)
+        try:
+            async with asyncio.timeout(SIGNATURES_SECONDS):
+                return await search.run()
+        except TimeoutError:
+            raise Unreachable(
+                f"{repository.host}: reading the signatures of {digest} takes more than "
+                f"{SIGNATURES_SECONDS:.0f} s"
+            ) from None
+
+
+class _Search:
+    """One search."""
+
+    def __init__(
+        self,
+        client: RegistryClient,
+        repository: Repository,
+        digest: str,
+        credential: Credential | None,
+    ) -> None:
+        self._client = client
+        self._repository = repository
+        self._digest = digest
+        self._credential = credential
+        self._skipped = Skipped()
+        self._candidates = Candidates(self._skipped)
+        self._found: list[Signature] = []
+        self._bytes = 0
+
+    async def run(self) -> Found:
+        artifact = await self._client.artifact(self._repository, self._digest, self._credential)
+        await self._list_referrers()
+        await self._list_tag(artifact)
+        for listed in self._candidates:
+            await self._read_referrer(listed)
+        await self._read_payloads()
+        return Found(artifact, tuple(self._found), self._skipped.sentences())
+
+    async def _list_referrers(self) -> None:
+        url: str | None = self._repository.referrers_url(self._digest)
+        asked: set[str] = set()
+        while url is not None:
+            if len(asked) == REFERRERS_PAGES:
+                self._skipped.note(f"not more than {REFERRERS_PAGES} pages of referrers are read")
+                return
+            asked.add(url)
+            answer = await self._client.referrers(self._repository, url, self._credential)
+            if answer is None:
+                if len(asked) > 1:
+                    raise self._invalid("doesn't have the next page of referrers that it names")
+                return
+            try:
+                await self._add(read_index(answer.body))
+            except ValueError:
+                raise self._invalid("responds with an invalid list of referrers") from None
+            url = next_page(answer, self._repository, "referrers")
+            if url in asked:
+                raise self._invalid("returns an endless list of referrers")
+
+    async def _list_tag(self, artifact: Artifact) -> None:
+        tag = self._digest.replace(":", "-")
+        try:
+            body = await self._manifest(tag, REFERRERS_BYTES)
+            if len(body) == artifact.size and digest_of(body) == artifact.digest:
+                return  # GitLab's registry takes the tag for the digest
+            await self._add(read_index(body))
+        except NotFound:
+            return
+        except InvalidResponse as error:
+            self._skipped.note(f"the tag {tag} can't be used: {error.message}")
+        except ValueError:
+            self._skipped.note(f"the tag {tag} isn't an index of referrers")
+
+    async def _add(self, entries: list[Listed]) -> None:
+        time_slice = TimeSlice()
+        for start in range(0, len(entries), _AT_ONCE):
+            self._candidates.add(entries[start : start + _AT_ONCE])
+            await time_slice.pause()
+
+    async def _read_referrer(self, listed: Listed) -> None:
+        try:
+            _check_size(listed.size, SIGNATURE_MANIFEST_BYTES, "manifest")
+            stored = read_stored(
+                await self._manifest(listed.digest, SIGNATURE_MANIFEST_BYTES), self._digest
+            )
+            if stored is not None:
+                blob = await self._blob(stored.layer)
+                self._found.append(
+                    Signature(stored.format, listed.digest, blob, stored.annotations)
+                )
+        except (NotFound, InvalidResponse, UnusableError) as error:
+            self._skipped.add(_reason(error), listed.digest)
+
+    async def _read_payloads(self) -> None:
+        tag = self._digest.replace(":", "-") + ".sig"
+        try:
+            layers = read_payloads(await self._manifest(tag, SIGNATURE_MANIFEST_BYTES))
+        except NotFound:
+            return
+        except (InvalidResponse, UnusableError) as error:
+            self._skipped.note(f"the tag {tag} can't be used: {error}")
+            return
+        beyond = max(len(layers) - (SIGNATURES - len(self._found)), 0)
+        self._skipped.add(BEYOND, *(layer.digest for layer in layers[:beyond]))
+        blobs: dict[str, bytes] = {}  # signatures by several keys have the same payload
+        for layer in layers[beyond:]:  # cosign appends: these are the newest
+            try:
+                require_payload(layer)
+                if layer.digest not in blobs:
+                    blobs[layer.digest] = await self._blob(layer)
+            except (NotFound, InvalidResponse, UnusableError) as error:
+                self._skipped.add(_reason(error), layer.digest)
+            else:
+                blob, annotations = blobs[layer.digest], layer.annotations or {}
+                self._found.append(
+                    Signature(Format.COSIGN_PAYLOAD, layer.digest, blob, annotations)
+                )
+
+    async def _manifest(self, reference: str, max_body: int) -> bytes:
+        return await self._client.manifest_bytes(
+            self._repository, reference, self._credential, max_body
+        )
+
+    async def _blob(self, layer: Layer) -> bytes:
+        if not DIGEST.fullmatch(layer.digest):
+            raise UnusableError("the digest of its layer isn't sha256")
+        _check_size(layer.size, SIGNATURE_BYTES, "layer")
+        if self._bytes + layer.size > SIGNATURES_BYTES:
+            raise UnusableError(
+                f"not read, since all signatures of a digest may have {SIGNATURES_BYTES} bytes"
+            )
+        blob = await self._client.blob(
+            self._repository, layer.digest, self._credential, SIGNATURE_BYTES
+        )
+        self._bytes += len(blob)
+        return blob
+
+    def _invalid(self, what: str) -> InvalidResponse:
+        return InvalidResponse(f"{self._repository.host} {what}")
+
+
+def _check_size(size: int, most: int, what: str) -> None:
+    if size > most:
+        raise UnusableError(f"not read, since its {what} has more than {most} bytes")
+
+
+def _reason(error: NotFound | InvalidResponse | UnusableError) -> str:
+    if isinstance(error, NotFound):
+        return "not read, since the registry lists it but doesn't have it"
+    return str(error)

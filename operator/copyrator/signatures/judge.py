@@ -1,0 +1,101 @@
+"""The verdict: which entry accepts which signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from itertools import chain, islice, zip_longest
+from types import ModuleType
+
+from copyrator.settings import limits
+from copyrator.signatures import cosign_payload, keyless, notation, sigstore_bundle
+from copyrator.signatures.model import (
+    CosignIdentity,
+    CosignKeys,
+    Entry,
+    Failure,
+    Format,
+    Found,
+    Holds,
+    Invalid,
+    Judgement,
+    NotationTrust,
+    Requirement,
+)
+
+_MODULES: dict[tuple[type[Entry], Format], ModuleType] = {
+    (CosignKeys, Format.COSIGN_PAYLOAD): cosign_payload,
+    (CosignKeys, Format.SIGSTORE_BUNDLE): sigstore_bundle,
+    (CosignIdentity, Format.SIGSTORE_BUNDLE): keyless,
+    (NotationTrust, Format.NOTATION): notation,
+}
+"""Whose ``verify(artifact, signature, entry, now)`` is asked; no other combination fits."""
+
+
+def judge(found: Found, requirements: Sequence[Requirement], now: datetime) -> Judgement:
+    """Judge an artifact by its signatures.
+
+    A requirement holds by the first entry that accepts a signature; one without entries never does.
+
+    Args:
+        found: What the registry has.
+        requirements: All of them have to hold.
+        now: With a time zone.
+    """
+    holds: list[Holds] = []
+    failed: list[str] = []
+    failures: list[list[Failure]] = []
+    for requirement in requirements:
+        held, refusals = _judge(found, requirement, now)
+        if held is not None:
+            holds.append(held)
+        else:
+            failed.append(requirement.name)
+            failures.append(refusals)
+    return Judgement(
+        holds=tuple(holds),
+        failed=tuple(failed),
+        failures=tuple(islice(_in_turn(failures), limits.SIGNATURE_FAILURES)),
+        signatures=len(found.signatures),
+        skipped=found.skipped,
+    )
+
+
+def _judge(
+    found: Found, requirement: Requirement, now: datetime
+) -> tuple[Holds | None, list[Failure]]:
+    """What satisfies a requirement, or why each entry refused each signature.
+
+    Refusals for the format alone come last: the others say more.
+    """
+    refused: list[Failure] = []
+    other_format: list[Failure] = []
+    for signature in found.signatures:
+        for entry in requirement.entries:
+            module = _MODULES.get((type(entry), signature.format))
+            if module is None:
+                other_format.append(
+                    Failure(entry.name, signature.digest, _of_other_format(entry, signature.format))
+                )
+                continue
+            try:
+                until = module.verify(found.artifact, signature, entry, now)
+            except Invalid as error:
+                refused.append(Failure(entry.name, signature.digest, str(error)))
+            else:
+                return Holds(requirement.name, entry.name, signature.digest, until), []
+    return None, refused + other_format
+
+
+def _of_other_format(entry: Entry, found: Format) -> str:
+    if isinstance(entry, CosignIdentity) and found is Format.COSIGN_PAYLOAD:
+        return (
+            "of cosign's older format (the tag .sig) only signatures with keys are supported: for "
+            "keyless ones sign with cosign 3"
+        )
+    return f"a signature in the format {found} is not for this entry"
+
+
+def _in_turn(lists: list[list[Failure]]) -> Iterator[Failure]:
+    """One of each requirement, then another one of each: none crowds the others out."""
+    return (each for each in chain.from_iterable(zip_longest(*lists)) if each is not None)

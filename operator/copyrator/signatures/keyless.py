@@ -1,0 +1,153 @@
+"""Keyless signatures: a certificate of Fulcio names who signed, a log proves when.
+
+The work is sigstore-python's (the extra ``keyless``), which is imported only here and only when
+such an entry is asked. It is given the trusted root as bytes and makes no request: everything that
+it needs is in the bundle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.x509.oid import ObjectIdentifier
+
+from copyrator.api.tagfilter import FilterError, compile_filter
+from copyrator.settings import limits
+from copyrator.signatures.model import Artifact, CosignIdentity, Invalid, Signature, TrustError
+from copyrator.signatures.sigstore_bundle import PAYLOAD_TYPE, check_statement, read_envelope
+
+if TYPE_CHECKING:
+    from sigstore.verify import Verifier
+
+_ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+"""Fulcio's extension with the OIDC issuer; certificates before 2023 have only its predecessor."""
+
+MISSING = (
+    "keyless signatures need sigstore-python, which this installation lacks: use the image variant "
+    "with keyless verification, or install copyrator[keyless]"
+)
+
+
+def verify(
+    artifact: Artifact, signature: Signature, entry: CosignIdentity, now: datetime
+) -> datetime | None:
+    """Verify that a certificate of this issuer, for this subject, signed this artifact.
+
+    Returns:
+        None, always. The certificate is valid for ten minutes, and what is checked is that it was
+        valid at the time of the log's entry (or of a time stamp), which doesn't change. An end of
+        trust comes with another trusted root.
+
+    Raises:
+        Invalid: the signature isn't accepted, the trusted root or the pattern can't be used, or
+            sigstore-python isn't installed.
+    """
+    del now
+    envelope = read_envelope(signature.blob)
+    if not envelope.has_certificate:
+        raise Invalid("it is signed with a key, not with a certificate (keyless)")
+    try:
+        pattern = compile_filter(entry.subject_pattern)
+    except FilterError as error:
+        raise Invalid(f"subjectPattern can't be used: {error}") from None
+    try:
+        verifier = _verifier(entry.trusted_root)
+    except TrustError as error:
+        raise Invalid(str(error)) from None
+    identity = _Identity(entry.issuer, entry.subject_pattern, pattern.matches)
+    payload = _verified(verifier, signature.blob, identity)
+    check_statement(payload, artifact)
+    return None
+
+
+def check_trusted_root(file_name: str, content: bytes) -> None:
+    """Check that a trusted root can be used.
+
+    Raises:
+        TrustError: it can't, or sigstore-python isn't installed.
+    """
+    try:
+        _verifier(content)
+    except TrustError as error:
+        raise TrustError(f"{file_name}: {error}") from None
+
+
+@lru_cache(maxsize=4)
+def _verifier(trusted_root: bytes) -> Verifier:
+    """A verifier that trusts this root; it is kept, as reading a large one takes milliseconds."""
+    if len(trusted_root) > limits.SIGNATURE_ROOT_BYTES:
+        raise TrustError(f"the trusted root has more than {limits.SIGNATURE_ROOT_BYTES} bytes")
+    try:
+        from sigstore.models import TrustedRoot  # noqa: PLC0415
+        from sigstore.verify import Verifier  # noqa: PLC0415
+        from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415
+    except ImportError:
+        raise TrustError(MISSING) from None
+    try:
+        return Verifier(trusted_root=TrustedRoot(Document.from_json(trusted_root)))
+    except Exception as error:  # pydantic's, sigstore's and cryptography's own
+        raise TrustError(f"the trusted root can't be used: {type(error).__name__}") from None
+
+
+def _verified(verifier: Verifier, blob: bytes, identity: _Identity) -> bytes:
+    """The payload that sigstore-python has verified.
+
+    What it raises for hostile bytes isn't limited to its own errors, so all are a refusal.
+    """
+    from sigstore.models import Bundle  # noqa: PLC0415
+
+    try:
+        kind, payload = verifier.verify_dsse(Bundle.from_json(blob), identity)
+    except Invalid:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise Invalid(f"keyless verification failed: {said}") from None
+    if kind != PAYLOAD_TYPE:
+        raise Invalid(f"the envelope's payload type is not {PAYLOAD_TYPE}")
+    return payload
+
+
+class _Identity:
+    """A VerificationPolicy of sigstore-python: who may have signed."""
+
+    def __init__(self, issuer: str, pattern: str, matches: Callable[[str], bool]) -> None:
+        self._issuer = issuer
+        self._pattern = pattern
+        self._matches = matches
+
+    def verify(self, cert: x509.Certificate) -> None:
+        """Check issuer and subject of a certificate whose chain is verified.
+
+        Raises:
+            Invalid: the subject is another one.
+            sigstore.errors.VerificationError: the issuer is another one.
+        """
+        from sigstore.verify.policy import OIDCIssuer, OIDCIssuerV2  # noqa: PLC0415
+
+        try:
+            cert.extensions.get_extension_for_oid(_ISSUER_V2)
+        except x509.ExtensionNotFound:
+            OIDCIssuer(self._issuer).verify(cert)
+        else:
+            OIDCIssuerV2(self._issuer).verify(cert)
+        subject = _subject(cert)
+        if not self._matches(subject):
+            raise Invalid(f"the subject {subject[:100]!r} doesn't match {self._pattern[:100]!r}")
+
+
+def _subject(cert: x509.Certificate) -> str:
+    """The one e-mail address or URI: of several, each tool takes another one."""
+    names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    subjects = [
+        each.value
+        for each in names
+        if isinstance(each, x509.RFC822Name | x509.UniformResourceIdentifier)
+    ]
+    if len(subjects) != 1 or len(list(names)) != 1:
+        raise Invalid("the certificate has not exactly one subject that is an e-mail or a URI")
+    return subjects[0]

@@ -1,0 +1,184 @@
+"""What is signed, what was found in the registry, who is trusted, and the verdict.
+
+Everything in a ``Signature`` comes from a registry and is hostile. Everything in an ``Entry`` comes
+from the author of a Bundle or from the operator's administrator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """Formats of signatures."""
+
+    COSIGN_PAYLOAD = "cosign payload"
+    """A layer of the tag ``sha256-HEX.sig``: simple signing, the signature in an annotation."""
+    SIGSTORE_BUNDLE = "sigstore bundle"
+    """``application/vnd.dev.sigstore.bundle.v0.3+json``, a referrer of the artifact."""
+    NOTATION = "notation"
+    """A JWS envelope, ``application/jose+json``, a referrer of the artifact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """What is to be signed: the descriptor of a bundle's manifest."""
+
+    digest: str
+    """``sha256:<64 hex>``."""
+    media_type: str
+    size: int
+    """Bytes of the manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A signature as the registry has it, within the limits; nothing in it is checked yet."""
+
+    format: Format
+    digest: str
+    """Of its manifest; for COSIGN_PAYLOAD of its layer. It names the signature in messages."""
+    blob: bytes = field(repr=False)
+    """The payload, the bundle or the envelope. The finder has checked its digest."""
+    annotations: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """COSIGN_PAYLOAD: the layer's. NOTATION: the manifest's. SIGSTORE_BUNDLE: the manifest's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The signatures of one artifact."""
+
+    artifact: Artifact
+    signatures: tuple[Signature, ...] = ()
+    """In the registry's order, at most ``limits.SIGNATURES``."""
+    skipped: tuple[str, ...] = ()
+    """Why others weren't read, as sentences without a full stop: too large, not supported (COSE,
+    an older bundle format), an attestation's type, beyond the limit. At most 10.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class CosignKeys:
+    """Signatures by one of these public keys; no transparency log is asked."""
+
+    name: str
+    """Names the entry in messages: ``cosign keys of Secret team/keys``."""
+    keys: Mapping[str, bytes] = field(repr=False)
+    """PEM public keys by their file names, checked by ``keys.read_keys``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CosignIdentity:
+    """Keyless signatures by a certificate of Fulcio; needs the extra ``keyless``."""
+
+    name: str
+    issuer: str
+    """The OIDC issuer, compared as a whole."""
+    subject_pattern: str
+    """RE2; has to match the whole subject (e-mail or URI)."""
+    trusted_root: bytes = field(repr=False)
+    """``application/vnd.dev.sigstore.trustedroot+json;version=0.1``."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotationTrust:
+    """Notation signatures by a certificate of this CA with one of these subjects."""
+
+    name: str
+    ca: bytes = field(repr=False)
+    """PEM certificates: the roots of signers' certificates; empty: none."""
+    subjects: tuple[str, ...]
+    """Distinguished names (RFC 4514 order as notation writes them: ``CN=…,O=…,ST=…,C=US``), each
+    with at least C, ST and O, as notation's ``x509.subject``; an attribute that is named has to be
+    equal, others may be there. ``("*",)``: any subject of this CA.
+    """
+    tsa: bytes = field(default=b"", repr=False)
+    """PEM certificates: roots of time stamp authorities; empty: no time stamp is trusted."""
+    signing_authorities: bytes = field(default=b"", repr=False)
+    """PEM certificates: roots of signing authorities, whose own signing time is believed; empty:
+    no signature of the scheme notary.x509.signingAuthority is trusted. The Notary Project keeps
+    them apart from CAs: whoever has a certificate of a CA could backdate signatures.
+    """
+
+
+Entry = CosignKeys | CosignIdentity | NotationTrust
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """Entries of which one has to hold."""
+
+    name: str
+    """``spec.verify``, or ``entry 2 of the signature policy``."""
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an entry doesn't accept a signature."""
+
+    entry: str
+    """``Entry.name``."""
+    signature: str
+    """``Signature.digest``."""
+    reason: str
+    """A sentence without a full stop and without content of keys: at most 300 characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """A signature satisfies an entry."""
+
+    requirement: str
+    entry: str
+    signature: str
+    until: datetime | None = None
+    """The earliest end of what the verdict rests on (a certificate, an expiry); None: no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict on one artifact: trusted where every requirement holds."""
+
+    holds: tuple[Holds, ...] = ()
+    failed: tuple[str, ...] = ()
+    """Names of the requirements that nothing satisfies."""
+    failures: tuple[Failure, ...] = ()
+    """Of the failed requirements; at most ``limits.SIGNATURE_FAILURES``."""
+    signatures: int = 0
+    """How many were judged."""
+    skipped: tuple[str, ...] = ()
+    """As in Found."""
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether every requirement holds."""
+        return not self.failed
+
+    @property
+    def until(self) -> datetime | None:
+        """When the verdict ends; None: no end."""
+        return min((one.until for one in self.holds if one.until is not None), default=None)
+
+
+class TrustError(ValueError):
+    """Keys, certificates or a trusted root that can't be used.
+
+    The message names the file and the fault, never its content.
+    """
+
+
+class Invalid(ValueError):  # noqa: N818 - a verdict, not a fault
+    """A signature that an entry doesn't accept.
+
+    The message is a sentence without a full stop, at most 300 characters, without key material. It
+    may quote a signature: what can't be printed, or encoded as UTF-8, is replaced by ``?``.
+    """
+
+    def __init__(self, reason: str) -> None:
+        """Make the reason fit for Failure.reason."""
+        shown = "".join(each if each.isprintable() else "?" for each in reason[:301])
+        super().__init__(shown if len(shown) <= 300 else shown[:297] + "...")

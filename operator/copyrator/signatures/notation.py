@@ -1,0 +1,120 @@
+"""Signatures of the Notary Project (``notation sign``) in JWS envelopes.
+
+What makes one valid for an entry, as ``notation verify`` with the level strict and
+``verifyTimestamp: afterCertExpiry``:
+
+- the envelope is as specified and its signature is by the key of its first certificate;
+- its target has the artifact's digest, media type and size;
+- scheme notary.x509: its chain leads to a root of ``NotationTrust.ca`` and is valid now, or was at
+  the time of an RFC 3161 time stamp over the signature by an authority of ``tsa``;
+- scheme notary.x509.signingAuthority: its chain leads to a root of ``signing_authorities`` and was
+  valid at the authentic signing time. notation's trust store of that name is one apart from ``ca``:
+  otherwise a holder of an expired certificate of that CA could claim a time at which it was valid;
+- the signer's subject is a trusted one;
+- its expiry is not reached.
+
+Not supported: COSE envelopes (the finder names them), notation's verification plugins (refused by
+name), and revocation lists and OCSP, which nothing asks.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from cryptography import x509
+
+from copyrator.signatures import timestamps
+from copyrator.signatures.distinguished_names import check_subject, read_subjects
+from copyrator.signatures.jws_envelope import (
+    SCHEME_AUTHORITY,
+    Envelope,
+    check_target,
+    read_envelope,
+    verify_signature,
+)
+from copyrator.signatures.model import Artifact, Invalid, NotationTrust, Signature, TrustError
+from copyrator.signatures.trusted_roots import load_roots, read_roots
+from copyrator.signatures.x509_chain import Purpose, verify_chain
+
+__all__ = ["read_roots", "read_subjects", "verify"]
+
+_COMMON_FAULT: Final = "the trust of this entry can't be used"
+
+
+def verify(
+    artifact: Artifact, signature: Signature, entry: NotationTrust, now: datetime
+) -> datetime | None:
+    """Judge one envelope for one entry.
+
+    Args:
+        artifact: what has to be signed.
+        signature: of the format NOTATION; hostile.
+        entry: whose files and subjects read_roots and read_subjects have accepted.
+        now: with a time zone.
+
+    Returns:
+        The end of what the verdict rests on: the envelope's expiry, and where nothing proves an
+        earlier time, the end of the chain's first certificate to end; None: no end.
+
+    Raises:
+        Invalid: it isn't valid, with the reason.
+    """
+    try:
+        envelope = read_envelope(signature.blob)
+        verify_signature(envelope)
+        check_target(envelope, artifact)
+        end = _verify_trust(envelope, entry, now)
+        check_subject(envelope.chain[0], read_subjects(entry.subjects))
+    except TrustError as fault:
+        raise Invalid(f"{_COMMON_FAULT}: {fault}") from None
+    if envelope.expiry is not None and now >= envelope.expiry:
+        raise Invalid(f"it expired at {envelope.expiry:%Y-%m-%dT%H:%M:%SZ}")
+    return min((one for one in (end, envelope.expiry) if one is not None), default=None)
+
+
+def _verify_trust(envelope: Envelope, entry: NotationTrust, now: datetime) -> datetime | None:
+    """When the certificates' end ends the verdict; None: it was signed while they were valid."""
+    if envelope.scheme == SCHEME_AUTHORITY:
+        if not entry.signing_authorities:
+            raise Invalid("it is by a signing authority, and the entry trusts none")
+        roots = load_roots("the signing authorities' file", entry.signing_authorities)
+        verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, envelope.signing_time)
+        return None
+    roots = load_roots("the CA's file", entry.ca)
+    try:
+        verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, now)
+    except Invalid as fault:
+        if not envelope.time_stamp:
+            raise
+        if not entry.tsa:
+            raise Invalid(f"{fault}; the entry trusts no time stamp authority") from None
+        try:
+            _verify_time_stamp(envelope, roots, entry.tsa, now)
+        except Invalid as stamp_fault:
+            raise Invalid(f"{fault}; {stamp_fault}") from None
+        return None
+    if entry.tsa and envelope.time_stamp and _has_time_stamp(envelope, roots, entry.tsa, now):
+        return None
+    return min(certificate.not_valid_after_utc for certificate in envelope.chain)
+
+
+def _has_time_stamp(
+    envelope: Envelope, roots: tuple[x509.Certificate, ...], tsa: bytes, now: datetime
+) -> bool:
+    try:
+        _verify_time_stamp(envelope, roots, tsa, now)
+    except Invalid:
+        return False
+    return True
+
+
+def _verify_time_stamp(
+    envelope: Envelope, roots: tuple[x509.Certificate, ...], tsa: bytes, now: datetime
+) -> None:
+    tsa_roots = load_roots("the time stamp authorities' file", tsa)
+    span = timestamps.read_time(envelope.time_stamp, envelope.signature, tsa_roots)
+    if span.latest > now:
+        raise Invalid("its time stamp is of the future")
+    for moment in {span.earliest, span.latest}:
+        verify_chain(envelope.chain, roots, Purpose.CODE_SIGNING, moment)

@@ -1,0 +1,89 @@
+"""Decodes JSON of a signature into typed structs, and only where every reader reads the same."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from copyrator.settings import limits
+from copyrator.signatures.model import Invalid
+
+T = TypeVar("T")
+
+
+def decode(what: str, raw: bytes, kind: type[T]) -> T:
+    """Decode a document.
+
+    A member that occurs twice is refused, also where the names differ in case only: parsers take
+    the first or the last, and Go's ignores the case, so that another reader, cosign itself, would
+    see other claims than this one.
+
+    Args:
+        what: Names the document in messages: ``the payload``.
+        raw: At most ``limits.SIGNATURE_BYTES``.
+        kind: A msgspec Struct without numbers (all are read as 0, however long they are); types
+            aren't converted.
+
+    Raises:
+        Invalid: too large, not UTF-8, not JSON, nested too deeply, ambiguous, or of another shape.
+    """
+    if len(raw) > limits.SIGNATURE_BYTES:
+        raise Invalid(f"{what} has more than {limits.SIGNATURE_BYTES} bytes")
+    try:
+        document = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_members,
+            parse_constant=_refuse_constant,
+            parse_float=_number,
+            parse_int=_number,
+        )
+        return msgspec.convert(document, kind)
+    except _AmbiguousError as error:
+        raise Invalid(f"{what} has the member {error} more than once") from None
+    except msgspec.ValidationError as error:
+        raise Invalid(f"{what} has another shape: {error}") from None
+    except (ValueError, RecursionError):
+        raise Invalid(f"{what} is not valid JSON") from None
+
+
+def decode_base64(what: str, text: str) -> bytes:
+    """Decode standard base64 in its one canonical form, with its padding and without line ends.
+
+    Raises:
+        Invalid: another form, or nothing.
+    """
+    try:
+        decoded = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise Invalid(f"{what} is not base64") from None
+    if not decoded:
+        raise Invalid(f"{what} is empty")
+    if base64.b64encode(decoded).decode() != text:
+        raise Invalid(f"{what} is not base64 in its canonical form")
+    return decoded
+
+
+class _AmbiguousError(Exception):
+    """A member that occurs twice; the text is its name."""
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: set[str] = set()
+    for name, _ in pairs:
+        folded = name.casefold()
+        if folded in seen:
+            raise _AmbiguousError(repr(name[:50]))
+        seen.add(folded)
+    return dict(pairs)
+
+
+def _number(_: str) -> int:
+    return 0
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)

@@ -1,0 +1,182 @@
+"""Chains of X.509 certificates by the Notary Project's requirements.
+
+Paths (signatures, validity, path lengths, name constraints) are built by
+``cryptography.x509.verification``. It is made for TLS; its client verifier with extension policies
+of one's own doesn't ask for a subjectAltName, and verifies chains for code signing and for time
+stamps. What the Notary Project asks of the certificates beyond a path is checked here: kind and
+size of keys, hashes, basicConstraints, keyUsage, extendedKeyUsage.
+
+Stricter than notation in these points: the root has to be trusted itself (notation takes any
+certificate of the chain); an extension that is marked critical and isn't understood is refused
+(RFC 5280, 4.2); name constraints are obeyed; no two certificates of a chain have the same name, as
+the library would try all their orders. Revocation lists aren't asked.
+Source: signature specification of the Notary Project, "Certificate Requirements".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Final
+
+from cryptography import x509
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from copyrator.settings import limits
+from copyrator.signatures.certificates import (
+    UNREADABLE,
+    check_strength,
+    describe,
+    find_extension,
+    is_ca,
+    is_issued_by,
+)
+from copyrator.signatures.model import Invalid
+
+_OTHER_PURPOSES: Final = {
+    ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE,
+    ExtendedKeyUsageOID.SERVER_AUTH,
+    ExtendedKeyUsageOID.CLIENT_AUTH,
+    ExtendedKeyUsageOID.EMAIL_PROTECTION,
+    ExtendedKeyUsageOID.TIME_STAMPING,
+    ExtendedKeyUsageOID.OCSP_SIGNING,
+}
+
+
+class Purpose(Enum):
+    """What a chain is for."""
+
+    CODE_SIGNING = "code signing"
+    TIME_STAMPING = "time stamps"
+
+
+def verify_chain(
+    chain: Sequence[x509.Certificate],
+    roots: Sequence[x509.Certificate],
+    purpose: Purpose,
+    moment: datetime,
+) -> None:
+    """Check an ordered chain whose last certificate is one of the roots, all valid at that time.
+
+    Args:
+        chain: the signer's certificate, the CAs above it, the root; or a self-signed one alone. At
+            least one, at most ``limits.SIGNATURE_CHAIN``.
+        roots: from load_roots.
+        purpose: which requirements hold for the signer's certificate.
+        moment: with a time zone.
+
+    Raises:
+        Invalid: the chain isn't so, or a certificate doesn't meet the requirements.
+    """
+    if chain[-1] not in roots:
+        raise Invalid(
+            f"its chain ends at {describe(chain[-1])}, which is none of the trusted roots"
+        )
+    for certificate in chain:
+        check_strength(certificate, f"certificate {describe(certificate)}")
+        _check_validity(certificate, moment)
+    try:
+        _check_leaf(chain[0], purpose)
+        for certificate in chain[1:]:
+            _check_ca(certificate, purpose)
+        _verify_path(chain, moment)
+    except Invalid:  # a ValueError
+        raise
+    except UNREADABLE:
+        raise Invalid("a certificate of its chain can't be read") from None
+
+
+def order_chain(
+    leaf: x509.Certificate, others: Sequence[x509.Certificate], roots: Sequence[x509.Certificate]
+) -> list[x509.Certificate]:
+    """The chain from a certificate to one of the roots, for verify_chain to check.
+
+    Each step takes a root that issued the certificate, else one of the others: as many signatures
+    are checked as there are certificates of the issuer's name, never all orders of the others.
+    """
+    chain = [leaf]
+    while chain[-1] not in roots and len(chain) < limits.SIGNATURE_CHAIN:
+        issuer = next((one for one in (*roots, *others) if is_issued_by(chain[-1], one)), None)
+        if issuer is None:
+            break
+        chain.append(issuer)
+    return chain
+
+
+def _verify_path(chain: Sequence[x509.Certificate], moment: datetime) -> None:
+    """By the library, which tries each CA of an issuer's name: here there is one of each name."""
+    if len({certificate.subject.public_bytes() for certificate in chain}) < len(chain):
+        raise Invalid("its chain has two certificates of the same name")
+    anything = verification.ExtensionPolicy.permit_all()
+    verifier = (
+        verification.PolicyBuilder()
+        .store(verification.Store([chain[-1]]))
+        .time(moment.astimezone(UTC))
+        .max_chain_depth(limits.SIGNATURE_CHAIN)
+        .extension_policies(
+            ca_policy=anything.require_present(
+                x509.BasicConstraints, verification.Criticality.CRITICAL, None
+            ),
+            ee_policy=anything,
+        )
+        .build_client_verifier()
+    )
+    try:
+        path = verifier.verify(chain[0], list(chain[1:-1])).chain
+    except verification.VerificationError as fault:
+        reason = str(fault).partition(" (encountered")[0]  # goes on with the certificate
+        raise Invalid(f"the chain of {describe(chain[0])} is not valid: {reason}") from None
+    if path != list(chain):
+        raise Invalid("its chain is not in order, from the signer's certificate to the root")
+
+
+def _check_validity(certificate: x509.Certificate, moment: datetime) -> None:
+    name = f"certificate {describe(certificate)}"
+    if moment < certificate.not_valid_before_utc:
+        raise Invalid(
+            f"{name} is valid only from {certificate.not_valid_before_utc:%Y-%m-%dT%H:%M:%SZ}"
+        )
+    if moment > certificate.not_valid_after_utc:
+        raise Invalid(f"{name} expired at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _check_ca(certificate: x509.Certificate, purpose: Purpose) -> None:
+    """Of basicConstraints the verifier has asked: present, critical, a CA, its path length."""
+    name = f"certificate {describe(certificate)} of a CA"
+    usage = _key_usage(certificate, name, purpose)
+    if not usage.key_cert_sign:
+        raise Invalid(f"{name} has no keyUsage keyCertSign")
+
+
+def _check_leaf(certificate: x509.Certificate, purpose: Purpose) -> None:
+    name = f"certificate {describe(certificate)} of the signer"
+    if is_ca(certificate):
+        raise Invalid(f"{name} is a CA")
+    usage = _key_usage(certificate, name, purpose)
+    others = (
+        usage.key_encipherment,
+        usage.data_encipherment,
+        usage.key_agreement,
+        usage.key_cert_sign,
+        usage.crl_sign,
+    )  # encipherOnly and decipherOnly are defined only with keyAgreement
+    if not usage.digital_signature or any(others):
+        raise Invalid(f"{name} has other keyUsage than digitalSignature")
+    purposes = find_extension(certificate, x509.ExtendedKeyUsage)
+    if purpose is Purpose.TIME_STAMPING:
+        wanted = [ExtendedKeyUsageOID.TIME_STAMPING]
+        if purposes is None or not purposes.critical or list(purposes.value) != wanted:
+            raise Invalid(f"{name} has not the one, critical extendedKeyUsage timeStamping")
+    elif purposes is not None and _OTHER_PURPOSES.intersection(purposes.value):
+        raise Invalid(f"{name} has an extendedKeyUsage for other than code signing")
+
+
+def _key_usage(certificate: x509.Certificate, name: str, purpose: Purpose) -> x509.KeyUsage:
+    usage = find_extension(certificate, x509.KeyUsage)
+    if usage is None:
+        raise Invalid(f"{name} has no keyUsage")
+    if purpose is Purpose.CODE_SIGNING and not usage.critical:
+        raise Invalid(f"{name} has a keyUsage that isn't critical")
+    return usage.value

@@ -1,0 +1,258 @@
+"""Signatures against a registry that misbehaves, across restarts, and with keys that change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    condition,
+    deployed,
+    idle,
+    plan,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import Werf
+from tests.component.kube.fake_api import hang
+from tests.component.oci.fake_registry import FakeRegistry, answering
+from tests.signature_layout import digest_of, encoded, fallback_tag, payloads
+from tests.unit.signatures.making import key, payload, public_pem, sign, text
+
+from copyrator.oci.notifications import Push
+from copyrator.signatures.model import Artifact
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+VERIFY = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
+SIGNATURES = ".sig"
+
+
+@dataclass
+class Signed(FakeRegistry):
+    """Has tags ``sha256-HEX.sig`` of cosign 2, and no list of referrers."""
+
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+    def put(self, repo: str, tag: str, content: str) -> str:
+        digest = super().put(repo, tag, content)
+        self.untagged[repo, digest] = self.manifests[repo, tag]
+        return digest
+
+    def sign(self, digest: str, kind: str = "P-256") -> None:
+        content = payload(Artifact(digest, "", 0))
+        self.blobs[digest_of(content)] = content
+        layers = payloads((content, text(sign(key(kind), content))))
+        self.manifests["app", fallback_tag(digest) + SIGNATURES] = encoded(layers)
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        blob = self.blobs.get(request.path.rpartition("/")[2])
+        if blob is not None:
+            return web.Response(body=blob)
+        found = await super().respond(request)
+        found.content_type = "application/vnd.oci.image.manifest.v1+json"
+        return found
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[Signed]:
+    registry = Signed()
+    await registry.start()
+    yield registry
+    await registry.stop()
+
+
+@pytest.fixture
+def trust(cluster: BundleCluster) -> Callable[..., None]:
+    """Whom ``VERIFY`` trusts from now on."""
+
+    def put(*kinds: str) -> None:
+        data = {
+            f"{number}.pub": public_pem(key(kind)).decode() for number, kind in enumerate(kinds)
+        }
+        if cluster.look("configmaps", "keys") is None:
+            cluster.put_object("configmaps", "keys", data=data)
+        else:
+            cluster.change("configmaps", "keys", data=data)
+
+    put("P-256")
+    return put
+
+
+@pytest.mark.usefixtures("trust")
+@pytest.mark.parametrize(
+    "fault",
+    [answering(500), answering(403), hang],
+    ids=["500", "403", "hangs"],
+)
+async def test_while_signatures_cannot_be_read_nothing_is_deployed(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, fault: Any
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    registry.sign(digest)
+    registry.fault, registry.fault_at = fault, SIGNATURES
+    bundle(verify=VERIFY)
+    bundle("other")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "other")
+    await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
+    assert condition(cluster, "UpdatePending") == ("True", "VerificationUnavailable")
+    assert "shop" not in str(cluster.jobs())
+
+    registry.fault = None
+
+    await deployed(cluster, digest=digest)
+    assert condition(cluster, "Verified") == ("True", "Verified")
+
+
+@pytest.mark.usefixtures("trust")
+async def test_a_verdict_is_kept_and_a_restart_asks_nothing(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    registry.sign(digest)
+    bundle(verify=VERIFY)
+    first = await run(timer_interval=3600.0)
+    await deployed(cluster, digest=digest)
+    asked = registry.count("GET", SIGNATURES)
+    assert asked == 1
+    annotate(cluster, requestedAt="now")
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now", "handled")
+    await deployed(cluster, digest=digest)
+    assert registry.count("GET", SIGNATURES) == asked
+    await idle(first)
+    await first.stop()
+    before, requests = cluster.look("bundles", "shop"), len(registry.asked)
+
+    second = await run(timer_interval=3600.0)
+
+    await eventually(lambda: second.controller._trust.ready, "the policy is read")
+    await idle(second)
+    assert len(registry.asked) == requests
+    assert cluster.look("bundles", "shop") == before
+
+
+async def test_keys_that_changed_while_no_operator_ran_are_judged_at_its_start(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, trust: Callable[..., None]
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    registry.sign(digest)
+    bundle(verify=VERIFY)
+    first = await run(timer_interval=3600.0)
+    await deployed(cluster, digest=digest)
+    await first.stop()
+    trust("P-256 second")
+
+    await run(timer_interval=3600.0)
+
+    await eventually(lambda: condition(cluster, "Verified") == ("False", "SignatureInvalid"))
+    assert cluster.reason() == "Deployed"
+    assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
+    assert len(cluster.jobs()) == 1
+
+
+async def test_a_plan_of_a_version_that_is_not_trusted_any_more_is_dropped(
+    cluster: BundleCluster,
+    registry: Signed,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    trust: Callable[..., None],
+) -> None:
+    registry.sign(registry.put("app", "1.0.0", "one"))
+    new = registry.put("app", "1.0.1", "two")
+    registry.sign(new, "P-256 second")
+    bundle(verify=VERIFY, approval=ALWAYS, version="1.0.*")
+    await run(timer_interval=3600.0)
+    await waits(cluster, version="1.0.0")
+    found = plan(cluster)
+    assert [one["state"] for one in cluster.status()["gates"]] == ["Refused", "Waiting"]
+
+    trust("P-256 second")
+
+    await waits(cluster, version="1.0.1")
+    approve(cluster, found)
+    await asyncio.sleep(0.5)
+    assert cluster.jobs() == [], "the plan that was dropped can't be approved"
+    approve(cluster, plan(cluster))
+    await deployed(cluster, digest=new)
+    assert werf is not None
+
+
+async def test_while_the_version_of_a_plan_cannot_be_judged_its_approval_deploys_nothing(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf
+) -> None:
+    assert werf is not None
+    cluster.put_object("configmaps", "keys", data={"a.pub": public_pem(key("P-256")).decode()})
+    digest = registry.put("app", "1.0.0", "one")
+    registry.sign(digest)
+    bundle(verify=VERIFY, approval=ALWAYS)
+    await run(timer_interval=3600.0)
+    await waits(cluster, version="1.0.0")
+
+    cluster.change("configmaps", "keys", data={"a.pub": "garbage"})
+    await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
+    approve(cluster, plan(cluster))
+    await asyncio.sleep(0.5)
+    assert cluster.jobs() == []
+
+    cluster.change("configmaps", "keys", data={"a.pub": public_pem(key("P-256")).decode()})
+
+    await deployed(cluster, digest=digest)
+
+
+@pytest.mark.usefixtures("trust")
+async def test_the_push_of_a_signature_brings_the_next_poll_forward(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make
+) -> None:
+    digest = registry.put("app", "1.0.0", "one")
+    bundle(verify=VERIFY, interval="1h")
+    bundle("other")
+    operator = await run(timer_interval=3600.0)
+    await deployed(cluster, "other")
+    await eventually(lambda: cluster.reason() == "Unsigned", "it is told")
+    await idle(operator)
+    registry.sign(digest)
+
+    assert operator.controller.pushed([Push("app", tag=fallback_tag(digest) + SIGNATURES)]) == 1
+
+    await eventually(lambda: cluster.reason() == "Deployed", "deployed")
+
+
+async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_takes_its_place(
+    cluster: BundleCluster,
+    registry: Signed,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    trust: Callable[..., None],
+) -> None:
+    assert werf is not None
+    first = registry.put("app", "1.0.0", "one")
+    registry.sign(first)
+    bundle(verify=VERIFY, approval=ALWAYS, version="1.0.*")
+    await run(timer_interval=1.0)
+    await waits(cluster, version="1.0.0")
+    registry.sign(registry.put("app", "1.0.1", "two"))
+    await waits(cluster, version="1.0.0", newer="1.0.1")
+
+    registry.fault, registry.fault_at = answering(500), fallback_tag(first) + SIGNATURES
+    trust("P-256", "P-256 second")  # what was known holds no longer
+    await eventually(lambda: cluster.reason() == "VerificationUnavailable", "it is told")
+    approve(cluster, plan(cluster))
+    await asyncio.sleep(0.5)
+    assert (cluster.jobs(), plan(cluster)["version"]) == ([], "1.0.0")
+
+    registry.fault = None
+
+    await eventually(
+        lambda: cluster.status().get("deployed", {}).get("digest") == first, "deployed"
+    )

@@ -1,0 +1,73 @@
+"""Signatures of the real cosign and notation are found as they lie in real registries."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.recorded_signatures import Recording
+from tests.signature_layout import INDEX_TYPE, encoded, index
+
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.reference import Repository
+from copyrator.oci.signatures import SignatureFinder
+from copyrator.signatures.model import Format
+
+RECORDING = Recording.load()
+CASES = RECORDING.index["cases"]
+
+
+class RecordedRegistry(FakeRegistry):
+    """Serves the repository of one case."""
+
+    case: Mapping[str, Any]
+
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        kind, name = request.path.split("/")[-2:]
+        digest = self.case["tags"].get(name, name)
+        if kind == "referrers" and self.case["referrers"] is not None:
+            entries = self.case["referrers"] if name == self.case["digest"] else []
+            return web.Response(body=encoded(index(*entries)), content_type=INDEX_TYPE)
+        if kind == "manifests" and digest in self.case["manifests"]:
+            return web.Response(
+                body=RECORDING.blob(digest), content_type=self.case["manifests"][digest]
+            )
+        if kind == "blobs" and digest in self.case["blobs"]:
+            return web.Response(body=RECORDING.blob(digest))
+        return web.Response(status=404)
+
+
+@pytest.fixture
+async def recorded() -> AsyncIterator[RecordedRegistry]:
+    registry = RecordedRegistry()
+    await registry.start()
+    yield registry
+    await registry.stop()
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+async def test_recorded_signatures_are_found(
+    recorded: RecordedRegistry, client: RegistryClient, case: Mapping[str, Any]
+) -> None:
+    recorded.case = case
+    expected = RECORDING.found(case)
+    repository = Repository(recorded.host, case["repository"], plain_http=True)
+
+    found = await SignatureFinder(client).find(repository, case["digest"], None)
+
+    assert found.artifact == expected.artifact
+    assert [one for one in expected.signatures if one in found.signatures] == sorted(
+        found.signatures, key=expected.signatures.index
+    )
+    for one in expected.signatures:
+        assert one in found.signatures or any(one.digest in text for text in found.skipped)
+
+
+def test_most_cases_have_a_signature_that_is_found() -> None:
+    named = [one for case in CASES for one in RECORDING.found(case).signatures]
+
+    assert {one.format for one in named} == set(Format)
+    assert len(named) > len(CASES)

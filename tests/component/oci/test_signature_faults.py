@@ -1,0 +1,600 @@
+"""What a registry can't do by its signatures: hide a fault of its own, or cost much."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.oci.fake_registry import FakeRegistry, answering, registry_client
+from tests.component.oci.signed_registry import SignedRegistry, find
+from tests.signature_layout import (
+    EMPTY_TYPE,
+    INDEX_TYPE,
+    digest_of,
+    encoded,
+    fallback_tag,
+    index,
+    notation,
+    payloads,
+    sigstore_bundle,
+)
+from tests.steps import measured_steps
+
+from copyrator.oci import signatures as finding
+from copyrator.oci.client import RegistryClient
+from copyrator.oci.errors import (
+    AuthenticationFailed,
+    InvalidResponse,
+    RateLimited,
+    RegistryError,
+    Unreachable,
+)
+from copyrator.settings.limits import (
+    REFERRERS_BYTES,
+    REFERRERS_PAGES,
+    SIGNATURE_BYTES,
+    SIGNATURE_MANIFEST_BYTES,
+    SIGNATURES,
+    SIGNATURES_BYTES,
+    STEP_SECONDS,
+)
+
+MB = 1024 * 1024
+STAGES = ("artifact", "list", "fallback tag", "sig tag", "manifest", "blob", "payload")
+
+
+@pytest.fixture
+def stages(signed: SignedRegistry) -> dict[str, str]:
+    """A signature of each kind; what is in the path of each request that a find makes."""
+    digest = signed.sign()
+    signed.push(index(), fallback_tag(signed.digest))
+    signed.sign_by_tag((b"payload", "by one"))
+    tag = fallback_tag(signed.digest)
+    paths = [
+        f"/manifests/{signed.digest}",
+        f"/referrers/{signed.digest}",
+        f"/manifests/{tag}",
+        f"/manifests/{tag}.sig",
+        f"/manifests/{digest}",
+        f"/blobs/{digest_of(b'a bundle')}",
+        f"/blobs/{digest_of(b'payload')}",
+    ]
+    return dict(zip(STAGES, paths, strict=True))
+
+
+async def reset(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.abort()
+    return web.Response()
+
+
+async def cut(request: web.Request) -> web.StreamResponse:
+    """Ends in the middle of the body, or of the headers of a HEAD."""
+    if request.method == "HEAD":
+        return await reset(request)
+    response = web.StreamResponse(headers={"Content-Length": "1000"})
+    await response.prepare(request)
+    await response.write(b"{")
+    assert request.transport is not None
+    request.transport.close()
+    return response
+
+
+FAULTS: dict[str, tuple[Any, type[RegistryError]]] = {
+    "500": (answering(500), Unreachable),
+    "503": (answering(503), Unreachable),
+    "429": (answering(429), RateLimited),
+    "403": (answering(403), AuthenticationFailed),
+    "reset": (reset, Unreachable),
+    "cut": (cut, Unreachable),
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_of_the_registry_is_never_no_signature(
+    signed: SignedRegistry,
+    client: RegistryClient,
+    stages: dict[str, str],
+    stage: str,
+    fault: str,
+) -> None:
+    assert len((await find(signed, client)).signatures) == 2
+    handler, expected = FAULTS[fault]
+
+    async def faulty(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(stages[stage]):
+            answer: web.StreamResponse = await handler(request)
+            return answer
+        return await signed.respond(request)
+
+    signed.fault = faulty
+
+    with pytest.raises(expected):
+        await find(signed, client)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+async def test_a_registry_that_hangs_is_unreachable(
+    signed: SignedRegistry, stages: dict[str, str], stage: str
+) -> None:
+    client = registry_client(0.3)
+
+    async def hanging(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(stages[stage]):
+            await asyncio.Event().wait()
+        return await signed.respond(request)
+
+    signed.fault = hanging
+
+    with pytest.raises(Unreachable, match="didn't respond in time"):
+        await find(signed, client)
+    await client.close()
+
+
+async def test_many_slow_answers_end_after_a_time(
+    signed: SignedRegistry, client: RegistryClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding, "SIGNATURES_SECONDS", 0.2)
+    signed.sign()
+    signed.gate = asyncio.Event()
+
+    with pytest.raises(Unreachable, match="reading the signatures of sha256:"):
+        await find(signed, client)
+    signed.gate.set()
+
+    assert len((await find(signed, client)).signatures) == 1
+
+
+DEEP = '{"x": ' + "[" * 100_000
+BROKEN_LISTS = ["", "{", "[]", "{}", '{"manifests": 1}', '{"manifests": [{}]}', DEEP]
+
+
+@pytest.mark.parametrize("body", BROKEN_LISTS)
+async def test_a_broken_list_of_referrers_is_a_fault(
+    signed: SignedRegistry, client: RegistryClient, body: str
+) -> None:
+    signed.fault, signed.fault_at = answering(200, body, Content_Type=INDEX_TYPE), "/referrers/"
+
+    with pytest.raises(InvalidResponse, match="invalid list of referrers"):
+        await find(signed, client)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        answering(400),
+        answering(404),
+        answering(405),
+        answering(406),
+        answering(200, "<p>Not found</p>", Content_Type="text/html; charset=utf-8"),
+        answering(200, '{"manifests": []}', Content_Type="application/json"),
+        answering(303, Location="/v2/elsewhere"),
+    ],
+)
+async def test_a_registry_that_has_no_list_of_referrers(
+    signed: SignedRegistry, client: RegistryClient, answer: Any
+) -> None:
+    signed.has_referrers = False
+    signed.sign()
+    signed.fault, signed.fault_at = answer, "/referrers/"
+
+    found = await find(signed, client)
+
+    assert len(found.signatures) == 1
+    assert len(signed.asked) == 6, "the redirect to a web page isn't followed"
+
+
+async def test_a_list_of_referrers_elsewhere_is_followed(
+    signed: SignedRegistry, registry: FakeRegistry, client: RegistryClient
+) -> None:
+    digest = signed.sign()
+    registry.fault = answering(
+        200, encoded(index(*signed.entries)).decode(), Content_Type=INDEX_TYPE
+    )
+    signed.fault = answering(307, Location=f"http://{registry.host}/other")
+    signed.fault_at = "/referrers/"
+
+    assert [one.digest for one in (await find(signed, client)).signatures] == [digest]
+
+
+async def test_a_list_of_referrers_that_is_too_long_is_a_fault(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    body = '{"manifests": []}'.ljust(REFERRERS_BYTES + 1)
+    signed.fault, signed.fault_at = answering(200, body, Content_Type=INDEX_TYPE), "/referrers/"
+
+    with pytest.raises(InvalidResponse, match=f"longer than {REFERRERS_BYTES} bytes"):
+        await find(signed, client)
+
+
+@pytest.mark.parametrize(
+    ("link", "message"),
+    [
+        ("<http://elsewhere.example/v2/>; rel=next", "page of referrers on another host"),
+        ("<?>; rel=next", "endless list of referrers"),
+        ("<?a>; rel=next", "doesn't have the next page"),
+        ("rel=next", "isn't a URL"),
+    ],
+)
+async def test_a_broken_next_page_is_a_fault(
+    signed: SignedRegistry, client: RegistryClient, link: str, message: str
+) -> None:
+    async def page(request: web.Request) -> web.StreamResponse:
+        if request.query_string == "a":
+            return web.Response(status=404)
+        return web.Response(
+            body=encoded(index()), headers={"Content-Type": INDEX_TYPE, "Link": link}
+        )
+
+    signed.fault, signed.fault_at = page, "/referrers/"
+
+    with pytest.raises(InvalidResponse, match=message):
+        await find(signed, client)
+
+
+async def test_pages_without_end_are_read_up_to_a_limit(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    signed.sign()
+    pages = 0
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        nonlocal pages
+        pages += 1
+        answer = await signed.respond(request)
+        answer.headers["Link"] = f"<?page={pages}>; rel=next"
+        return answer
+
+    signed.fault, signed.fault_at = page, "/referrers/"
+
+    found = await find(signed, client)
+
+    assert pages == REFERRERS_PAGES
+    assert len(found.signatures) == 1
+    assert found.skipped == (f"not more than {REFERRERS_PAGES} pages of referrers are read",)
+
+
+@pytest.mark.parametrize("at", ["manifest", "blob", "payload"])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (answering(404), "the registry lists it but doesn't have it"),
+        (answering(400), "responds with 400"),
+        (answering(200, "another"), "responds with sha256:"),
+    ],
+)
+async def test_a_signature_that_is_broken_is_skipped_and_others_count(
+    signed: SignedRegistry,
+    client: RegistryClient,
+    stages: dict[str, str],
+    at: str,
+    answer: Any,
+    reason: str,
+) -> None:
+    other = signed.sign(b"another bundle")
+    signed.fault, signed.fault_at = answer, stages[at]
+
+    found = await find(signed, client)
+
+    digest = digest_of(b"payload") if at == "payload" else signed.entries[0]["digest"]
+    assert len(found.signatures) == 2
+    assert other in [one.digest for one in found.signatures]
+    (skipped,) = found.skipped
+    assert skipped.startswith(f"{digest}: ")
+    assert reason in skipped
+
+
+def changed(signed: SignedRegistry, **fields: object) -> dict[str, Any]:
+    return sigstore_bundle(signed.bundle, signed.store(b"a bundle")) | fields
+
+
+BAD_DIGEST = {"mediaType": "", "digest": "sha512:" + "a" * 128, "size": 1}
+
+
+async def test_signatures_whose_manifest_cannot_be_used_are_skipped(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    good = changed(signed)
+    layer, other = good["layers"][0], {"digest": digest_of(b"another bundle of charts")}
+    wrong = {
+        "refers to another one": {"subject": other},
+        "but refers to another": {"subject": None},
+        "exactly one layer": {"layers": [layer, layer]},
+        "have exactly one": {"layers": []},
+        "isn't a valid image manifest": {"layers": 1},
+        "a valid image manifest": {"layers": None},
+        "layer isn't sha256": {"layers": [layer | BAD_DIGEST | {"mediaType": layer["mediaType"]}]},
+        "application/json isn't supported": {"layers": [layer | {"mediaType": "application/json"}]},
+        "another type isn't supported": {"layers": [layer | {"mediaType": "\x1b[31m" * 99}]},
+        "more than 262144 bytes": {"layers": [layer | {"size": SIGNATURE_BYTES + 1}]},
+    }
+    for fields in wrong.values():
+        signed.attach(good | fields)
+    kept = signed.attach(good)
+
+    found = await find(signed, client)
+
+    assert [one.digest for one in found.signatures] == [kept]
+    for reason in wrong:
+        assert any(reason in sentence for sentence in found.skipped), reason
+    assert signed.count("GET", "/blobs/") == 1
+
+
+async def test_a_list_that_points_elsewhere_or_back_is_not_followed(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    """To the bundle itself, to the list, to a referrer of a referrer, and twice to the same."""
+    digest = signed.sign()
+    signed.entries *= 2
+    second = encoded(sigstore_bundle(encoded(changed(signed)), b"a bundle"))
+    signed.push(second)
+    looped = signed.push(index({"digest": signed.digest}))
+    for one in (signed.digest, looped, digest_of(second)):
+        signed.entries.append({"digest": one})
+    signed.entries.append(BAD_DIGEST)
+    signed.push(index(*signed.entries, {"digest": looped}), fallback_tag(signed.digest))
+
+    found = await find(signed, client)
+
+    assert [one.digest for one in found.signatures] == [digest]
+    assert len(signed.asked) == 4 + 2 + 3
+    assert set(found.skipped) == {
+        "referrers whose digest isn't sha256 aren't read",
+        f"{looped}: its manifest isn't a valid image manifest",
+        f"{digest_of(second)}: it is listed for this digest, but refers to another one",
+    }
+
+
+async def test_a_tag_that_the_registry_takes_for_the_digest_is_no_list(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    """GitLab's registry answers for sha256-HEX with the manifest sha256:HEX."""
+    signed.has_referrers = False
+    child = signed.push(changed(signed))
+    signed.bundle = encoded(index({"digest": child}))
+    signed.digest = signed.push(signed.bundle, fallback_tag(digest_of(signed.bundle)))
+
+    found = await find(signed, client)
+
+    assert (found.signatures, found.skipped) == ((), ())
+    assert len(signed.asked) == 4
+
+
+@pytest.mark.parametrize("suffix", ["", ".sig"])
+@pytest.mark.parametrize("body", ['{"manifests": 1}', "[", '{"layers": {}}'])
+async def test_a_tag_that_cannot_be_used_is_named(
+    signed: SignedRegistry, client: RegistryClient, suffix: str, body: str
+) -> None:
+    signed.sign()
+    tag = fallback_tag(signed.digest) + suffix
+    signed.fault, signed.fault_at = answering(200, body), f"/manifests/{tag}"
+    if not suffix:
+        signed.fault = tag_only(signed, tag, body)
+
+    found = await find(signed, client)
+
+    assert len(found.signatures) == 1
+    (sentence,) = found.skipped
+    assert sentence.startswith(f"the tag {tag} ")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "limit"), [("", REFERRERS_BYTES), (".sig", SIGNATURE_MANIFEST_BYTES)]
+)
+async def test_a_tag_that_is_too_long_is_named(
+    signed: SignedRegistry, client: RegistryClient, suffix: str, limit: int
+) -> None:
+    signed.sign()
+    tag = fallback_tag(signed.digest) + suffix
+    signed.fault, signed.fault_at = tag_only(signed, tag, " " * (limit + 1)), "/manifests/"
+
+    found = await find(signed, client)
+
+    assert len(found.signatures) == 1
+    (sentence,) = found.skipped
+    assert sentence.startswith(f"the tag {tag} ")
+    assert f"longer than {limit} bytes" in sentence
+
+
+def tag_only(signed: SignedRegistry, tag: str, body: str) -> Any:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith(f"/manifests/{tag}"):
+            return web.Response(text=body)
+        return await signed.respond(request)
+
+    return answer
+
+
+@pytest.mark.parametrize("page", [0, 1000, None], ids=["one page", "pages", "fallback tag"])
+@pytest.mark.parametrize("kind", ["", EMPTY_TYPE, None])
+async def test_of_ten_thousand_signatures_the_newest_are_read(
+    signed: SignedRegistry, client: RegistryClient, page: int | None, kind: str | None
+) -> None:
+    signed.referrers_page = page or 0
+    for number in range(10_000):
+        created = f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z"
+        entry = {"annotations": {"org.opencontainers.image.created": created}, "size": 500}
+        if kind is not None:
+            entry["artifactType"] = kind
+        if number % 200:
+            signed.entries.append(entry | {"digest": digest_of(f"{number}".encode())})
+        else:
+            entry["artifactType"] = "application/vnd.dev.sigstore.bundle.v0.3+json"
+            signed.attach(changed(signed, annotations={"n": str(number)}), **entry)
+    known = [one["digest"] for one in signed.entries[::200]]
+    if page is None:
+        signed.push(index(*signed.entries), fallback_tag(signed.digest))
+        signed.has_referrers = False
+
+    with measured_steps() as steps:
+        found = await find(signed, client)
+
+    assert [one.digest for one in found.signatures] == known
+    (sentence,) = found.skipped
+    assert sentence.endswith(
+        f"and others: not read, since at most {SIGNATURES} signatures of a digest are"
+    )
+    assert signed.count("GET", "/manifests/") == 2 + SIGNATURES
+    assert steps.longest < STEP_SECONDS, steps.where
+
+
+@pytest.mark.measures
+async def test_the_longest_lists_are_no_long_step(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    most = (REFERRERS_BYTES - 20) // 85
+    shortest = ",".join(f'{{"digest":"sha256:{number:064x}"}}' for number in range(most))
+    body = f'{{"manifests":[{shortest}]}}'
+    assert 0.99 * REFERRERS_BYTES < len(body) <= REFERRERS_BYTES
+    page, tag = answering(200, body, Content_Type=INDEX_TYPE), fallback_tag(signed.digest)
+
+    async def lists(request: web.Request) -> web.StreamResponse:
+        if "/referrers/" in request.path or request.path.endswith(tag):
+            return await page(request)
+        return await signed.respond(request)
+
+    signed.fault = lists
+
+    with measured_steps() as steps:
+        found = await find(signed, client)
+
+    assert len(found.skipped) == 2
+    assert len(signed.asked) == 4 + SIGNATURES
+    assert steps.longest < STEP_SECONDS, steps.where
+
+
+async def test_the_newest_signatures_are_preferred(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    for number in range(SIGNATURES + 1):
+        signed.sign(b"a bundle", created=f"2026-01-{(number + 9) % (SIGNATURES + 1):03}")
+    oldest = signed.entries[-9]["digest"]
+
+    found = await find(signed, client)
+
+    assert len(found.signatures) == SIGNATURES
+    assert found.skipped == (
+        f"{oldest}: not read, since at most {SIGNATURES} signatures of a digest are",
+    )
+
+
+async def test_of_many_payloads_the_last_are_read(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    signed.sign()
+    signed.sign_by_tag(*((f"payload {number}".encode(), "x") for number in range(200)))
+
+    found = await find(signed, client)
+
+    assert len(found.signatures) == SIGNATURES
+    assert found.signatures[1].blob == b"payload 151"
+    assert found.signatures[-1].blob == b"payload 199"
+    assert len(found.skipped) == 1
+    assert signed.count("GET", "/blobs/") == SIGNATURES
+
+
+async def test_a_long_blob_that_says_so_is_not_requested(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    manifest = notation(signed.bundle, b"an envelope")
+    manifest["layers"][0]["size"] = 100 * MB
+    long = signed.attach(manifest)
+    other = signed.attach(changed(signed), size=100 * MB)
+
+    found = await find(signed, client)
+
+    assert found.skipped == (
+        f"{long}: not read, since its layer has more than {SIGNATURE_BYTES} bytes",
+        f"{other}: not read, since its manifest has more than {SIGNATURE_MANIFEST_BYTES} bytes",
+    )
+    assert signed.count("GET", "/blobs/") == 0
+    assert signed.count("GET", other) == 0
+
+
+@pytest.mark.parametrize("at", ["/blobs/", "manifest"])
+async def test_a_long_answer_that_does_not_say_so_is_not_read_to_its_end(
+    signed: SignedRegistry, client: RegistryClient, at: str
+) -> None:
+    digest = signed.sign()
+    sent = 0
+
+    async def long(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while sent < 100 * MB:
+            await response.write(b" " * MB)
+            sent += MB
+        return response
+
+    signed.fault, signed.fault_at = long, at if at == "/blobs/" else f"/manifests/{digest}"
+
+    found = await find(signed, client)
+
+    (sentence,) = found.skipped
+    assert sentence.startswith(f"{digest}: ")
+    assert "a response is longer than 262144 bytes" in sentence
+    assert sent < 50 * MB
+
+
+async def test_all_signatures_together_are_bounded(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    for number in range(20):
+        signed.sign(f"{number:02}".encode() * (SIGNATURE_BYTES // 2))
+
+    found = await find(signed, client)
+
+    assert sum(len(one.blob) for one in found.signatures) == SIGNATURES_BYTES
+    assert len(found.signatures) == SIGNATURES_BYTES // SIGNATURE_BYTES
+    (sentence,) = found.skipped
+    assert sentence.endswith(f"all signatures of a digest may have {SIGNATURES_BYTES} bytes")
+
+
+async def test_few_sentences_say_why_however_many_are_skipped(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    for number in range(40):
+        manifest = notation(signed.bundle, b"an envelope", f"application/{number}")
+        signed.attach(manifest)
+
+    found = await find(signed, client)
+
+    assert len(found.skipped) == 10
+    assert found.skipped[-1].endswith(" and others: not read for other reasons")
+    assert all(len(sentence) < 300 for sentence in found.skipped)
+
+
+@pytest.mark.parametrize("count", [1, SIGNATURES + 1])
+async def test_nothing_that_a_registry_says_is_repeated_unchecked(
+    signed: SignedRegistry, client: RegistryClient, count: int
+) -> None:
+    manifest = payloads(*[(signed.store(b"payload"), "by one")] * count)
+    for layer in manifest["layers"]:
+        layer["digest"] = "\x1b[31m" + "a" * 1000
+    signed.push(manifest, fallback_tag(signed.digest) + ".sig")
+    signed.entries = [{"digest": "\x1b[31m"}]
+
+    found = await find(signed, client)
+
+    assert found.signatures == ()
+    assert "one without a sha256 digest: the digest of its layer isn't sha256" in " ".join(
+        one.replace(" and others", "") for one in found.skipped
+    )
+    assert all(one.isprintable() and len(one) < 200 for one in found.skipped)
+
+
+async def test_annotations_that_are_no_texts_make_a_signature_unusable(
+    signed: SignedRegistry, client: RegistryClient
+) -> None:
+    manifest = payloads((signed.store(b"payload"), "by one"))
+    manifest["layers"][0]["annotations"] = {"dev.cosignproject.cosign/signature": 1}
+    signed.push(manifest, fallback_tag(signed.digest) + ".sig")
+
+    found = await find(signed, client)
+
+    assert found.signatures == ()
+    assert "isn't a valid image manifest" in found.skipped[0]

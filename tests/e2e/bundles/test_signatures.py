@@ -1,0 +1,183 @@
+"""Only what is signed by who is trusted is deployed, and what isn't trusted any more is named."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, stays, within
+
+from localcluster import Cluster
+from localcluster.api import ApiStatusError
+from localcluster.signing import attach, new_key, public_key, sign
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+KEYS = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, log) as operator:
+        yield operator
+
+
+class Signer:
+    """Somebody with a key, who signs what a team publishes."""
+
+    def __init__(self, team: Team) -> None:
+        self.key = new_key()
+        self._team = team
+
+    def sign(self, digest: str, **options: Any) -> None:
+        sign(self.key, self._team.cluster.registry, self._team.repo, digest, **options)
+
+    def attach(self, digest: str) -> None:
+        attach(self.key, self._team.cluster.registry, self._team.repo, digest)
+
+
+def trust(team: Team, *signers: Signer, name: str = "keys") -> None:
+    """Make or replace the ConfigMap with the keys of those who are trusted."""
+    data = {f"{number}.pub": public_key(one.key) for number, one in enumerate(signers)}
+    if team.get("configmaps", name) is None:
+        team.create("configmaps", name, data=data)
+    else:
+        change = [{"op": "replace", "path": "/data", "value": data}]
+        team.api.patch(team.path("configmaps", name), change, "json-patch")
+
+
+def verified(team: Team) -> tuple[str, str]:
+    found = team.condition("shop", "Verified")
+    return found.get("status", ""), found.get("reason", "")
+
+
+def look_now(team: Team) -> None:
+    team.annotate("shop", requestedAt=secrets.token_hex(4))
+
+
+def untrusted(operator: Operator) -> int:
+    """The gauge of running versions that aren't trusted."""
+    assert operator.process is not None
+    _, text = operator.process.get("/metrics")
+    return int(float(text.partition("\ncopyrator_bundles_untrusted ")[2].split()[0]))
+
+
+def rejected(team: Team) -> dict[str, str]:
+    found = team.status("shop").get("available", {}).get("rejected", [])
+    return {one["version"]: one["reason"] for one in found}
+
+
+def waits(team: Team, reason: str, says: str) -> None:
+    """A condition with this reason, and these words in its message."""
+    condition = team.wait_reason("shop", reason)
+    within(DEPLOY, lambda: says in team.condition("shop")["message"], lambda: str(condition))
+
+
+def test_what_is_not_signed_waits_for_the_signature(team: Team) -> None:
+    ann = Signer(team)
+    trust(team, ann)
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", verify=KEYS)
+    condition = team.wait_reason("shop", "Unsigned")
+    assert condition["status"] == "False"
+    assert digest in condition["message"]
+    assert team.condition("shop", "UpdatePending")["reason"] == "Unsigned"
+    stays(5, lambda: team.jobs("shop") == [], "nothing is deployed unsigned")
+
+    ann.sign(digest)
+
+    team.wait_deployed("shop", digest)
+    assert verified(team) == ("True", "Verified")
+    assert "cosign keys of ConfigMap" in team.condition("shop", "Verified")["message"]
+
+
+def test_the_highest_signed_version_is_deployed_and_others_are_named(team: Team) -> None:
+    ann, mallory = Signer(team), Signer(team)
+    trust(team, ann)
+    first, second = team.publish("1.0.0", "first"), team.publish("1.0.1", "second")
+    third = team.publish("1.0.2", "third")
+    ann.sign(first)
+    mallory.sign(second)
+    ann.sign(third, signed=first)  # copied over from another digest
+    team.bundle("shop", version="1.0.*", verify=KEYS)
+
+    team.wait_deployed("shop", first)
+
+    within(DEPLOY, lambda: team.condition("shop")["status"] == "True", "it is ready")
+    assert rejected(team) == {"1.0.2": "SignatureInvalid", "1.0.1": "SignatureInvalid"}
+    pending = team.condition("shop", "UpdatePending")
+    assert (pending["status"], pending["reason"]) == ("True", "SignatureInvalid")
+    assert third in pending["message"]
+
+    ann.attach(second)  # as cosign 3 does
+
+    team.wait_deployed("shop", second)
+    assert rejected(team) == {"1.0.2": "SignatureInvalid"}
+
+
+def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
+    team: Team, operator: Operator
+) -> None:
+    old, new = Signer(team), Signer(team)
+    trust(team, old)
+    first = team.publish("1.0.0", "first")
+    old.sign(first)
+    team.bundle("shop", version="1.0.*", verify=KEYS)
+    team.wait_deployed("shop", first)
+
+    trust(team, old, new)
+    second = team.publish("1.0.1", "second")
+    new.attach(second)
+    team.wait_deployed("shop", second)
+
+    trust(team, old)  # the new one leaked
+
+    within(DEPLOY, lambda: verified(team) == ("False", "SignatureInvalid"), "it isn't trusted")
+    assert "1.0.1 stays deployed" in team.condition("shop", "Verified")["message"]
+    assert team.condition("shop")["status"] == "True"
+    assert team.release("shop")["text"] == "second"
+    events = team.api.get(team.path("events"), fieldSelector="involvedObject.name=shop")["items"]
+    assert "SignatureInvalid" in {event["reason"] for event in events}
+    assert untrusted(operator) == 1
+    jobs = len(team.jobs("shop"))
+    look_now(team)
+    stays(4, lambda: len(team.jobs("shop")) == jobs, "a request passes over no signature")
+
+    trust(team, new)
+
+    within(DEPLOY, lambda: verified(team) == ("True", "Verified"), "it is trusted again")
+    within(10, lambda: untrusted(operator) == 0)
+
+
+def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(team: Team) -> None:
+    ann = Signer(team)
+    digest = team.publish("1.0.0", "first")
+    ann.sign(digest)
+    team.bundle("shop", verify=KEYS)
+    waits(team, "VerificationUnavailable", "keys doesn't exist")
+
+    private = ann.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    team.create("configmaps", "keys", data={"cosign.key": private})
+
+    waits(team, "VerificationUnavailable", "is a private key")
+    assert private.splitlines()[1] not in json.dumps(team.get("bundles", "shop"))
+    assert team.jobs("shop") == []
+
+    trust(team, ann)
+
+    team.wait_deployed("shop", digest)
+
+
+def test_a_spec_that_is_not_valid_is_refused_by_the_api_server(team: Team) -> None:
+    ref = {"kind": "Secret", "name": "x"}
+    for entry, text in (
+        ({}, "either cosign or notation"),
+        ({"cosign": {}}, "either keysFrom"),
+        ({"cosign": {"keysFrom": ref, "issuer": "https://x"}}, "either keysFrom"),
+        ({"notation": {"subjects": ["*"]}}, "caFrom or signingAuthorityFrom"),
+    ):
+        with pytest.raises(ApiStatusError, match=text):
+            team.bundle("shop", verify={"anyOf": [entry]})

@@ -1,0 +1,127 @@
+"""The signature policy of a chart that serves other namespaces than the one in which it stands.
+
+Its Role there has to suffice: that no request is refused is seen by the audit log, in every module.
+"""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.e2e.bundles.conftest import DEPLOY, Team, make_team, within
+from tests.e2e.installation import install, uninstall
+from tests.e2e.operator_process import OperatorProcess
+from tests.e2e.rights.conftest import settings
+
+from demo.chart import ROOT, Rendered, render
+from localcluster import Api, Cluster
+from localcluster.signing import new_key, public_key, sign
+
+EXAMPLE = ROOT / "examples" / "signature-policy.yaml"
+POLICY, KEYS = "copyrator-signature-policy", "release-keys"
+
+
+@dataclass
+class Place:
+    """The rules' namespace, which isn't served, and a team's, which is."""
+
+    api: Api
+    home: str
+    team: Team
+
+    def chart(self, **policy: Any) -> Rendered:
+        values = {f"signaturePolicy.{name}": value for name, value in policy.items()}
+        often = {"bundles.timerInterval": 3, "bundles.timerIdle": 1}
+        return render(
+            self.team.cluster.helm,
+            namespace=self.home,
+            values={"watchNamespaces": [self.team.namespace], **often, **values},
+        )
+
+    def put(self, name: str, data: dict[str, str]) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        self.api.create(f"/api/v1/namespaces/{self.home}/configmaps", body)
+
+    def operator(self, rendered: Rendered, log: Path) -> OperatorProcess:
+        kubeconfig = install(self.team.cluster, self.home, rendered)
+        return OperatorProcess(kubeconfig, log, settings=settings(rendered))
+
+
+@pytest.fixture
+def place(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Place]:
+    home, name = (f"{role}-{secrets.token_hex(3)}" for role in ("op", "team"))
+    for one in (home, name):
+        api.create("/api/v1/namespaces", {"metadata": {"name": one}})
+    place = Place(api, home, make_team(cluster, api, name, tmp_path))
+    yield place
+    place.team.let_go()
+    uninstall(cluster, home)
+    api.delete(f"/api/v1/namespaces/{name}")
+
+
+def entries(place: Place) -> list[dict[str, Any]]:
+    """Those of the example, for the team's repository."""
+    policy = next(one for one in yaml.safe_load_all(EXAMPLE.read_text()))
+    found: list[dict[str, Any]] = yaml.safe_load(policy["data"]["policy.yaml"])["entries"]
+    (entry,) = found
+    entry["repositories"] = [f"{place.team.cluster.registry}/{place.team.namespace}/*"]
+    return found
+
+
+def test_the_charts_policy_is_obeyed_and_its_keys_are_watched(place: Place, tmp_path: Path) -> None:
+    team, key = place.team, new_key()
+    digest = team.publish("1.0.0", "first")
+    sign(key, team.cluster.registry, team.repo, digest)
+    elsewhere = f"elsewhere-{team.namespace}/app"
+    team.publish("1.0.0", "other", repo=elsewhere)
+    rendered = place.chart(entries=entries(place), default="Deny")
+    with place.operator(rendered, tmp_path / "log") as operator:
+        team.bundle("shop")
+        team.bundle("other", repo=elsewhere)
+        waits = team.wait_reason("shop", "VerificationUnavailable")
+        assert f"ConfigMap {place.home}/{KEYS}" in waits["message"]
+        team.wait_reason("other", "NotInPolicy")
+
+        place.put(KEYS, {"cosign.pub": public_key(key)})
+
+        team.wait_deployed("shop", digest)
+
+        keys = f"/api/v1/namespaces/{place.home}/configmaps/{KEYS}"
+        place.api.patch(keys, {"data": {"cosign.pub": public_key(new_key())}})
+
+        within(DEPLOY, lambda: team.condition("shop", "Verified")["status"] == "False")
+        assert operator.stop() == 0
+
+
+def test_the_example_is_a_policy_and_without_one_a_required_one_is_waited_for(
+    place: Place, tmp_path: Path
+) -> None:
+    team, key = place.team, new_key()
+    digest = team.publish("1.0.0", "first")
+    sign(key, team.cluster.registry, team.repo, digest)
+    with place.operator(place.chart(required=True), tmp_path / "log") as operator:
+        team.bundle("shop")
+        waits = team.wait_reason("shop", "VerificationUnavailable")
+        assert "doesn't exist, and the operator's settings require it" in waits["message"]
+
+        policy, keys = yaml.safe_load_all(EXAMPLE.read_text())
+        assert policy["metadata"] == {"name": POLICY, "namespace": "copyrator"}
+        assert keys["metadata"] == {"name": KEYS, "namespace": "copyrator"}
+        place.put(KEYS, keys["data"])
+        place.put(POLICY, policy["data"])
+
+        team.wait_reason("shop", "NotInPolicy")
+
+        own = f"/api/v1/namespaces/{place.home}/configmaps"
+        text = yaml.safe_dump({"entries": entries(place)})
+        place.api.patch(f"{own}/{POLICY}", {"data": {"policy.yaml": text}})
+
+        team.wait_reason("shop", "SignatureInvalid")
+
+        place.api.patch(f"{own}/{KEYS}", {"data": {"cosign.pub": public_key(key)}})
+
+        team.wait_deployed("shop", digest)
+        assert operator.stop() == 0

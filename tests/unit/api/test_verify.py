@@ -1,0 +1,87 @@
+"""``spec.verify``: what is valid, and which objects it names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import (
+    BundleDefaults,
+    BundleSpec,
+    CosignIdentitySpec,
+    CosignKeysSpec,
+    NotationSpec,
+    ObjectRef,
+    ValuesKind,
+    Verify,
+)
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.verify import refs_of
+
+KEYS = {"kind": "Secret", "name": "keys"}
+ROOT = {"kind": "ConfigMap", "name": "root"}
+IDENTITY = {"issuer": "https://i", "subjectPattern": ".+@x", "trustedRootFrom": ROOT}
+
+
+def parsed(verify: Any) -> BundleSpec | InvalidSpec:
+    spec = {"registry": "r", "repo": "a", "verify": verify}
+    return parse_bundle({"metadata": {"name": "x", "namespace": "y"}, "spec": spec}, DEFAULTS)
+
+
+DEFAULTS = BundleDefaults()
+
+
+def test_entries_of_each_kind_and_the_objects_that_they_name() -> None:
+    entries = [
+        {"cosign": {"keysFrom": KEYS}},
+        {"cosign": IDENTITY},
+        {"notation": {"caFrom": ROOT, "subjects": ["*"], "tsaFrom": KEYS}},
+        {"notation": {"signingAuthorityFrom": KEYS, "subjects": ["C=US, ST=WA, O=x"]}},
+    ]
+    keys, root = ObjectRef(ValuesKind.SECRET, "keys"), ObjectRef(ValuesKind.CONFIG_MAP, "root")
+    found = parsed({"anyOf": entries})
+    assert isinstance(found, BundleSpec)
+    assert found.verify == Verify(
+        (
+            CosignKeysSpec(keys),
+            CosignIdentitySpec("https://i", ".+@x", root),
+            NotationSpec(root, ("*",), keys),
+            NotationSpec(None, ("C=US, ST=WA, O=x",), None, keys),
+        )
+    )
+    assert refs_of(found.verify.any_of) == (keys, root)
+
+
+@pytest.mark.parametrize("absent", [None, {}])
+def test_without_it_no_signature_is_asked_for(absent: Any) -> None:
+    found = parsed(absent)
+    assert isinstance(found, BundleSpec)
+    assert found.verify is None
+
+
+@pytest.mark.parametrize(
+    ("verify", "said"),
+    [
+        ({"anyOf": []}, "spec.verify.anyOf: is required"),
+        ({"anyOf": [{}] * 11}, "has 11 entries; at most 10"),
+        ({"anyOf": [{}]}, "anyOf[0].cosign: or notation is required"),
+        ({"anyOf": [{"cosign": {}, "notation": {}}]}, "only one of them"),
+        ({"anyOf": [{"cosign": {}}]}, "cosign.keysFrom: is required, or issuer"),
+        ({"anyOf": [{"cosign": {"keysFrom": {"kind": "Pod", "name": "x"}}}]}, "must be one of"),
+        ({"anyOf": [{"cosign": {"keysFrom": {"kind": "Secret"}}}]}, "keysFrom.name: is required"),
+        ({"anyOf": [{"cosign": {"keysFrom": KEYS} | IDENTITY}]}, "issuer: must be removed"),
+        ({"anyOf": [{"cosign": IDENTITY | {"issuer": "x"}}]}, "isn't the URL of an issuer"),
+        ({"anyOf": [{"cosign": IDENTITY | {"subjectPattern": "("}}]}, "regular expression"),
+        ({"anyOf": [{"cosign": IDENTITY | {"trustedRootFrom": None}}]}, "trustedRootFrom: is req"),
+        ({"anyOf": [{"notation": {"caFrom": ROOT}}]}, "notation.subjects: is required"),
+        ({"anyOf": [{"notation": {"subjects": ["*"]}}]}, "caFrom: is required, or signingAuth"),
+        ({"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x"] * 21}}]}, "at most 20 items"),
+        ({"anyOf": [{"notation": {"caFrom": ROOT, "subjects": ["x" * 513]}}]}, "at most 512 char"),
+    ],
+)
+def test_what_is_not_valid_is_named(verify: Any, said: str) -> None:
+    found = parsed(verify)
+    assert isinstance(found, InvalidSpec)
+    assert said in str(found)

@@ -1,0 +1,297 @@
+"""cosign's signatures with keys, in both formats: what is accepted, and why the rest isn't."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from tests.unit.signatures.making import (
+    ARTIFACT,
+    NOW,
+    OTHER,
+    bundle,
+    bundle_signature,
+    entry,
+    envelope,
+    key,
+    pae,
+    payload,
+    payload_signature,
+    sign,
+    statement,
+    text,
+)
+
+from copyrator.settings import limits
+from copyrator.signatures import cosign_payload, sigstore_bundle
+from copyrator.signatures.model import Invalid, Signature
+
+KINDS = ["P-256", "P-384", "ed25519", "RSA-2048"]
+MINE = key("P-256")
+DIGEST = ARTIFACT.digest.removeprefix("sha256:")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_payload_by_one_of_the_keys_is_accepted(kind: str) -> None:
+    trusted = entry(key("P-256 second"), key(kind))
+    assert cosign_payload.verify(ARTIFACT, payload_signature(key(kind)), trusted, NOW) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bundle_by_one_of_the_keys_is_accepted(kind: str) -> None:
+    signature = bundle_signature(bundle(key(kind)))
+    trusted = entry(key("P-256 second"), key(kind))
+    assert sigstore_bundle.verify(ARTIFACT, signature, trusted, NOW) is None
+
+
+def test_cosign_signs_with_sha384_where_the_key_is_p384_only() -> None:
+    for kind, accepted in [("P-384", True), ("P-256", False), ("RSA-2048", False)]:
+        made = envelope(key(kind), statement(), hashes.SHA384())
+        signature = bundle_signature(bundle(key(kind), dsseEnvelope=made))
+        if accepted:
+            assert sigstore_bundle.verify(ARTIFACT, signature, entry(key(kind)), NOW) is None
+        else:
+            with pytest.raises(Invalid, match="by none of the keys"):
+                sigstore_bundle.verify(ARTIFACT, signature, entry(key(kind)), NOW)
+
+
+def test_a_statement_may_have_several_subjects_and_no_predicate() -> None:
+    subjects = [{"digest": {"sha512": "00"}}, {"name": "app", "digest": {"sha256": DIGEST}}]
+    document = json.loads(statement(subject=subjects))
+    del document["predicate"]
+    signature = bundle_signature(bundle(MINE, json.dumps(document).encode()))
+    assert sigstore_bundle.verify(ARTIFACT, signature, entry(MINE), NOW) is None
+
+
+def _twice(raw: bytes, name: str, first: str) -> bytes:
+    """The member twice, where readers disagree which counts."""
+    return raw.replace(f'"{name}":'.encode(), f'"{name}": {json.dumps(first)}, "{name}":'.encode())
+
+
+def _payload(blob: bytes, **annotations: str) -> Signature:
+    return payload_signature(MINE, blob, **annotations)
+
+
+PAYLOADS: dict[str, tuple[Any, str]] = {
+    "another digest": (_payload(payload(OTHER)), "is for another digest: sha256:"),
+    "another key": (payload_signature(key("P-256 second")), r"by none of the keys \(0.pub\)"),
+    "altered": (_payload(payload(), signature=text(sign(MINE, payload() + b" "))), "by none"),
+    "signature of another payload": (
+        _payload(payload(), signature=text(sign(MINE, payload(OTHER)))),
+        "by none of the keys",
+    ),
+    "empty annotation": (_payload(payload(), signature=""), "signature is empty"),
+    "not base64": (_payload(payload(), signature="é!"), "is not base64"),
+    "base64 with a line end": (
+        _payload(payload(), signature=text(sign(MINE, payload())) + "\n"),
+        "is not base64",
+    ),
+    "other type": (_payload(payload(type="atomic container signature")), "critical.type is not"),
+    "no type": (_payload(b'{"critical": {"image": {"docker-manifest-digest": ""}}}'), "shape"),
+    "no image": (_payload(payload(image=None)), "the payload has another shape"),
+    "digest is no string": (_payload(payload(image={"docker-manifest-digest": 5})), "shape"),
+    "upper case": (
+        _payload(payload(image={"docker-manifest-digest": ARTIFACT.digest.upper()})),
+        "is for another digest",
+    ),
+    "digest twice": (
+        _payload(_twice(payload(), "docker-manifest-digest", OTHER.digest)),
+        "has the member 'docker-manifest-digest' more than once",
+    ),
+    "critical in two cases": (
+        _payload(payload().replace(b'"optional": null', b'"Critical": {}')),
+        "has the member 'Critical' more than once",
+    ),
+    "not JSON": (_payload(b"{"), "the payload is not valid JSON"),
+    "not UTF-8": (_payload(b'{"critical": "\xff"}'), "the payload is not valid JSON"),
+    "byte order mark": (_payload(b"\xef\xbb\xbf" + payload()), "the payload is not valid JSON"),
+    "NaN": (_payload(payload().replace(b"null", b"NaN")), "the payload is not valid JSON"),
+    "nested": (_payload(b"[" * 200_000), "the payload is not valid JSON"),
+    "nested members": (_payload(b'{"a":' * 40_000), "the payload is not valid JSON"),
+    "large": (_payload(payload() + b" " * limits.SIGNATURE_BYTES), "has more than 262144 bytes"),
+    "optional is no object": (
+        _payload(payload().replace(b"null", b"[]")),
+        r"Expected `object \| null`, got `array` - at `\$.optional`",
+    ),
+    "a list": (_payload(b"[]"), "the payload has another shape"),
+    "a bundle's statement": (_payload(statement()), "the payload has another shape"),
+}
+
+
+@pytest.mark.parametrize("what", PAYLOADS)
+def test_other_payloads_are_refused(what: str) -> None:
+    signature, said = PAYLOADS[what]
+    with pytest.raises(Invalid, match=said) as caught:
+        cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
+    assert len(str(caught.value)) <= 300
+
+
+def test_a_layer_without_the_annotation_is_refused() -> None:
+    signature = payload_signature(MINE)
+    bare = Signature(signature.format, signature.digest, signature.blob)
+    with pytest.raises(Invalid, match="the layer has no annotation"):
+        cosign_payload.verify(ARTIFACT, bare, entry(MINE), NOW)
+
+
+def _certificate(start: int, end: int) -> str:
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "builder")])
+    certificate = (
+        x509.CertificateBuilder(name, name, MINE.public_key(), x509.random_serial_number())
+        .not_valid_before(NOW + timedelta(hours=start))
+        .not_valid_after(NOW + timedelta(hours=end))
+        .sign(MINE, hashes.SHA256())
+    )
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def test_a_certificate_beside_a_key_ends_the_verdict_as_with_cosign() -> None:
+    signature = payload_signature(MINE, certificate=_certificate(-1, 5))
+    until = cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
+    assert until == NOW + timedelta(hours=5)
+    for certificate, said in [
+        (_certificate(-5, -1), "the certificate beside the signature is valid from"),
+        (_certificate(1, 5), "the certificate beside the signature is valid from"),
+        ("garbage", "is not a certificate"),
+        ("\ud800", "is not a certificate"),
+    ]:
+        signature = payload_signature(MINE, certificate=certificate)
+        with pytest.raises(Invalid, match=said):
+            cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
+
+
+def _material(**kinds: Any) -> dict[str, Any]:
+    return {"verificationMaterial": kinds}
+
+
+def _envelope(body: bytes | None = None, **changed: Any) -> dict[str, Any]:
+    return {"dsseEnvelope": envelope(MINE, body or statement()) | changed}
+
+
+_HINT = {"hint": "aGludA=="}
+_CERTIFICATE = {"rawBytes": "AAAA"}
+_SIGNATURE = {"sig": text(sign(MINE, pae(statement())))}
+BUNDLES: dict[str, tuple[Any, str]] = {
+    "another digest": (bundle(MINE, statement(OTHER)), "is for another digest: sha256:"),
+    "another key": (bundle(key("P-256 second")), r"by none of the keys \(0.pub\)"),
+    "altered": (
+        bundle(MINE, **_envelope(payload=text(statement(OTHER)))),
+        "what it signs was altered",
+    ),
+    "signed without PAE": (
+        bundle(MINE, **_envelope(signatures=[{"sig": text(sign(MINE, statement()))}])),
+        "by none of the keys",
+    ),
+    "attestation": (
+        bundle(MINE, statement(predicateType="https://slsa.dev/provenance/v1")),
+        r"it is an attestation \(https://slsa.dev/provenance/v1\), which is not a signature",
+    ),
+    "statement v0.1": (
+        bundle(MINE, statement(_type="https://in-toto.io/Statement/v0.1")),
+        "the statement's type is not",
+    ),
+    "no subject": (bundle(MINE, statement(subject=[])), "another digest: no subject"),
+    "too many subjects": (
+        bundle(MINE, statement(subject=[{"digest": {"sha256": DIGEST}}] * 1025)),
+        "more than 1024 subjects",
+    ),
+    "digest of another algorithm": (
+        bundle(MINE, statement(subject=[{"digest": {"sha512": DIGEST}}])),
+        "is for another digest",
+    ),
+    "digest with its algorithm": (
+        bundle(MINE, statement(subject=[{"digest": {"sha256": ARTIFACT.digest}}])),
+        "is for another digest",
+    ),
+    "subject without digest": (
+        bundle(MINE, statement(subject=[{"name": ARTIFACT.digest}])),
+        "is for another digest",
+    ),
+    "subject twice": (
+        bundle(MINE, _twice(statement(), "subject", "")),
+        "the statement has the member 'subject' more than once",
+    ),
+    "statement with more members": (bundle(MINE, statement(more=1)), "unknown field `more`"),
+    "statement not JSON": (bundle(MINE, b"text"), "the statement is not valid JSON"),
+    "payload of simple signing": (bundle(MINE, payload()), "the statement has another shape"),
+    "other payload type": (
+        bundle(MINE, **_envelope(payloadType="application/json")),
+        "the envelope's payload type is not application/vnd.in-toto",
+    ),
+    "no signature": (bundle(MINE, **_envelope(signatures=[])), "has not exactly one signature"),
+    "two signatures": (
+        bundle(MINE, **_envelope(signatures=[_SIGNATURE, _SIGNATURE])),
+        "has not exactly one signature",
+    ),
+    "key id": (
+        bundle(MINE, **_envelope(signatures=[_SIGNATURE | {"keyid": "key"}])),
+        "has a key id, which cosign doesn't write",
+    ),
+    "signature empty": (bundle(MINE, **_envelope(signatures=[{"sig": ""}])), "is empty"),
+    "payload in base64 for URLs": (bundle(MINE, **_envelope(payload="_-__")), "is not base64"),
+    "payload not canonical": (bundle(MINE, **_envelope(payload="AB==")), "canonical form"),
+    "keyless": (
+        bundle(MINE, **_material(certificate=_CERTIFICATE)),
+        r"it is signed with a certificate \(keyless\), not with a key",
+    ),
+    "key and certificate": (
+        bundle(MINE, **_material(publicKey=_HINT, certificate=_CERTIFICATE)),
+        "not exactly one of",
+    ),
+    "neither": (bundle(MINE, **_material()), "not exactly one of"),
+    "chain": (
+        bundle(MINE, **_material(x509CertificateChain={"certificates": [_CERTIFICATE]})),
+        "a chain of certificates",
+    ),
+    "message signature": (
+        bundle(MINE, dsseEnvelope=None, messageSignature={"signature": "AAAA"}),
+        "a message signature, as `cosign sign-blob` makes it",
+    ),
+    "both": (bundle(MINE, messageSignature={"signature": "AAAA"}), "a message signature"),
+    "no content": (bundle(MINE, dsseEnvelope=None), "the bundle has no DSSE envelope"),
+    "v0.1": (
+        bundle(MINE, mediaType="application/vnd.dev.sigstore.bundle+json;version=0.1"),
+        "version=0.1' is not supported: sign with cosign 3",
+    ),
+    "v0.4": (
+        bundle(MINE, mediaType="application/vnd.dev.sigstore.bundle.v0.4+json"),
+        "is not supported",
+    ),
+    "unknown member": (bundle(MINE, content={}), "unknown field `content`"),
+    "names in snake case": (
+        bundle(MINE, dsseEnvelope=None, dsse_envelope=envelope(MINE, statement())),
+        "unknown field `dsse_envelope`",
+    ),
+    "unprintable": (bundle(MINE, mediaType="\x1b[31m\ud800\n"), r"31m\\ud800"),
+    "unprintable name": (bundle(MINE, **{"\x1b\x07": 1}), r"unknown field `\?\?`"),
+    "envelope twice": (
+        _twice(json.dumps(bundle(MINE)).encode(), "payload", text(statement(OTHER))),
+        "the bundle has the member 'payload' more than once",
+    ),
+    "huge number": (b'{"mediaType": ' + b"9" * 200_000 + b"}", "another shape"),
+    "nested": (b"[" * 200_000, "not valid JSON"),
+    "not UTF-8": (b'{"mediaType": "\xff"}', "not valid JSON"),
+    "large": (b" " * (limits.SIGNATURE_BYTES + 1), "more than 262144 bytes"),
+    "nothing": (b"", "not valid JSON"),
+}
+
+
+@pytest.mark.parametrize("what", BUNDLES)
+def test_other_bundles_are_refused(what: str) -> None:
+    document, said = BUNDLES[what]
+    with pytest.raises(Invalid, match=said) as caught:
+        sigstore_bundle.verify(ARTIFACT, bundle_signature(document), entry(MINE), NOW)
+    assert len(str(caught.value)) <= 300
+    assert str(caught.value).isprintable()
+
+
+def test_a_key_that_cannot_be_read_accepts_nothing() -> None:
+    trusted = entry(MINE)
+    broken = type(trusted)(trusted.name, {"k": b"garbage"})
+    with pytest.raises(Invalid, match="k can't be read as a public key"):
+        sigstore_bundle.verify(ARTIFACT, bundle_signature(bundle(MINE)), broken, NOW)

@@ -1,0 +1,202 @@
+"""Envelopes of the Notary Project that aren't as its specification demands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.unit.signatures.notary import (
+    ARTIFACT,
+    AUTHENTIC_TIME,
+    EXPIRY,
+    NOW,
+    SCHEME,
+    SIGNING_TIME,
+    as_signature,
+    encode,
+    make_chain,
+    make_envelope,
+    make_headers,
+    make_payload,
+    make_trust,
+)
+
+from copyrator.settings import limits
+from copyrator.signatures.model import Invalid
+from copyrator.signatures.notation import verify
+
+PLUGIN = "io.cncf.notary.verificationPlugin"
+AUTHORITY = "notary.x509.signingAuthority"
+LATER = "2026-06-01T00:00:00Z"
+SIGNED = "2026-02-28T12:00:00Z"
+
+
+def refusal(envelope: Any) -> str:
+    with pytest.raises(Invalid) as raised:
+        verify(ARTIFACT, as_signature(envelope), make_trust(), NOW)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"cty": "application/vnd.cncf.notary.payload.v2+json"}, "not of the type"),
+        ({"cty": None}, "protected header is not"),
+        ({"crit": None}, "protected header is not"),
+        ({"crit": []}, "crit does not list exactly"),
+        ({"crit": [SCHEME, SCHEME]}, "crit does not list exactly"),
+        ({"crit": [SCHEME, "example.com/unknown"], "example.com/unknown": 1}, "crit does not"),
+        ({"crit": [SCHEME, "alg"]}, "crit does not list exactly"),
+        ({"crit": [SCHEME, EXPIRY]}, "crit does not list exactly"),
+        ({"crit": [SCHEME, SIGNING_TIME]}, "crit does not list exactly"),
+        ({"crit": SCHEME}, "protected header is not"),
+        ({EXPIRY: LATER}, "crit does not list exactly"),
+        ({SCHEME: None}, "protected header is not"),
+        ({SCHEME: "notary.x509.other"}, "its signing scheme is neither"),
+        ({SIGNING_TIME: None}, "no signing time of the scheme notary.x509"),
+        ({AUTHENTIC_TIME: SIGNED}, "not of the scheme notary.x509"),
+        ({SCHEME: AUTHORITY}, "crit does not list exactly"),
+        ({SCHEME: AUTHORITY, "crit": [SCHEME, AUTHENTIC_TIME]}, "signing time that is not of"),
+        (
+            {SCHEME: AUTHORITY, "crit": [SCHEME, AUTHENTIC_TIME], SIGNING_TIME: None},
+            "no signing time of the scheme notary.x509.signingAuthority",
+        ),
+        ({PLUGIN: "com.example"}, "asks for a verification plugin"),
+        ({PLUGIN + "MinVersion": "1.0.0"}, "asks for a verification plugin"),
+        ({PLUGIN: "com.example", "crit": [SCHEME, PLUGIN]}, "asks for a verification plugin"),
+        ({SIGNING_TIME: "yesterday"}, "not of RFC 3339"),
+        ({SIGNING_TIME: "2026-02-28"}, "not of RFC 3339"),
+        ({SIGNING_TIME: "2026-02-28T12:00:00"}, "not of RFC 3339"),
+        ({SIGNING_TIME: "2026-02-30T12:00:00Z"}, "not of RFC 3339"),
+        ({SIGNING_TIME: "0001-01-01T00:00:00+23:59"}, "not of RFC 3339"),
+        ({SIGNING_TIME: 1772280000}, "protected header is not"),
+        ({EXPIRY: "soon", "crit": [SCHEME, EXPIRY]}, "not of RFC 3339"),
+        ({EXPIRY: SIGNED, "crit": [SCHEME, EXPIRY]}, "expiry is not after its signing time"),
+    ],
+)
+def test_a_protected_header_that_isnt_as_specified_is_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
+    assert reason in refusal(make_envelope(headers=make_headers(**changes)))
+
+
+@pytest.mark.parametrize("name", [AUTHENTIC_TIME, SIGNING_TIME, EXPIRY])
+def test_a_header_in_another_case_is_refused(name: str) -> None:
+    """Notation reads it as the header, other readers don't."""
+    headers = make_headers(**{name: None, name.upper(): SIGNED})
+    assert "in other case" in refusal(make_envelope(headers=headers))
+
+
+@pytest.mark.parametrize(
+    "twice", ['{"alg":"none",', '{"ALG":"none",', '{"other":{"a":1,"a":1},', '{"\\u0063ty":"x",']
+)
+def test_a_member_twice_is_refused(twice: str) -> None:
+    headers = (twice + json.dumps(make_headers())[1:]).encode()
+    assert refusal(make_envelope(headers=headers)).startswith("its protected header is not")
+    target = make_payload().replace(b'{"targetArtifact"', b'{"TARGETartifact":{},"targetArtifact"')
+    assert refusal(make_envelope(payload=target)) == "its payload names no target"
+    whole = json.dumps(make_envelope()).encode()
+    assert refusal(whole.replace(b"{", b'{"payload":"",', 1)) == ENVELOPE
+
+
+def test_other_protected_headers_that_arent_critical_are_the_signers() -> None:
+    headers = make_headers(**{"example.com/build": {"id": 1}, SIGNING_TIME: SIGNED[:-1] + ".5Z"})
+    envelope = make_envelope(headers=headers)
+    assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None
+
+
+@pytest.mark.parametrize(
+    "protected",
+    [b"", b"[]", b"{", b'"' * 3, b"\xff", b'{"alg":' * 3000, b"[" * 100_000],
+)
+def test_a_protected_header_that_is_no_object_is_refused(protected: bytes) -> None:
+    envelope = {**make_envelope(), "protected": encode(protected)}
+    assert refusal(envelope) == "its protected header is not of the Notary Project"
+
+
+def without(name: str) -> Callable[[dict[str, Any]], object]:
+    return lambda envelope: envelope.pop(name)
+
+
+def put(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda envelope: envelope.update(changes)
+
+
+def put_header(**changes: Any) -> Callable[[dict[str, Any]], object]:
+    return lambda envelope: envelope["header"].update(changes)
+
+
+ENVELOPE = "it is not a JWS envelope of the Notary Project"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (without("payload"), ENVELOPE),
+        (without("protected"), ENVELOPE),
+        (without("header"), ENVELOPE),
+        (without("signature"), ENVELOPE),
+        (put(signatures=[]), ENVELOPE),
+        (put(payload=1), ENVELOPE),
+        (put(header=[]), ENVELOPE),
+        (put(header={}), ENVELOPE),
+        (put_header(x5c="abc"), ENVELOPE),
+        (put_header(x5c=[1]), ENVELOPE),
+        (put_header(x5c=[]), "it has no certificate"),
+        (put_header(x5c=["AAAA"]), "a certificate of its chain can't be read"),
+        (put_header(x5c=["A"]), "its x5c is not base64"),
+        (put_header(x5c=[make_chain()[0].pem.decode()]), "its x5c is not base64"),
+        (put_header(x5c=["AAAA"] * 11), "a chain of 11 certificates, more than 10"),
+        (put_header(**{"io.cncf.notary.timestampSignature": "?"}), "Signature is not base64"),
+        (put_header(**{"io.cncf.notary.timestampSignature": 1}), ENVELOPE),
+        (put(signature=""), "its signature has 0 bytes, not 64"),
+        (put(signature="AAAA"), "its signature has 3 bytes, not 64"),
+        (put(signature=encode(bytes(64))), "its signature is not valid"),
+        (put(signature="a+b/"), "its signature is not base64"),
+        (put(signature="a b"), "its signature is not base64"),
+        (put(signature="AB"), "its signature is not base64"),
+        (put(signature="\u00e9"), "its signature is not base64"),
+        (put(payload="\u00e9"), "its payload is not base64"),
+        (put(payload="e30="), "its payload is not base64"),
+    ],
+)
+def test_an_envelope_that_isnt_as_specified_is_refused(
+    change: Callable[[dict[str, Any]], object], reason: str
+) -> None:
+    envelope = make_envelope()
+    change(envelope)
+    assert reason in refusal(envelope)
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"nonsense",
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b'{"payload":' * 20_000,
+        b"eyJhbGciOiJub25lIn0.e30.",
+        json.dumps({"payload": "", "signatures": [make_envelope()]}).encode(),
+    ],
+    ids=["empty", "text", "binary", "arrays", "objects", "compact", "general"],
+)
+def test_what_is_no_flattened_jws_is_refused(blob: bytes) -> None:
+    assert refusal(blob) == ENVELOPE
+
+
+def test_an_envelope_over_the_limit_isnt_parsed() -> None:
+    blob = json.dumps(make_envelope()).encode()
+    assert refusal(blob + b" " * (limits.SIGNATURE_BYTES + 1 - len(blob))) == (
+        f"it has {limits.SIGNATURE_BYTES + 1} bytes, more than {limits.SIGNATURE_BYTES}"
+    )
+    blob += b" " * (limits.SIGNATURE_BYTES - len(blob))
+    assert verify(ARTIFACT, as_signature(blob), make_trust(), NOW) is not None
+
+
+def test_the_signing_agent_is_ignored() -> None:
+    for agent in ("", "x" * 1000, 1, None, {"a": []}):
+        envelope = make_envelope(unprotected={"io.cncf.notary.signingAgent": agent})
+        assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None

@@ -1,0 +1,146 @@
+"""Files of roots that an entry names."""
+
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.signatures.notary import (
+    SUBJECT,
+    Key,
+    make_ca,
+    make_certificate,
+    make_chain,
+    make_key,
+)
+
+from copyrator.settings import limits
+from copyrator.signatures.model import TrustError
+from copyrator.signatures.notation import read_roots
+from copyrator.signatures.trusted_roots import load_roots
+
+
+def refusal(pem: bytes) -> str:
+    with pytest.raises(TrustError) as raised:
+        read_roots("ca.crt", pem)
+    return str(raised.value)
+
+
+def private_pem(key: Key, kind: PrivateFormat = PrivateFormat.PKCS8) -> bytes:
+    return key.private_bytes(Encoding.PEM, kind, NoEncryption())
+
+
+def test_roots_and_cas_below_them_are_read() -> None:
+    signer, middle, root = make_chain()
+    own = make_certificate(SUBJECT)
+    read_roots("ca.crt", b"# our CAs\n" + root.pem + middle.pem.replace(b"\n", b"\r\n") + own.pem)
+    found = load_roots("ca.crt", root.pem + middle.pem + own.pem)
+    assert found == (root.certificate, own.certificate)
+    assert "ca.crt: certificate 2 is no CA" in refusal(root.pem + signer.pem)
+    assert "ca.crt has no root" in refusal(middle.pem)
+
+
+@pytest.mark.parametrize("kind", ["RSA-2048", "P-256", "P-384", "P-521"])
+def test_each_kind_of_key_is_read(kind: str) -> None:
+    read_roots("ca.crt", make_ca(f"CN={kind}", kind).pem)
+
+
+def test_weak_keys_and_hashes_are_refused() -> None:
+    good = make_ca().pem
+    for kind, reason in (
+        ("RSA-1024", "certificate 2 has an RSA key of 1024 bits, not of 2048 to 8192"),
+        ("P-224", "certificate 2 has a key that is neither RSA nor of P-256, P-384 or P-521"),
+        ("Ed25519", "certificate 2 has a key that is neither RSA nor of P-256, P-384 or P-521"),
+        ("K-256", "certificate 2 has a key that is neither RSA nor of P-256, P-384 or P-521"),
+    ):
+        assert (
+            refusal(good + make_ca(f"CN={kind}", kind).pem) == f"ca.crt: {reason}; use another CA"
+        )
+    other = make_certificate("CN=sha3", ca=True, digest=hashes.SHA3_256())
+    assert "not signed with SHA-256, SHA-384 or SHA-512" in refusal(other.pem)
+
+
+# openssl req -x509 -newkey rsa:2048 -sha1 -days 36500 -subj "/CN=sha1" (the key is thrown away)
+SHA1 = b"""-----BEGIN CERTIFICATE-----
+MIIDATCCAemgAwIBAgIUCFSqGNzAYu6c/UHbzhZbBVrS+D8wDQYJKoZIhvcNAQEF
+BQAwDzENMAsGA1UEAwwEc2hhMTAgFw0yNjExMjQwMDA4MjNaGA8yMTI2MTAzMTAw
+MDgyM1owDzENMAsGA1UEAwwEc2hhMTCCASIwDQYJKoZIhvcNAQEBBQADggEPADCC
+AQoCggEBANENHFRCvlAPGXiq3WdTpeRqk4vp4cnTCy6LBomBkpDj0LaHnTmkkFva
+ui2rHoO7jVg8LryvM6GDHISx964P6rB+/uzXdif5zhy7+xu69YXlh8LiB3cLf16n
+MjQrvXZ3oXpakzF5fPbpWwKb6BVvt1LsegwvouXmkKZpRuo3Tm72lYrPVmTD7Bh8
+159R5++9+mrvM6TcA0KeVbZXgo1SwM7yN0YFg3U7Xgss7qyaUIyON4KbBDcrNpsg
+Y09GyrTXpGM1xMe5qSB0VmqhqbX02u95g+JBfJFkbyza9aPdmhQj7Ay/gK0z/juL
+X5ZcNrOp89jB/lzFppbetLsuUW5KflkCAwEAAaNTMFEwHQYDVR0OBBYEFCVJNQ5T
+41oBqniQdKeq1c0n1hgvMB8GA1UdIwQYMBaAFCVJNQ5T41oBqniQdKeq1c0n1hgv
+MA8GA1UdEwEB/wQFMAMBAf8wDQYJKoZIhvcNAQEFBQADggEBAA7cUUj3paylzmzj
+e5DtaVXxweV+8TywyWCk+ndep+W/FwAVhD7Qm9vYj3N6T1CF4s99gYjFfVxeQUKP
+W0XGL+XYtGCmyeUe6pqrgmc2qkFV/75hoahgbkKVnDtxSywHYhiT+RQFHsdCofDa
+Hf5PNty0oVYpdSTnyraY2Wx/fsiJ/XqPM2NmUh6aEA0mqVH3LhFn27YeTBdKdUEF
+SX8xV2+SuknpZt6BvcwrXlatxvkjvruw54H6qBsUHD8ZOANnI3ZWxvuiyxNOjL8i
+GySaUJHvXyQ7hIJnAqxcJyGAjykrLsK+E+YXfH92WvLYqhYFXZ/J/wbHVjOYbK9O
+N7hAaXE=
+-----END CERTIFICATE-----
+"""
+
+
+def test_a_root_that_is_signed_with_sha1_is_refused() -> None:
+    assert "not signed with SHA-256, SHA-384 or SHA-512" in refusal(SHA1)
+
+
+@pytest.mark.parametrize(
+    "kind", [PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL], ids=["pkcs8", "ec"]
+)
+def test_a_private_key_is_refused_and_never_printed(kind: PrivateFormat) -> None:
+    key = private_pem(make_key("P-256", "leaked"), kind)
+    for pem in (key, make_ca().pem + key, key + make_ca().pem, key.replace(b"\n", b"\r\n")):
+        reason = refusal(pem)
+        assert reason == "ca.crt has a private key; put only certificates there, replace that key"
+
+
+@pytest.mark.parametrize("pem", [b"", b"\n", b"nonsense", b"\xff" * 100, make_ca().der])
+def test_a_file_without_a_certificate_is_refused(pem: bytes) -> None:
+    assert refusal(pem).startswith("ca.crt has no certificate in PEM; ")
+
+
+def test_garbage_in_a_file_is_refused() -> None:
+    pem = make_ca().pem
+    broken = refusal(pem.replace(b"MII", b"AAA", 1))
+    assert broken == "ca.crt has a certificate that can't be read; put it there again"
+    assert "can't be read" in refusal(pem + pem[: len(pem) // 2])
+    public = make_key("P-256").public_key()
+    text = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    assert "something other than certificates" in refusal(pem + text)
+
+
+def test_a_file_over_the_limit_is_refused() -> None:
+    pem = make_ca().pem
+    read_roots("ca.crt", pem + b"\n" * (limits.SIGNATURE_ROOT_BYTES - len(pem)))
+    reason = refusal(pem + b"\n" * (limits.SIGNATURE_ROOT_BYTES + 1 - len(pem)))
+    assert f"more than {limits.SIGNATURE_ROOT_BYTES}" in reason
+
+
+@given(st.data())
+def test_a_mutated_file_is_read_or_refused(data: st.DataObject) -> None:
+    pem = bytearray(make_ca().pem)
+    for _ in range(data.draw(st.integers(1, 3))):
+        pem[data.draw(st.integers(0, len(pem) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        read_roots("ca.crt", bytes(pem))
+    except TrustError as fault:
+        reason = str(fault)
+    else:
+        return
+    assert reason.startswith("ca.crt")
+
+
+def test_the_same_key_under_another_name_is_no_root() -> None:
+    root = make_ca()
+    renamed = make_certificate("CN=cross", root, key=root.key, ca=True)
+    assert "has no root" in refusal(renamed.pem)

@@ -1,0 +1,232 @@
+"""RFC 3161 time stamps over signatures of the Notary Project."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID as Purposes
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.signatures.notary import (
+    ARTIFACT,
+    DAY,
+    EXPIRY,
+    NOW,
+    SCHEME,
+    TIME_STAMP,
+    Holder,
+    as_signature,
+    make_ca,
+    make_certificate,
+    make_envelope,
+    make_headers,
+    make_trust,
+)
+from tests.unit.signatures.time_stamps import make_time_stamp, make_tsa
+
+from copyrator.signatures.model import Invalid
+from copyrator.signatures.notation import verify
+from copyrator.signatures.timestamps import Span, read_time
+from copyrator.signatures.trusted_roots import load_roots
+
+LATER = NOW + 60 * DAY
+"""The signer's certificate has expired, its root hasn't."""
+
+ROOT = make_tsa()[-1]
+
+
+def judge(
+    now: datetime = LATER,
+    root: Holder | None = ROOT,
+    headers: dict[str, Any] | None = None,
+    **changes: Any,
+) -> datetime | None:
+    stamp = partial(make_time_stamp, **{"chain": make_tsa(), **changes})
+    entry = make_trust(tsa=root.pem if root else b"")
+    return verify(ARTIFACT, as_signature(make_envelope(headers=headers, stamp=stamp)), entry, now)
+
+
+def refusal(now: datetime = LATER, root: Holder | None = ROOT, **changes: Any) -> str:
+    with pytest.raises(Invalid) as raised:
+        judge(now, root, **changes)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("kind", ["RSA-2048", "P-256", "P-384"])
+def test_a_time_stamp_proves_that_the_chain_was_valid_when_it_signed(kind: str) -> None:
+    assert judge(chain=make_tsa(kind=kind)) is None
+    assert judge(now=NOW, chain=make_tsa(kind=kind)) is None
+
+
+@pytest.mark.parametrize("digest", ["sha384", "sha512"])
+def test_longer_hashes_of_a_time_stamp_are_read(digest: str) -> None:
+    assert judge(digest=digest) is None
+
+
+def test_only_the_expiry_ends_what_is_stamped() -> None:
+    headers = make_headers(**{EXPIRY: "2026-12-01T00:00:00Z", "crit": [SCHEME, EXPIRY]})
+    assert judge(headers=headers) == datetime.fromisoformat("2026-12-01T00:00:00Z")
+    with pytest.raises(Invalid, match="it expired at 2026-12-01"):
+        judge(headers=headers, now=datetime.fromisoformat("2026-12-01T00:00:00Z"))
+
+
+def test_without_a_trusted_authority_only_now_counts() -> None:
+    assert judge(now=NOW, root=None) == NOW + 10 * DAY
+    assert refusal(root=None).endswith("; the entry trusts no time stamp authority")
+    other = make_ca("CN=other TSA,C=US")
+    assert judge(now=NOW, root=other) == NOW + 10 * DAY
+    assert "which is none of the trusted roots" in refusal(root=other)
+    with pytest.raises(Invalid, match=r"expired at 2026-03-11T12:00:00Z$"):
+        verify(ARTIFACT, as_signature(make_envelope()), make_trust(tsa=ROOT.pem), LATER)
+
+
+def test_an_authority_for_time_stamps_is_none_for_signers() -> None:
+    assert "none of the trusted roots" in refusal(root=make_ca())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"moment": NOW + 11 * DAY}, "expired at 2026-03-11"),
+        ({"moment": NOW - 11 * DAY}, "is valid only from 2026-02-19"),
+        ({"moment": LATER + DAY}, "its time stamp is of the future"),
+        ({"moment": NOW + 10 * DAY}, "expired at 2026-03-11"),  # at the end, give or take 1 s
+        ({"moment": NOW - 10 * DAY}, 'releases,O=example.com,ST=WA,C=US" is valid only from'),
+        ({"digest": "sha1"}, "its time stamp has a hash other than SHA-256"),
+        ({"altered": True}, "the signature of its time stamp is not valid"),
+        ({"certificates": []}, "its time stamp comes without the certificate of its signer"),
+        ({"certificates": [make_ca()]}, "comes without the certificate of its signer"),
+        (
+            {"certificates": [make_tsa()[0] for _ in range(11)]},
+            "not one signer and up to 10 certificates",
+        ),
+        ({"accuracy": 10**11}, "its time stamp can't be read"),
+    ],
+)
+def test_a_time_stamp_that_proves_nothing_is_refused(changes: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(**changes).split("; ", 1)[1]
+
+
+@pytest.mark.parametrize("margin", [timedelta(seconds=1), timedelta(0)])
+def test_the_accuracy_is_counted(margin: timedelta) -> None:
+    accuracy = None if not margin else margin.seconds
+    assert judge(moment=NOW + 10 * DAY - margin, accuracy=accuracy) is None
+    assert judge(moment=NOW - 10 * DAY + margin, accuracy=accuracy) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"purposes": [Purposes.CODE_SIGNING]}, "extendedKeyUsage timeStamping"),
+        ({"purposes": [Purposes.TIME_STAMPING, Purposes.CODE_SIGNING]}, "extendedKeyUsage"),
+        ({"purposes": []}, "extendedKeyUsage timeStamping"),
+        ({"purposes_critical": False}, "extendedKeyUsage timeStamping"),
+        ({"usages": ["content_commitment"]}, "other keyUsage than digitalSignature"),
+        ({"usages": []}, "has no keyUsage"),
+        ({"ca": True, "usages": ["digital_signature"]}, "is a CA"),
+        ({"end": NOW - 2 * DAY}, "expired at 2026-02-27"),
+        ({"kind": "RSA-1024"}, "has an RSA key of 1024 bits"),
+        ({"kind": "P-224"}, "neither RSA nor of P-256"),
+    ],
+)
+def test_an_authoritys_certificate_is_for_time_stamps(changes: dict[str, Any], reason: str) -> None:
+    assert reason in refusal(chain=make_tsa(**changes))
+
+
+def test_an_authoritys_key_usage_neednt_be_critical() -> None:
+    assert judge(chain=make_tsa(usage_critical=False)) is None
+
+
+def test_an_authority_may_be_expired_now() -> None:
+    assert judge(chain=make_tsa(end=NOW + DAY)) is None
+
+
+def test_an_authority_below_another_ca_verifies_with_certificates_in_any_order() -> None:
+    middle = make_certificate("CN=TSA CA,C=US", ROOT, ca=True, start=NOW - 20 * DAY)
+    tsa, _ = make_tsa(middle)
+    for certificates in ([tsa, middle], [middle, tsa, ROOT], [tsa, middle, make_ca()]):
+        for is_sorted in (True, False):
+            chain = [tsa, middle, ROOT]
+            assert judge(chain=chain, certificates=certificates, is_sorted=is_sorted) is None
+    assert "none of the trusted roots" in refusal(chain=[tsa, middle, ROOT], certificates=[tsa])
+
+
+def test_an_authoritys_certificate_by_another_key_is_refused() -> None:
+    tsa, root = make_tsa()
+    twin = make_certificate("CN=twin,C=US", key=tsa.key)
+    assert "not valid" in refusal(chain=[Holder(tsa.certificate, make_ca().key), root])
+    assert "without the certificate" in refusal(chain=[tsa, root], certificates=[twin])
+
+
+def test_a_time_stamp_over_another_signature_is_refused() -> None:
+    token = make_time_stamp(b"another signature", make_tsa())
+    envelope = make_envelope(unprotected={TIME_STAMP: base64.b64encode(token).decode()})
+    with pytest.raises(Invalid, match="its time stamp is over another signature"):
+        verify(ARTIFACT, as_signature(envelope), make_trust(tsa=ROOT.pem), LATER)
+
+
+def test_garbage_for_a_time_stamp_is_refused() -> None:
+    token = make_time_stamp(b"", make_tsa())
+    for garbage in (b"x", token[:-1], token + b"\0", b"\x30\x80", b"\x30\x84\xff\xff\xff\xff"):
+        text = base64.b64encode(garbage).decode()
+        envelope = as_signature(make_envelope(unprotected={TIME_STAMP: text}))
+        with pytest.raises(Invalid, match="its time stamp can't be read"):
+            verify(ARTIFACT, envelope, make_trust(tsa=ROOT.pem), LATER)
+        assert verify(ARTIFACT, envelope, make_trust(tsa=ROOT.pem), NOW) == NOW + 10 * DAY
+
+
+def test_a_knot_of_cas_isnt_searched_in_all_orders(monkeypatch: pytest.MonkeyPatch) -> None:
+    knot = [make_certificate("CN=knot,C=US", key=make_ca().key, ca=True) for _ in range(9)]
+    tsa, _ = make_tsa(knot[0])
+    assert "of the trusted roots" in refusal(chain=[tsa], certificates=[tsa, *knot])
+
+
+TOKEN = make_time_stamp(b"message", make_tsa())
+ROOTS = load_roots("tsa.crt", ROOT.pem)
+STAMPED = Span(NOW - DAY - timedelta(seconds=1), NOW - DAY + timedelta(seconds=1))
+
+Mutation = Callable[[bytearray, int, int], None]
+
+
+def replace_byte(text: bytearray, place: int, byte: int) -> None:
+    text[place] = byte
+
+
+def insert_byte(text: bytearray, place: int, byte: int) -> None:
+    text.insert(place, byte)
+
+
+def delete_bytes(text: bytearray, place: int, byte: int) -> None:
+    del text[place : place + 1 + byte % 4]
+
+
+def test_the_time_of_a_token_is_read() -> None:
+    assert read_time(TOKEN, b"message", ROOTS) == STAMPED
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([replace_byte, insert_byte, delete_bytes]),
+            st.integers(0, len(TOKEN) - 20),
+            st.integers(0, 255),
+        ),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_no_mutation_of_a_token_gives_another_time(
+    mutations: list[tuple[Mutation, int, int]],
+) -> None:
+    """Parts of a token aren't signed (as the version of its container): its time is."""
+    token = bytearray(TOKEN)
+    for mutate, place, byte in mutations:
+        mutate(token, place, byte)
+    with suppress(Invalid):
+        assert read_time(bytes(token), b"message", ROOTS) == STAMPED

@@ -1,0 +1,68 @@
+"""The table: signatures by the real tools and forgeries of them, under policies.
+
+Each row has the verdict of the real `cosign verify` or `notation verify` beside ours. They are
+equal, or ours is stricter and STRICTER says why.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from tests.recorded_signatures import Recording, Row
+from tests.signature_table import STRICTER, verdict
+
+RECORDING = Recording.load()
+ROWS = list(RECORDING.rows())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[" / ".join(row.name) for row in ROWS])
+def test_our_verdict_is_the_real_tools_or_stricter(row: Row) -> None:
+    holds, reason = verdict(RECORDING, row)
+
+    if row.name in STRICTER:
+        assert row.holds, "the real tool refuses it too: take the row out of STRICTER"
+        assert not holds, "we accept it now: take the row out of STRICTER"
+        assert STRICTER[row.name] in reason
+    else:
+        assert holds == row.holds, reason or "we accept it"
+
+
+PLAIN = {
+    "cosign2-p256": "key p256",
+    "cosign2-rsa3072": "key rsa3072",
+    "cosign3-p256": "key p256",
+    "cosign3-p384": "key p384",
+    "cosign3-fallback-tag": "key p256",
+    "cosign3-payload": "key p256",
+    "payload-by-hand-ed25519": "key ed25519",
+    "notation-es256": "own CA, own subject",
+    "notation-ps256": "own CA, own subject",
+    "notation-fallback-tag": "own CA, own subject",
+    "notation-certificate-expired-stamped": "own CA, own time stamps",
+    "keyless": "keyless, own root",
+}
+
+
+@pytest.mark.parametrize(("case", "policy"), PLAIN.items(), ids=PLAIN.keys())
+def test_what_is_signed_as_it_should_be_is_accepted(case: str, policy: str) -> None:
+    (row,) = (row for row in ROWS if row.name == (case, policy))
+
+    assert verdict(RECORDING, row) == (True, "no signature refused")
+
+
+def test_every_exception_is_a_row() -> None:
+    assert set(STRICTER) <= {row.name for row in ROWS}
+
+
+def test_what_is_recorded_is_what_the_index_names_and_nothing_private() -> None:
+    blobs = {path.name: path.read_bytes() for path in (RECORDING.directory / "blobs").iterdir()}
+    cases = RECORDING.index["cases"]
+    named = {digest for case in cases for digest in (*case["manifests"], *case["blobs"])}
+
+    assert {f"sha256:{name}" for name in blobs} == named
+    assert [name for name, blob in blobs.items() if hashlib.sha256(blob).hexdigest() != name] == []
+    index = (RECORDING.directory / "cases.json").read_bytes()
+    assert [text for text in (index, *blobs.values()) if b"PRIVATE KEY" in text] == []
+    assert b"/tmp" not in index
+    assert sum(map(len, (index, *blobs.values()))) < 1_000_000
