@@ -20,15 +20,23 @@ def plan(cluster: BundleCluster, name: str = "shop") -> dict[str, Any]:
 
 
 def condition(cluster: BundleCluster, kind: str, name: str = "shop") -> tuple[str, str]:
-    found = {one["type"]: one for one in cluster.status(name).get("conditions", [])}
+    return _condition(cluster.status(name), kind)
+
+
+def _condition(status: dict[str, Any], kind: str) -> tuple[str, str]:
+    found = {one["type"]: one for one in status.get("conditions", [])}
     one = found.get(kind, {})
     return one.get("status", ""), one.get("reason", "")
 
 
 def pending(cluster: BundleCluster, name: str = "shop") -> str:
     """The reason for which an update waits; empty where none does."""
-    status, reason = condition(cluster, "UpdatePending", name)
-    return reason if status == "True" else ""
+    return _pending(cluster.status(name))
+
+
+def _pending(status: dict[str, Any]) -> str:
+    says, reason = _condition(status, "UpdatePending")
+    return reason if says == "True" else ""
 
 
 async def waits(
@@ -37,16 +45,29 @@ async def waits(
     """The plan, once the Bundle waits for this reason and the plan has these fields."""
 
     def look() -> bool:
-        found = plan(cluster, name)
-        return pending(cluster, name) == reason and all(
-            found.get(key) == value for key, value in wanted.items()
-        )
+        return _waits(cluster.status(name), reason, wanted)
 
     try:
         await eventually(look, f"{reason}, {wanted}", seconds=20)
     except AssertionError:
         raise AssertionError(f"{reason}, {wanted}; {cluster.status(name)}") from None
     return plan(cluster, name)
+
+
+async def waited(cluster: BundleCluster, reason: str, **wanted: Any) -> dict[str, Any]:
+    """The plan as it was when the Bundle waited for this reason, however short a time."""
+
+    def look() -> dict[str, Any] | None:
+        written = cluster.statuses["shop"]
+        return next((one for one in written if _waits(one, reason, wanted)), None)
+
+    found: dict[str, Any] = (await eventually(look, f"{reason}, {wanted}", seconds=20))["plan"]
+    return found
+
+
+def _waits(status: dict[str, Any], reason: str, wanted: dict[str, Any]) -> bool:
+    found = status.get("plan", {})
+    return _pending(status) == reason and all(found.get(key) == one for key, one in wanted.items())
 
 
 async def deployed(cluster: BundleCluster, name: str = "shop", **wanted: Any) -> dict[str, Any]:

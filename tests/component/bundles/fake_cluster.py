@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,6 +54,7 @@ class BundleCluster(FakeCluster):
             as ``("secrets", "")`` in all namespaces at once, or ``("secrets", "team")`` in one.
         dies_at: the number of the write after which the operator's process dies, without an answer.
         log_faults: HTTP codes with which the next requests for a log are answered.
+        statuses: what each Bundle's status was, by its name, oldest first.
     """
 
     def __init__(self) -> None:
@@ -68,6 +70,7 @@ class BundleCluster(FakeCluster):
         self.dead = asyncio.Event()
         self.log_faults: list[int] = []
         self.refusals: list[Refusal] = []
+        self.statuses: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
     # --- the test's side ---
 
@@ -233,6 +236,7 @@ class BundleCluster(FakeCluster):
             return refusal
         there = self.objects[path]
         body = {**there, "status": merge(there.get("status"), patch["status"])}
+        self.statuses[path.rpartition("/")[2]].append(body["status"])
         return self._answer(request, self.write(path, body, manager_of(request)))
 
     async def _json_patch(

@@ -17,6 +17,7 @@ from tests.component.bundles.approvals import (
     plan,
     refresh,
     secrets,
+    waited,
     waits,
 )
 from tests.component.bundles.conftest import eventually
@@ -255,7 +256,7 @@ async def test_a_job_that_somebody_deletes_is_made_anew_under_another_name(
     await eventually(lambda: cluster.jobs("plan"))
     first = cluster.runs[0]
     lose(cluster, "jobs", first)
-    found = await waits(cluster, "PlanFailed")
+    found = await waited(cluster, "PlanFailed")
     assert f"Job {first} was deleted before its plan was read" in found["message"]
     werf.holds_plans = False
     found = await waits(cluster, number=2)
@@ -277,7 +278,7 @@ async def test_a_job_that_the_api_server_refuses_is_a_failed_plan_and_is_tried_a
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     bundle(approval=ALWAYS, values="values", retry=PATIENT)
     operator = await run()
-    found = await waits(cluster, "PlanFailed")
+    found = await waited(cluster, "PlanFailed")
     assert message in found["message"]
     await idle(operator)
     assert secrets(cluster) == set()
@@ -318,7 +319,7 @@ async def test_a_plan_is_tried_so_often_until_something_changes(
     werf.says = lambda *_: (1, "Error: no\n")
     bundle(approval=ALWAYS, values="values", version="1.*", retry={"limit": 2, "backoff": "1s"})
     operator = await run(timer_interval=1.0)
-    found = await waits(cluster, "PlanFailed", failures=2)
+    found = await waited(cluster, "PlanFailed", failures=2)
     assert found["nextRetryAt"] > found["startedAt"]
     found = await waits(cluster, "PlanUnstable", failures=3)
     assert "no plan could be made 3 times" in cluster.message()
