@@ -245,6 +245,27 @@ async def test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan(
     assert given_up == []
 
 
+async def test_a_plan_that_is_begun_meanwhile_does_not_end_a_preview(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(approval=ALWAYS, values="values")
+    operator = await run()
+    await waits(cluster)
+    werf.holds_plans = True
+    ask(cluster, "1.*")
+    await eventually(lambda: len(cluster.jobs("plan")) == 2)
+    annotate(cluster, **{"plan-version": None})
+    refresh(cluster, "later")
+    await eventually(lambda: len(cluster.jobs("plan")) == 3)
+    await idle(operator)
+    for job in cluster.jobs("plan")[1:]:
+        assert "operator.werf.dev/given-up" not in job["metadata"]["annotations"]
+        werf.finish(job)
+    await waits(cluster, number=2)
+    await eventually(lambda: preview(cluster)["outcome"] == "Planned")
+
+
 async def test_a_preview_waits_its_turn(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
