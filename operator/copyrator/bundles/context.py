@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
@@ -270,7 +270,7 @@ def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
     return entry.uid, entry.releases, entry.running_release, entry.deployed_at, entry.deleting
 
 
-async def cancel_all(tasks: set[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()

@@ -8,13 +8,14 @@ from datetime import timedelta
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanSummary
 from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, obstacle
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import plan_order
-from copyrator.bundles.plan_reader import PlanFault, PlanReader
+from copyrator.bundles.plan_reader import PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.policy import plan_record
 from copyrator.bundles.policy.deploy_job import build_plan_job
 from copyrator.bundles.policy.observation import JobRecord
@@ -91,15 +92,34 @@ class PlanJobs:
         """The Job of a recorded plan, if it exists."""
         return await self._jobs.find(entry.key, entry.uid, plan.job or "")
 
-    async def read(self, entry: BundleEntry, job: JobRecord) -> Plan | PlanFault:
-        """The plan of a Job that has ended.
+    async def progress(
+        self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
+    ) -> Plan | PlanFault | PlanDelay:
+        """What became of a plan's Job.
+
+        Args:
+            entry: the Bundle, which is requeued when there is more.
+            spec: its spec.
+            job: as it is now.
+            known: what the status says of a delay.
 
         Raises:
-            ApiError: its pods, or its log, can't be read now.
+            ApiError: its pods can't be read now.
         """
-        return await self._reader.read(job, self._nonce(entry, job.name))
+        if not job.done:
+            return PlanDelay(await self._hindrance(entry, spec, job, known))
+        found = self._reader.read(entry.key, job, self._nonce(entry, job.name))
+        return found or PlanDelay(known)
 
-    async def hindrance(
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        self._reader.forget(key)
+
+    async def close(self) -> None:
+        """End all reads of logs."""
+        await self._reader.close()
+
+    async def _hindrance(
         self, entry: BundleEntry, spec: BundleSpec, job: JobRecord, known: str | None
     ) -> str | None:
         """What keeps a Job that hasn't ended from its end; ``known`` where it isn't time to look.

@@ -22,12 +22,13 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
-from copyrator.bundles.plan_reader import PlanFault
+from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import plan_decision, plan_record
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.policy.plan_record import Made
 from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
@@ -162,10 +163,10 @@ class Plans:
                     text = str(error)
             return self._failed(entry, spec, status, PlanFault(text))
         memory.plan_begun = plan.number
-        if not job.done:
-            blocked = await self._plan_jobs.hindrance(entry, spec, job, plan.message)
-            return plan_record.with_message(status, blocked)
-        status = await self._taken(entry, spec, status, job)
+        found = await self._plan_jobs.progress(entry, spec, job, plan.message)
+        if isinstance(found, PlanDelay):
+            return plan_record.with_message(status, found.message)
+        status = await self._taken(entry, spec, status, job, found)
         if memory.plan_counted != plan.number:
             memory.plan_counted = plan.number
             succeeded = status.plan.outcome == PlanOutcome.PLANNED
@@ -173,10 +174,14 @@ class Plans:
         return status
 
     async def _taken(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, job: JobRecord
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        job: JobRecord,
+        plan: Plan | PlanFault,
     ) -> BundleStatus:
         """The status with the plan of a Job that has ended, or with why it has none."""
-        plan = await self._plan_jobs.read(entry, job)
         if isinstance(plan, PlanFault):
             return self._failed(entry, spec, status, plan)
         seal = await self._seals.store_operations(entry, job.name, plan.text)

@@ -19,12 +19,12 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
-from copyrator.bundles.plan_reader import PlanFault
+from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import preview, signature
 from copyrator.bundles.policy.gates import Candidate, Gates
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
-from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.policy.plan_record import Made
 from copyrator.bundles.policy.preview import PreviewRequest
 from copyrator.bundles.polls import Polls
@@ -116,21 +116,14 @@ class Previews:
                 )
             return await self._made_job(entry, spec, status)
         memory.preview_begun = record.number
-        if not job.done:
-            text = await self._plan_jobs.hindrance(entry, spec, job, record.message)
-            return preview.with_message(status, text)
-        return await self._taken(entry, spec, status, job)
-
-    async def _taken(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, job: JobRecord
-    ) -> BundleStatus:
-        """The status with the plan of a Job that has ended, or with why it has none."""
-        plan = await self._plan_jobs.read(entry, job)
-        self._plan_jobs.count(job, succeeded=not isinstance(plan, PlanFault))
-        if isinstance(plan, PlanFault):
-            return self._failed(status, plan.message, plan.reason)
+        found = await self._plan_jobs.progress(entry, spec, job, record.message)
+        if isinstance(found, PlanDelay):
+            return preview.with_message(status, found.message)
+        self._plan_jobs.count(job, succeeded=isinstance(found, Plan))
+        if isinstance(found, PlanFault):
+            return self._failed(status, found.message, found.reason)
         made = Made(
-            plan,
+            found,
             await self._plan_jobs.missing_namespace(spec),
             baseline=await self._seals.operations(entry, status.baseline),
         )

@@ -110,7 +110,9 @@ class BundleController:
         self._polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = Redaction(client)
         seals = Seals(context, self._references)
-        plan_jobs = PlanJobs(context, self._jobs, self._references, self._redaction, seals)
+        self._plan_jobs = plan_jobs = PlanJobs(
+            context, self._jobs, self._references, self._redaction, seals
+        )
         self._plan_queue = PlanQueue(context, self._jobs)
         self._runs = Runs(
             context, self._jobs, self._references, self._writer, self._redaction, seals=seals
@@ -145,6 +147,7 @@ class BundleController:
         await self._trust.stop()
         self._references.forget_all()
         await self._polls.close()
+        await self._plan_jobs.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
@@ -303,6 +306,7 @@ class BundleController:
         self._references.forget(key)
         self._deploys.forget(key)
         self._plan_queue.forget_all(key)
+        self._plan_jobs.forget(key)
         self._context.forget(key)
 
 
