@@ -78,7 +78,6 @@ class Deploys:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
-        memory.look_at = None
         entry = await self._previews.visit(entry, spec)
         observed = await self._plans.observe(entry, spec)
         if entry.is_paused:
