@@ -5,15 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import (
-    Attempted,
-    Baseline,
-    BundleStatus,
-    Deployed,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
+from copyrator.api.plan_status import Baseline, PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.criteria import admits, is_below
 from copyrator.bundles.policy.gates import Candidate, Target, judged_next
@@ -64,6 +57,13 @@ def next_look(status: BundleStatus) -> datetime | None:
     plan = status.plan
     due = parse_time(plan.next_retry_at) if plan.outcome == PlanOutcome.FAILED else None
     return min((at for at in (due, judged_next(status.gates)) if at is not None), default=None)
+
+
+def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
+    """When the time to decide about the plan is over; None where nobody may decide any more."""
+    plan, end = status.plan, parse_time(status.plan.expires_at)
+    is_open = plan.outcome == PlanOutcome.PLANNED and plan.decision is None
+    return end if is_open and end and now < end and not is_spent(status) else None
 
 
 def _has_expired(plan: PlanStatus, now: datetime) -> bool:
