@@ -21,6 +21,8 @@ MAX_REJECTED: Final = 5
 """Rejected candidates that a status lists."""
 MAX_RISKY: Final = 20
 """Risky operations that a status lists."""
+MAX_MISSING: Final = 20
+"""Entries with missing permissions that a status lists."""
 MAX_LOG_TAIL: Final = 2048
 """Characters of a failed Job's log that a status holds."""
 
@@ -148,6 +150,17 @@ class Deployed(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPermission(Record):
+    """What a Job's service account may not do with one resource in one namespace."""
+
+    verbs: tuple[str, ...] = ()
+    resource: str | None = None
+    """As in RBAC and kubectl: ``pods/log``, ``deployments.apps``."""
+    namespace: str | None = None
+    """None: of objects in no namespace, or in all namespaces."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Record):
     """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
@@ -174,6 +187,8 @@ class Attempted(Record):
     message: str | None = None
     rollback: str | None = None
     """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
+    missing: tuple[MissingPermission, ...] = ()
+    """For want of which it failed, by werf's own error."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None
@@ -300,6 +315,12 @@ class PlanStatus(Record):
     risky: tuple[str, ...] = ()
     """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
     risky_operations: int | None = None
+    missing: tuple[MissingPermission, ...] = ()
+    """What the Job's account may not do of what the deploy needs, at most MAX_MISSING entries."""
+    missing_permissions: int | None = None
+    """How many verbs are missing, listed or not; None: not reviewed."""
+    unreviewed: int | None = None
+    """Kinds, counted in each namespace, whose permissions couldn't be reviewed."""
     seal: str | None = None
     """Hash of the Secret with the operations, which the deploy's Job checks."""
     expires_at: str | None = None
