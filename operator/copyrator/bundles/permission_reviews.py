@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -42,8 +42,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
 class Question:
     """What a plan's account needs."""
 
-    job: str
-    """The Job that made the plan."""
     account: ServiceAccount
     namespace: str
     """Of the release."""
@@ -58,6 +56,9 @@ class Question:
         """The question about these operations of the plan."""
         kinds, beyond = kinds_of(operations)
         return replace(self, kinds=kinds, beyond=beyond)
+
+
+Ask = Callable[[], Awaitable[Question | None]]
 
 
 @dataclass(slots=True)
@@ -97,19 +98,26 @@ class PermissionReviews:
         there = self._reviews.get(key)
         return not self.is_paused and (there is None or there.job != job)
 
-    def begin(self, key: BundleKey, question: Question) -> None:
-        """Send the reviews of a plan; the Bundle is requeued once there are findings."""
-        if not self.begins(key, question.job):
+    def begin(self, key: BundleKey, job: str, ask: Ask) -> None:
+        """Send the reviews of a plan; the Bundle is requeued once there are findings.
+
+        Args:
+            key: of the Bundle.
+            job: the Job that made the plan.
+            ask: called when it is this plan's turn; None: nothing is reviewed.
+        """
+        if not self.begins(key, job):
             return
         self.forget(key)
-        name = f"permissions of {key}"
-        task = asyncio.create_task(self._review(key, question), name=name)
-        self._reviews[key] = _Review(question.job, task)
+        task = asyncio.create_task(self._review(key, ask), name=f"permissions of {key}")
+        self._reviews[key] = _Review(job, task)
 
-    def findings(self, key: BundleKey, job: str | None) -> Findings | None:
-        """What was found about a plan, until ``forget``; None where nothing was yet."""
+    def found(self, key: BundleKey) -> tuple[str, Findings] | None:
+        """What was found, and the Job of its plan, until ``forget``; None where nothing was yet."""
         there = self._reviews.get(key)
-        return there.findings if there is not None and there.job == job else None
+        if there is None or there.findings is None:
+            return None
+        return there.job, there.findings
 
     def forget(self, key: BundleKey) -> None:
         """The findings are in the status, or nobody needs them."""
@@ -122,22 +130,29 @@ class PermissionReviews:
         await cancel_all({one.task for one in self._reviews.values()})
         self._reviews.clear()
 
-    async def _review(self, key: BundleKey, question: Question) -> None:
-        mine = asyncio.current_task()
+    async def _review(self, key: BundleKey, ask: Ask) -> None:
+        findings = None
+        async with self._turns.place(key.namespace):
+            if not self.is_paused:  # by another's failure meanwhile
+                findings = await self._reviewed(ask)
+        if findings is None:
+            del self._reviews[key]
+            return
+        self._reviews[key].findings = findings
+        self._context.queue.add(key)
+
+    async def _reviewed(self, ask: Ask) -> Findings | None:
         try:
-            async with self._turns.place(key.namespace):
-                if not self.is_paused:  # by another's failure meanwhile
-                    async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
-                        findings = await self._findings(question)
-                    self._pause = 0.0
-                    self._reviews[key].findings = findings
-                    self._context.queue.add(key)
+            async with asyncio.timeout(limits.PERMISSION_REVIEWS_SECONDS):
+                question = await ask()
+                if question is None:
+                    return None
+                findings = await self._findings(question)
         except (ApiError, TimeoutError) as error:
             self._postpone(error)
-        finally:
-            there = self._reviews.get(key)
-            if there is not None and there.task is mine and there.findings is None:
-                del self._reviews[key]
+            return None
+        self._pause = 0.0
+        return findings
 
     async def _findings(self, question: Question) -> Findings:
         kinds: dict[KindIn, Resource] = {}

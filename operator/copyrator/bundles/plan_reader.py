@@ -13,6 +13,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.observation import JobRecord, ending_of, exit_code
+from copyrator.bundles.policy.permissions import Need, ServiceAccount, listed, refused, sentence
 from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.policy.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.policy.plan_script import PlanExit
@@ -37,6 +38,8 @@ class PlanFault:
 
     message: str
     reason: BundleReason = BundleReason.PLAN_FAILED
+    denied: tuple[Need, ...] = ()
+    """For want of which werf failed."""
 
 
 class PlanReader:
@@ -47,7 +50,7 @@ class PlanReader:
         self._jobs = jobs
         self._redaction = redaction
 
-    async def read(self, job: JobRecord, nonce: str) -> Plan | PlanFault:
+    async def read(self, job: JobRecord, nonce: str, account: ServiceAccount) -> Plan | PlanFault:
         """The plan of a Job that has ended, whose block has this nonce.
 
         Raises:
@@ -59,7 +62,10 @@ class PlanReader:
             reason = BundleReason.PLAN_FAILED
             if code == PlanExit.CHANGED:
                 reason = BundleReason.PLAN_CHANGED
-            return PlanFault(await self._cause(job, pods), reason)
+            cause = await self._cause(job, pods)
+            denied = refused(cause, account)
+            text = sentence(account, listed(denied)) if denied else cause
+            return PlanFault(f"Job {job.name}: {text}", reason, denied)
         try:
             plan = await self._block(pods[-1], nonce)
         except ApiError as error:
@@ -92,4 +98,4 @@ class PlanReader:
             (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
-        return f"Job {job.name}: {found}"
+        return found

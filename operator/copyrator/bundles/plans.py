@@ -22,6 +22,7 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, plan_order
+from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plan_reader import PlanFault, PlanReader
 from copyrator.bundles.policy import approval
@@ -30,12 +31,13 @@ from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind, build_plan_job
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.permissions import ServiceAccount, listed
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import MissingReferenceError, References
+from copyrator.bundles.releases import is_namespace_missing
 from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
-from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.resources import NAMESPACES
+from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +59,16 @@ class Plans:
         references: References,
         writer: StatusWriter,
         redaction: Redaction,
+        *,
+        seals: Seals,
+        permissions: PlanPermissions,
     ) -> None:
         self._context = context
         self._jobs = jobs
         self._references = references
         self._writer = writer
-        self.seals = Seals(context, references)
+        self._seals = seals
+        self._permissions = permissions
         self._reader = PlanReader(context, jobs, redaction)
         self._queue = PlanQueue(context, jobs)
 
@@ -115,12 +121,12 @@ class Plans:
         """
         memory = self._context.memory(entry.key)
         if memory.values_of is not None and not entry.is_planning:
-            await self.seals.remove_values(entry, memory.values_of)
+            await self._seals.remove_values(entry, memory.values_of)
             memory.values_of = None
         if not memory.is_tidied and spec.approval.is_asked:
             status = entry.status
             if approval.ended_since(status, self._context.clock() - LEFT_WITHIN):
-                await self.seals.remove_others(entry, approval.needed(status))
+                await self._seals.remove_others(entry, approval.needed(status))
         memory.is_tidied = True
 
     async def begin(
@@ -164,7 +170,7 @@ class Plans:
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
         await self._jobs.end_plans(entry.key, entry.uid, but=entry.status.plan.job)
-        await self.seals.remove_others(entry, approval.needed(entry.status))
+        await self._seals.remove_others(entry, approval.needed(entry.status))
 
     async def _make_job(self, entry: BundleEntry, spec: BundleSpec) -> bool:
         """Create the Job of the recorded plan; False where the values aren't its own any more.
@@ -177,7 +183,7 @@ class Plans:
         job = plan.job or ""
         try:
             access = await self._references.access(entry, spec)
-            values_hash, sealed = await self.seals.values(entry, spec, job)
+            values_hash, sealed = await self._seals.values(entry, spec, job)
         except MissingReferenceError as error:
             log.debug("%s: not planned: %s", entry.key, error)
             return False  # the next reconcile reports it
@@ -203,7 +209,7 @@ class Plans:
         return True
 
     def _nonce(self, entry: BundleEntry, job: str) -> str:
-        return self.seals.derived(entry, job, "nonce")
+        return self._seals.derived(entry, job, "nonce")
 
     async def _observed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
@@ -235,23 +241,26 @@ class Plans:
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, job: JobRecord
     ) -> BundleStatus:
         """The status with the plan of a Job that has ended, or with why it has none."""
-        plan = await self._reader.read(job, self._nonce(entry, job.name))
+        plan = await self._reader.read(job, self._nonce(entry, job.name), ServiceAccount.of(spec))
         if isinstance(plan, PlanFault):
             return self._failed(entry, spec, status, plan)
-        seal = await self.seals.store_operations(entry, job.name, plan.text)
+        seal = await self._seals.store_operations(entry, job.name, plan.text)
+        namespace = spec.project_namespace
+        is_missing = await is_namespace_missing(self._context.client, namespace)
+        self._permissions.ask(entry, spec, plan.operations, is_namespace_missing=is_missing)
         made = Made(
             plan,
-            await self._missing_namespace(spec),
+            namespace if is_missing else None,
             seal,
-            approved=await self.seals.operations(entry, status.plan.approved),
-            baseline=await self.seals.operations(entry, status.baseline),
+            approved=await self._seals.operations(entry, status.plan.approved),
+            baseline=await self._seals.operations(entry, status.baseline),
         )
         before = status.baseline
         status = approval.planned(status, made, spec, self._context.clock())
-        await self.seals.remove_values(entry, job.name)
+        await self._seals.remove_values(entry, job.name)
         self._context.memory(entry.key).values_of = None
         if status.baseline != before:
-            await self.seals.remove_others(entry, approval.needed(status))
+            await self._seals.remove_others(entry, approval.needed(status))
         return status
 
     async def _blocked(
@@ -274,22 +283,17 @@ class Plans:
             return status
         return replace(status, plan=replace(status.plan, message=text))
 
-    async def _missing_namespace(self, spec: BundleSpec) -> str | None:
-        try:
-            await self._context.client.get(NAMESPACES, None, spec.project_namespace)
-        except NotFound:
-            return spec.project_namespace
-        except Forbidden:
-            log.debug("namespace %s can't be read", spec.project_namespace)
-        return None
-
     def _failed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, why: PlanFault
     ) -> BundleStatus:
         self._context.memory(entry.key).values_of = status.plan.job
         self._context.queue.add(entry.key)  # they are deleted once this is written
         now = self._context.clock()
-        return approval.failed(status, why.reason, why.message, spec.retry, now)
+        status = approval.failed(status, why.reason, why.message, spec.retry, now)
+        if not why.denied:
+            return status
+        self._permissions.ask_without_plan(entry, spec, why.denied)
+        return replace(status, plan=replace(status.plan, missing=listed(why.denied)))
 
     def _count(self, job: JobRecord, status: BundleStatus) -> None:
         metrics = self._context.metrics

@@ -23,6 +23,8 @@ from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.permission_reviews import PermissionReviews
+from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import approval, signature, verdicts
 from copyrator.bundles.policy.gates import Gates
@@ -32,6 +34,7 @@ from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import References
 from copyrator.bundles.resolutions import bring_forward
 from copyrator.bundles.runs import Runs
+from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StaleError, StatusWriter, publish_gauges
 from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
@@ -58,7 +61,8 @@ class BundleController:
     an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
     operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
-    proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
+    proxy variables that Jobs get. ``gates`` are those that Bundles may ask for. ``reviewer`` sends
+    access reviews, whose failures affect nothing else; by default it is ``client``.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class BundleController:
         monotonic: Callable[[], float] = time.monotonic,
         proxies: Mapping[str, str] | None = None,
         gates: Gates | None = None,
+        reviewer: KubeClient | None = None,
     ) -> None:
         self._context = context = Context(
             client=client,
@@ -105,14 +110,25 @@ class BundleController:
         self._writer = StatusWriter(context)
         self._polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = Redaction(client)
-        self._plans = Plans(context, self._jobs, self._references, self._writer, self._redaction)
+        self._seals = Seals(context, self._references)
+        reviews = PermissionReviews(context, reviewer or client)
+        self._permissions = PlanPermissions(context, reviews, self._seals, self._writer)
+        self._plans = Plans(
+            context,
+            self._jobs,
+            self._references,
+            self._writer,
+            self._redaction,
+            seals=self._seals,
+            permissions=self._permissions,
+        )
         self._runs = Runs(
             context,
             self._jobs,
             self._references,
             self._writer,
             self._redaction,
-            seals=self._plans.seals,
+            seals=self._seals,
         )
         self._deploys = Deploys(
             context,
@@ -133,6 +149,7 @@ class BundleController:
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
+        await self._permissions.close()
         await self._trust.stop()
         self._references.forget_all()
         await self._polls.close()
@@ -247,6 +264,7 @@ class BundleController:
             return
         entry = await self._writer.hold(entry)
         self._references.follow(entry, spec)
+        entry = await self._permissions.visit(entry, spec)
         if entry.is_running:
             await self._observe(entry)
             return
@@ -293,4 +311,5 @@ class BundleController:
     def _forget(self, key: BundleKey) -> None:
         self._references.forget(key)
         self._deploys.forget(key)
+        self._permissions.forget(key)
         self._context.forget(key)

@@ -94,16 +94,27 @@ class StatusWriter:
             status = failed(status, entry.request)
         if not _says_something_new(entry, status):
             return entry
+        written = await self._store(entry, status)
+        self._tell(entry, verdict)
+        if gated:
+            self._tell_update(entry, status, verdict)
+        return written
+
+    async def amend(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write a status that no condition depends on, if it changed.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        return entry if status == entry.status else await self._store(entry, status)
+
+    async def _store(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         # Not server-side apply, which removes nothing that another manager wrote: after a restored
         # backup the same change would be written at every poll.
         there = entry.raw_status
         there.pop(FORCE_UPDATE, None)  # the user's
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
-        written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
-        self._tell(entry, verdict)
-        if gated:
-            self._tell_update(entry, status, verdict)
-        return written
+        return await self._patch(entry, body, PatchType.MERGE, subresource="status")
 
     async def hold(self, entry: BundleEntry) -> BundleEntry:
         """Add our finalizer, and remove what the original operator left."""

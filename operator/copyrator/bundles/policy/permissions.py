@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.policy.plan import Operation
 from copyrator.settings.limits import PERMISSION_KINDS
@@ -36,6 +37,11 @@ class ServiceAccount:
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, spec: BundleSpec) -> ServiceAccount:
+        """That of a Bundle."""
+        return cls(spec.namespace, spec.service_account)
 
     @property
     def user(self) -> str:
