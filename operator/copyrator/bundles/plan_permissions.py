@@ -34,6 +34,9 @@ class PlanPermissions:
         self._unreadable: dict[BundleKey, str] = {}
         """Jobs of plans whose operations can't be read back, by their Bundle."""
 
+    def __len__(self) -> int:
+        return len(self._reviews)
+
     def ask(
         self,
         entry: BundleEntry,

@@ -62,13 +62,14 @@ class BundleController:
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
     operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
     proxy variables that Jobs get. ``gates`` are those that Bundles may ask for. ``reviewer`` sends
-    access reviews, whose failures affect nothing else; by default it is ``client``.
+    access reviews of accounts, whose failures affect nothing else.
     """
 
     def __init__(
         self,
         *,
         client: KubeClient,
+        reviewer: KubeClient,
         watch_pool: InformerFactory,
         bundles: BundleRegistry,
         queue: WorkQueue[Key],
@@ -82,7 +83,6 @@ class BundleController:
         monotonic: Callable[[], float] = time.monotonic,
         proxies: Mapping[str, str] | None = None,
         gates: Gates | None = None,
-        reviewer: KubeClient | None = None,
     ) -> None:
         self._context = context = Context(
             client=client,
@@ -111,7 +111,7 @@ class BundleController:
         self._polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = Redaction(client)
         self._seals = Seals(context, self._references)
-        reviews = PermissionReviews(context, reviewer or client)
+        reviews = PermissionReviews(context, reviewer)
         self._permissions = PlanPermissions(context, reviews, self._seals, self._writer)
         self._plans = Plans(
             context,
@@ -175,6 +175,11 @@ class BundleController:
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
         publish_gauges(self._context, self._references.watches)
+
+    @property
+    def reviews_open(self) -> int:
+        """Plans whose permissions are being reviewed, or were and aren't in the status yet."""
+        return len(self._permissions)
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Poll at once for the Bundles that pushes may concern; returns their number."""

@@ -24,7 +24,7 @@ LOCK: Final = "werf-synchronization"
 _READ: Final = ("get", "list", "watch")
 _NAMELESS: Final = ("list", "watch", "create")
 """Verbs of requests that name no object."""
-_TEXT: Final = 4096
+_TEXT: Final = 8192
 """Characters of werf's output that are searched for missing permissions."""
 
 
@@ -224,7 +224,7 @@ def refused(text: str, account: ServiceAccount) -> tuple[Need, ...]:
     A chart may print such a text as well: what it says is shown, and never granted by itself.
     """
     found: dict[tuple[str, str, str], Need] = {}
-    for namespace, name, verb, resource, group, where in _REFUSED.findall(text[-_TEXT:]):
+    for namespace, name, verb, resource, group, where in _REFUSED.findall(text[:_TEXT]):
         if ServiceAccount(namespace, name) != account:
             continue
         need = Need(where, group, resource, (verb,))
