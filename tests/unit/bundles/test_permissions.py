@@ -256,6 +256,12 @@ def test_several_verbs_on_one_resource_are_one_entry() -> None:
     assert refused(text, WERF) == (Need("team", "", "secrets", ("get", "list")),)
 
 
+def test_that_the_namespace_could_not_be_created_either_is_not_the_cause() -> None:
+    lock = words(verb="create", resource="configmaps")
+    space = words(verb="create", resource="namespaces", where=CLUSTER)
+    assert refused(f"{lock}; {space}", WERF) == (Need("team", "", "configmaps", ("create",)),)
+
+
 @given(st.text(max_size=2000))
 def test_no_text_is_misread(text: str) -> None:
     for one in refused(f"{words()} {text}", WERF):

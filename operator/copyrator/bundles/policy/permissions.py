@@ -230,6 +230,8 @@ def refused(text: str, account: ServiceAccount) -> tuple[Need, ...]:
         need = Need(where, group, resource, (verb,))
         key = where, group, resource
         found[key] = _both(found[key], need) if key in found else need
+    if len(found) > 1:  # where it may not create its lock, werf tries to create the namespace
+        found.pop(("", "", "namespaces"), None)
     return tuple(found.values())[:MAX_MISSING]
 
 

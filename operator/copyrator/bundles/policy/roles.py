@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from copyrator.api.bundle_status import BundleStatus, MissingPermission
+from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
 from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.permissions import VERBS, ServiceAccount
 
@@ -25,13 +25,19 @@ Manifest = dict[str, Any]
 
 
 def missing_of(status: BundleStatus) -> tuple[MissingPermission, ...]:
-    """What is missing for the next deploy: by its plan, and by the last deploy that failed.
+    """What is missing for the next deploy: by its plan, and by the last deploy if that failed.
 
-    Entries that aren't of the form that the operator writes are left out.
+    Nothing, once a deploy of the plan has succeeded. Entries that aren't of the form that the
+    operator writes are left out.
     """
     plan, attempted = status.plan, status.attempted
-    found = [one for one in (*plan.missing, *attempted.missing) if _is_valid(one)]
-    return tuple(dict.fromkeys(found))
+    is_spent = plan.job is not None and plan.job == attempted.plan_job
+    found = plan.missing
+    if plan.job is None or (is_spent and attempted.outcome != Outcome.RUNNING):
+        found = (*found, *attempted.missing)
+    if is_spent and attempted.outcome == Outcome.SUCCEEDED:
+        found = ()
+    return tuple(dict.fromkeys(one for one in found if _is_valid(one)))
 
 
 def grants(
