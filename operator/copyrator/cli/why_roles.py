@@ -10,7 +10,7 @@ from copyrator.bundles.releases import is_namespace_missing
 from copyrator.cli.bundle_permissions import Body, manifest, roles_of
 from copyrator.cli.cluster import Target, run
 from copyrator.cli.faults import Fault
-from copyrator.cli.hints import hint_about
+from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.objects import one
 from copyrator.cli.output import Format, dump
 
@@ -53,5 +53,5 @@ def _nothing(body: Body, account: ServiceAccount) -> str:
     anew = hint_about("plan", "bundle", body, "--refresh")
     return (
         f"it isn't known what the service account {account} lacks: no plan was made, or the "
-        f"operator may not review permissions (copyrator doctor); to make a plan: {anew}"
+        f"operator may not review permissions ({hint('doctor')} tells); to make a plan: {anew}"
     )
