@@ -406,6 +406,18 @@ async def test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_
     assert cluster.asked == []
 
 
+async def test_an_account_that_does_not_exist_is_said_to_be_missing_and_not_asked_about(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.permits = everything
+    lose(cluster, "serviceaccounts", "werf")
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "ServiceAccountMissing")
+    await idle(operator)
+    assert cluster.asked == []
+
+
 async def test_a_permission_that_is_taken_away_between_two_deploys_is_missing_then(
     cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
 ) -> None:
