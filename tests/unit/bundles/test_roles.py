@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,6 +85,32 @@ def test_what_the_plan_and_the_last_deploy_lack_is_granted_once() -> None:
     assert missing_of(status) == (one, other)
     (rule,) = grants(WERF, "shop", missing_of(status))[0]["rules"]
     assert rule["verbs"] == ["get", "list"]
+
+
+PLANNED = PlanStatus(job="plan-2", missing=(lacks("secrets", "list"),))
+BEFORE = Attempted(outcome="Failed", missing=(lacks("pods", "get"),))
+
+
+@pytest.mark.parametrize(
+    ("plan", "attempted", "wanted"),
+    [
+        (PLANNED, Attempted(), ["secrets"]),
+        (PLANNED, replace(BEFORE, plan_job="plan-1"), ["secrets"]),  # made after it failed
+        (PLANNED, BEFORE, ["secrets"]),
+        (PLANNED, replace(BEFORE, plan_job="plan-2"), ["secrets", "pods"]),
+        (PLANNED, Attempted(outcome="Running", plan_job="plan-2"), ["secrets"]),
+        (PLANNED, Attempted(outcome="Succeeded", plan_job="plan-2"), []),
+        (PLANNED, Attempted(outcome="Succeeded", plan_job="plan-1"), ["secrets"]),
+        (PlanStatus(), BEFORE, ["pods"]),
+        (PlanStatus(), Attempted(outcome="Succeeded"), []),
+        (PlanStatus(), Attempted(), []),
+    ],
+)
+def test_what_counts_is_what_was_found_last(
+    plan: PlanStatus, attempted: Attempted, wanted: list[str]
+) -> None:
+    found = missing_of(BundleStatus(plan=plan, attempted=attempted))
+    assert [one.resource for one in found] == wanted
 
 
 @pytest.mark.parametrize(
