@@ -31,8 +31,10 @@ class PlanPermissions:
         self._reviews = reviews
         self._seals = seals
         self._writer = writer
-        self._unreadable: dict[BundleKey, str] = {}
-        """Jobs of plans whose operations can't be read back, by their Bundle."""
+        self._done: dict[BundleKey, str] = {}
+        """The Job of the last plan that isn't asked about again: what was found is written, also
+        where an older CRD drops it, or its operations can't be read back.
+        """
 
     def __len__(self) -> int:
         return len(self._reviews)
@@ -77,7 +79,7 @@ class PlanPermissions:
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
         self._reviews.forget(key)
-        self._unreadable.pop(key, None)
+        self._done.pop(key, None)
 
     async def close(self) -> None:
         """End all reviews."""
@@ -94,6 +96,7 @@ class PlanPermissions:
         if plan.job == job:
             status = replace(entry.status, plan=with_findings(plan, findings))
             entry = await self._writer.amend(entry, status)
+            self._done[entry.key] = job
         self._reviews.forget(entry.key)
         return entry
 
@@ -101,13 +104,13 @@ class PlanPermissions:
         """Review the permissions of a plan whose operations are in its Secret."""
         plan = entry.status.plan
         job = plan.job or ""
-        if self._unreadable.get(entry.key) == job or not self._reviews.begins(entry.key, job):
+        if self._done.get(entry.key) == job or not self._reviews.begins(entry.key, job):
             return
 
         async def ask() -> Question | None:
             kept = await self._seals.operations(entry, ApprovedPlan(job=job, seal=plan.seal))
             if kept is None:
-                self._unreadable[entry.key] = job
+                self._done[entry.key] = job
                 return None
             missing = await is_namespace_missing(self._context.client, spec.project_namespace)
             return _question(spec, is_namespace_missing=missing).of(kept.operations)
