@@ -56,6 +56,9 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
         yield f"  and {count(more, 'more permission')} that the status doesn't list."
     if status.plan.unreviewed:
         yield f"  What {count(status.plan.unreviewed, 'more kind')} needs isn't reviewed."
+    if status.plan.outcome is None:
+        anew = hint_about("plan", "bundle", body, "--refresh")
+        yield f"werf names one permission at a time; a plan names all: {anew}"
     yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
     yield f"Then: {_next(status, body)}"
 

@@ -66,7 +66,12 @@ FAILED = {"outcome": "Failed", "missing": [ONE], "finishedAt": "2026-01-02T11:59
 def test_after_a_deploy_that_failed_so_it_is_asked_for_again() -> None:
     lines = says(bundle(None, attempted=FAILED))
     assert lines[0] == "The service account apps/werf lacked permissions 60s ago; it cannot"
+    names_all = "a plan names all: copyrator plan bundle apps/shop --refresh"
+    assert lines[2] == f"werf names one permission at a time; {names_all}"
     assert lines[-1] == "Then: copyrator reconcile bundle apps/shop"
+    lines = says(bundle({**PLAN, "missing": []}, attempted={**FAILED, "planJob": "shop-plan-1"}))
+    assert lines[2].startswith("  and 2 more permissions")
+    assert lines[3].startswith("To grant them")
 
 
 @pytest.mark.parametrize(
