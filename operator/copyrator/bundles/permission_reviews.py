@@ -88,9 +88,6 @@ class PermissionReviews:
         self._paused_until = 0.0
         """Monotonic seconds."""
 
-    def __len__(self) -> int:
-        return len(self._reviews)
-
     @property
     def is_paused(self) -> bool:
         """Whether no reviews are sent now."""

@@ -36,9 +36,6 @@ class PlanPermissions:
         where an older CRD drops it, or its operations can't be read back.
         """
 
-    def __len__(self) -> int:
-        return len(self._reviews)
-
     def ask(
         self,
         entry: BundleEntry,

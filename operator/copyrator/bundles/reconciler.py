@@ -176,11 +176,6 @@ class BundleController:
         """Update the gauges; call it before each scrape."""
         publish_gauges(self._context, self._references.watches)
 
-    @property
-    def reviews_open(self) -> int:
-        """Plans whose permissions are being reviewed, or were and aren't in the status yet."""
-        return len(self._permissions)
-
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Poll at once for the Bundles that pushes may concern; returns their number."""
         return bring_forward(self._context, pushes)

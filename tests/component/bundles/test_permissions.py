@@ -139,6 +139,12 @@ async def test_a_deploy_that_needs_no_approval_does_not_wait_for_reviews(
     await deployed(cluster)
 
 
+def open_reviews() -> int:
+    """The plans of this process's operators that are being reviewed."""
+    names = [task.get_name() for task in asyncio.all_tasks()]
+    return sum(name.startswith("permissions of ") for name in names)
+
+
 def held(cluster: BundleCluster, gate: asyncio.Event) -> Answer:
     """Answers no review before the test says so."""
 
@@ -235,7 +241,7 @@ async def test_reviews_that_hang_hold_nothing_up_and_end(
     for name in names:
         await deployed(cluster, name)
         assert "missingPermissions" not in plan(cluster, name)
-    await eventually(lambda: not operator.controller.reviews_open, "reviews end", seconds=10)
+    await eventually(lambda: not open_reviews(), "reviews end", seconds=10)
     assert operator.client.outage is None
     asked = len(cluster.asked)
     assert 1 <= asked <= 2 * len(names)  # of a plan and of its baseline, which replaced it
@@ -255,10 +261,28 @@ async def test_reviews_end_with_the_operator_and_with_the_bundle(
     await eventually(lambda: len(cluster.asked) == 1, "one at a time for a namespace")
     await waits(cluster)
     await waits(cluster, name="other")
+    assert open_reviews() == 2
     lose(cluster, "bundles", "other")
-    await eventually(lambda: operator.controller.reviews_open == 1, "the other one's end")
+    await eventually(lambda: open_reviews() == 1, "the other one's end")
     await operator.stop()
-    assert operator.controller.reviews_open == 0
+    assert open_reviews() == 0
+
+
+async def test_reviews_under_way_are_not_begun_again(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    gate = asyncio.Event()
+    cluster.reviews_fault, cluster.permits = held(cluster, gate), everything
+    bundle(approval=ALWAYS)
+    await run(timer_interval=1.0)
+    await waits(cluster)
+    await eventually(lambda: cluster.asked)
+    polls = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= polls + 2, "polls")
+    assert len(cluster.asked) == 1
+    gate.set()
+    await reviewed(cluster)
+    assert len(cluster.asked) == RELEASE + 1
 
 
 async def test_after_a_restart_a_plan_that_waits_is_asked_about(

@@ -401,6 +401,7 @@ def test_a_failure_for_want_of_a_permission_says_it_as_a_plan_does(
         (FAILED, "Error: render: no such value", WERF),
         (FAILED, f"Error: {DENIED}", ServiceAccount("team", "other")),
         (FAILED, f"{DENIED}\nError: no such value", WERF),  # the chart's own output
+        (FAILED, f"Error: {'x' * 5000}: {DENIED}", WERF),
         (replace(FAILED, reason=BundleReason.JOB_LOST), f"Error: {DENIED}", WERF),
         (replace(FAILED, reason=BundleReason.DEPLOYED), f"Error: {DENIED}", WERF),
     ],

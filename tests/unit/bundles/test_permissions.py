@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.policy.permissions import (
     VERBS,
@@ -41,15 +43,15 @@ def asked(found: tuple[Need, ...]) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def test_every_release_needs_its_lock_its_storage_and_tracking() -> None:
-    found = needs("app", {})
-    assert asked(found) == {
-        ("app", "configmaps"): ("get", "list", "watch", "create", "update", "patch"),
-        ("app", "secrets"): ("get", "list", "create", "update", "delete"),
-        ("app", "namespaces"): ("get",),
-        ("app", "events"): ("list", "watch"),
-        ("app", "pods"): ("get", "list", "watch"),
-        ("app", "pods/log"): ("get", "list", "watch"),
-    }
+    lock = ("get", "list", "watch", "create", "update", "patch")
+    assert needs("app", {}) == (
+        Need("app", "", "configmaps", lock, "werf-synchronization"),
+        Need("app", "", "secrets", ("get", "list", "create", "update", "delete")),
+        Need("app", "", "namespaces", ("get",), "app"),
+        Need("app", "", "events", ("list", "watch")),
+        Need("app", "", "pods", ("get", "list", "watch")),
+        Need("app", "", "pods/log", ("get", "list", "watch")),
+    )
 
 
 def test_the_kinds_of_a_plan_need_all_verbs_in_their_namespaces() -> None:
@@ -74,11 +76,20 @@ def test_an_object_named_in_the_releases_own_namespace_is_asked_about_once() -> 
     assert found == [Need("app", "", "secrets", VERBS)]
 
 
+def test_what_is_needed_for_several_reasons_keeps_all_verbs() -> None:
+    """ReplicaSets of the chart's own, and then those of a Deployment, which are only read."""
+    kinds = {
+        KindIn("", "apps", "ReplicaSet"): Resource("apps", "v1", "replicasets", "ReplicaSet"),
+        KindIn("app", "apps", "Deployment"): DEPLOYMENTS,
+    }
+    assert asked(needs("app", kinds))["app", "replicasets.apps"] == VERBS
+
+
 def test_a_namespace_that_is_missing_must_be_created() -> None:
-    found = asked(needs("app", {}, is_namespace_missing=True))
-    assert found["", "namespaces"] == ("create", "patch")
-    found = asked(needs("app", {KindIn("", "", "Namespace"): NAMESPACES}))
-    assert found["", "namespaces"] == VERBS  # the chart's own
+    found = needs("app", {}, is_namespace_missing=True)
+    assert found[-1] == Need("", "", "namespaces", ("create", "patch"))
+    own = asked(needs("app", {KindIn("", "", "Namespace"): NAMESPACES}))
+    assert own["", "namespaces"] == VERBS  # the chart's
 
 
 def test_what_werf_said_it_lacks_is_asked_about_whole() -> None:
@@ -123,6 +134,11 @@ def test_an_access_review_of_a_subresource_and_of_a_group() -> None:
 
 
 def test_the_account_is_who_the_api_server_takes_it_for() -> None:
+    metadata = {"name": "shop", "namespace": "team"}
+    fields = {"registry": "r.example.com", "repo": "a", "serviceAccountName": "deployer"}
+    spec = parse_bundle({"metadata": metadata, "spec": fields}, BundleDefaults())
+    assert isinstance(spec, BundleSpec)
+    assert ServiceAccount.of(spec) == ServiceAccount("team", "deployer")
     assert WERF.user == "system:serviceaccount:team:werf"
     assert WERF.groups == (
         "system:serviceaccounts",
@@ -142,7 +158,7 @@ OPERATIONS = st.builds(
 )
 
 
-@given(st.lists(OPERATIONS, max_size=300), st.booleans())
+@given(st.lists(OPERATIONS, max_size=2 * PERMISSION_KINDS), st.booleans())
 def test_reviews_are_bounded_whatever_the_plan_has(
     operations: list[Operation], is_namespace_missing: bool
 ) -> None:
@@ -254,6 +270,14 @@ def test_other_words_name_none(text: str) -> None:
 def test_several_verbs_on_one_resource_are_one_entry() -> None:
     text = "; ".join(words(verb=verb) for verb in ("list", "get", "list"))
     assert refused(text, WERF) == (Need("team", "", "secrets", ("get", "list")),)
+
+
+def test_each_resource_is_an_entry_and_other_accounts_are_passed_over() -> None:
+    text = "; ".join((words(user="team:other"), words(), words(resource="pods"), words()))
+    assert refused(text, WERF) == (
+        Need("team", "", "secrets", ("list",)),
+        Need("team", "", "pods", ("list",)),
+    )
 
 
 def test_that_the_namespace_could_not_be_created_either_is_not_the_cause() -> None:

@@ -54,6 +54,7 @@ def test_one_pair_for_each_namespace_and_one_for_all() -> None:
             "verbs": ["create", "patch"],
         },
     ]
+    assert {one["apiVersion"] for one in found} == {"rbac.authorization.k8s.io/v1"}
     for role, binding in zip(found[::2], found[1::2], strict=True):
         assert binding["roleRef"] == {
             "apiGroup": "rbac.authorization.k8s.io",
@@ -75,6 +76,13 @@ def test_what_is_granted_next_replaces_nothing() -> None:
     assert first == name(lacks("secrets", "list"))
     assert first.startswith("shop-werf-")
     assert name(lacks("nodes", "get", namespace=None)).startswith("team-shop-werf-")
+
+
+def test_a_long_name_of_an_account_is_cut() -> None:
+    account = ServiceAccount("team", "a" * 253)
+    role, binding = grants(account, "shop", [lacks("secrets", "list")])
+    assert role["metadata"]["name"].rpartition("-")[0] == f"shop-{'a' * 63}"
+    assert binding["subjects"][0]["name"] == account.name
 
 
 def test_what_the_plan_and_the_last_deploy_lack_is_granted_once() -> None:

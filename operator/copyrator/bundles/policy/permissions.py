@@ -166,7 +166,7 @@ def needs(
 
 def _both(one: Need, other: Need) -> Need:
     verbs = tuple(verb for verb in VERBS if verb in one.verbs or verb in other.verbs)
-    return replace(one, verbs=verbs, name=one.name if one.name == other.name else "")
+    return replace(one, verbs=verbs, name="")
 
 
 def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[Need]:

@@ -82,7 +82,7 @@ def _rules(missing: Iterable[MissingPermission]) -> list[Manifest]:
     """One rule for all resources of a group with the same verbs."""
     verbs: dict[tuple[str, str], set[str]] = {}
     for one in missing:
-        resource, group = split(one.resource or "")
+        resource, group = split(str(one.resource))
         verbs.setdefault((group, resource), set()).update(one.verbs)
     rules: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for (group, resource), wanted in sorted(verbs.items()):
@@ -103,4 +103,4 @@ def split(key: str) -> tuple[str, str]:
 def _is_valid(one: MissingPermission) -> bool:
     place = one.namespace is None or _NAMESPACE.fullmatch(one.namespace)
     known = bool(one.verbs) and set(one.verbs) <= set(VERBS)
-    return bool(place and known and _RESOURCE.fullmatch(one.resource or ""))
+    return bool(place and known and _RESOURCE.fullmatch(str(one.resource)))
