@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ApprovedPlan, PlanOutcome
 from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import ApprovedPlan, PlanOutcome
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.permission_reviews import PermissionReviews, Question
@@ -92,7 +92,7 @@ class PlanPermissions:
             return entry  # that it was made isn't written yet
         if plan.job == job:
             status = replace(entry.status, plan=with_findings(plan, findings))
-            entry = await self._writer.amend(entry, status)
+            entry = await self._writer.record(entry, status)
             self._done[entry.key] = job
         self._reviews.forget(entry.key)
         return entry

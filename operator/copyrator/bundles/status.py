@@ -94,23 +94,27 @@ class StatusWriter:
             status = failed(status, entry.request)
         if not _says_something_new(entry, status):
             return entry
-        written = await self._store(entry, status)
+        written = await self._replace(entry, status)
         self._tell(entry, verdict)
         if gated:
             self._tell_update(entry, status, verdict)
         return written
 
-    async def amend(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
-        """Write a status that no condition depends on, if it changed.
+    async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write a part of the status that no condition depends on; returns the Bundle then.
 
         Raises:
             StaleError: as ``write``.
         """
-        return entry if status == entry.status else await self._store(entry, status)
+        if status == entry.status:
+            return entry
+        return await self._replace(entry, status)
 
-    async def _store(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
-        # Not server-side apply, which removes nothing that another manager wrote: after a restored
-        # backup the same change would be written at every poll.
+    async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Not by server-side apply, which removes nothing that another manager wrote.
+
+        After a restored backup the same change would be written at every poll.
+        """
         there = entry.raw_status
         there.pop(FORCE_UPDATE, None)  # the user's
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}

@@ -12,8 +12,9 @@ from typing import Any, Final
 import yaml
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, PlanOutcome, parse_status
+from copyrator.api.bundle_status import BundleStatus, parse_status
 from copyrator.api.counts import count
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.policy.permissions import ServiceAccount, shown
 from copyrator.bundles.policy.roles import grants, missing_of
 from copyrator.cli import rows

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from tests.job_records import JOB
 
-from copyrator.api.bundle_status import BundleReason, MissingPermission, Outcome
+from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.plan_status import MissingPermission
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import (
     Ending,

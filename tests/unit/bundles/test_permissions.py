@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.policy.permissions import (
     VERBS,
     Findings,

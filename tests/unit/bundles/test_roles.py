@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleStatus,
-    MissingPermission,
-    PlanStatus,
-    parse_status,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, parse_status
+from copyrator.api.plan_status import MissingPermission, PlanStatus
 from copyrator.bundles.policy.permissions import VERBS, Need, ServiceAccount, listed
 from copyrator.bundles.policy.roles import grants, missing_of, split
 

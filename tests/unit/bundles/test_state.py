@@ -14,10 +14,10 @@ from copyrator.api.bundle_status import (
     Deployed,
     HistoryEntry,
     LastError,
-    MissingPermission,
     Outcome,
     Rollback,
 )
+from copyrator.api.plan_status import MissingPermission
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.requests import Request

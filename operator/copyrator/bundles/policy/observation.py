@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from copyrator.api import names
-from copyrator.api.bundle_status import BundleReason, MissingPermission, Outcome
+from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.plan_status import MissingPermission
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.blocked import blocked_by
 from copyrator.bundles.policy.job import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind

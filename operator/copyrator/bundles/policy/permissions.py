@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
 from copyrator.bundles.policy.plan import Operation
 from copyrator.settings.limits import PERMISSION_KINDS
 

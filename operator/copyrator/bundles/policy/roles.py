@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from copyrator.api.bundle_status import BundleStatus, MissingPermission, Outcome
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.plan_status import MissingPermission
 from copyrator.bundles.policy.identity import hash_of
 from copyrator.bundles.policy.permissions import VERBS, ServiceAccount
 
