@@ -116,13 +116,13 @@ class Operator:
         return code
 
     def writes(self, since: int, *, but: tuple[str, ...] = ()) -> list[AuditEvent]:
-        """The operator's writes since a place in the audit log, but for its Lease."""
+        """The operator's writes since a place in the audit log, but for its Lease and reviews."""
         return [
             event
             for event in self.cluster.audit_events(since)
             if event.user == self.user
             and event.verb in WRITE_VERBS
-            and event.resource not in ("leases", *but)
+            and event.resource not in ("leases", "subjectaccessreviews", *but)
         ]
 
 

@@ -69,6 +69,7 @@ MATRIX: dict[str, dict[str, Any]] = {
         "bundles.maxPlanJobs": 2,
     },
     "no plans": {"bundles.plans.enabled": False},
+    "no reviews": {"bundles.permissionReviews.enabled": False},
     "more kinds": {
         "rules.kinds": ["Secret", "RoleBinding.rbac.authorization.k8s.io", "ResourceQuota"],
         "rules.bindClusterRoles": ["edit"],
@@ -191,6 +192,7 @@ def test_helm_lint_finds_nothing(cluster):
         ("bundles.maxPlanJobs", 0),
         ("bundles.maxPlanJobs", 101),
         ("bundles.plans.enabled", "yes"),
+        ("bundles.permissionReviews.enabled", "yes"),
         ("bundles.approvalPolicy", True),
         ("image.keyless", "yes"),
         ("signaturePolicy.required", "yes"),

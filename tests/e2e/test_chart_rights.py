@@ -217,6 +217,13 @@ def test_for_plans_it_may_make_secrets_and_delete_them_and_neither_edit_nor_read
     assert given(bundles__plans__enabled=False) == []
 
 
+def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, namespace):
+    review = ("create", "authorization.k8s.io", "subjectaccessreviews", "")
+    assert rights().may(review)
+    assert not rights(bundles__permissionReviews__enabled=False).may(review)
+    assert not rights(watchNamespaces=[namespace("served")]).may(review)
+
+
 def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, home):
     chart = rights(rules__kinds=["ConfigMap"], bundles__plans__enabled=False)
     assert chart.may(("create", "", "secrets", ""), namespace=home)

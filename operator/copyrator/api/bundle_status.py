@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.plan_status import Baseline, PlanStatus, PreviewPlan
+from copyrator.api.plan_status import Baseline, MissingPermission, PlanStatus, PreviewPlan
 from copyrator.api.records import Record
 
 MAX_GATES: Final = 10
@@ -177,6 +177,8 @@ class Attempted(Record):
     message: str | None = None
     rollback: str | None = None
     """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
+    missing: tuple[MissingPermission, ...] = ()
+    """For want of which it failed, by werf's own error."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None

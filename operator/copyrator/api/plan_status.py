@@ -10,6 +10,8 @@ from copyrator.api.records import Record
 
 MAX_RISKY: Final = 20
 """Risky operations that a status lists."""
+MAX_MISSING: Final = 20
+"""Entries with missing permissions that a status lists."""
 
 
 class PlanOutcome(StrEnum):
@@ -36,6 +38,17 @@ class OperationCounts(Record):
     delete: int | None = None
     recreate: int | None = None
     apply: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPermission(Record):
+    """What a Job's service account may not do with one resource in one namespace."""
+
+    verbs: tuple[str, ...] = ()
+    resource: str | None = None
+    """As in RBAC and kubectl: ``pods/log``, ``deployments.apps``."""
+    namespace: str | None = None
+    """None: of objects in no namespace, or in all namespaces."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +100,12 @@ class PlanStatus(PlanSummary):
     job_hash: str | None = None
     """Of everything else that the deploy's Job gets."""
     id: str | None = None
+    missing: tuple[MissingPermission, ...] = ()
+    """What the Job's account may not do of what the deploy needs, at most MAX_MISSING entries."""
+    missing_permissions: int | None = None
+    """How many verbs are missing, listed or not; None: not reviewed."""
+    unreviewed: int | None = None
+    """Kinds, counted in each namespace, whose permissions couldn't be reviewed."""
     seal: str | None = None
     """Hash of the Secret with the operations, which the deploy's Job checks."""
     newer: str | None = None

@@ -88,6 +88,8 @@ class BundleEntry:
     """The plan that a user may decide about."""
     awaits_approval_since: datetime | None
     """When the plan was made that waits for a decision."""
+    is_unreviewed: bool
+    """Of that plan it isn't known which permissions the deploy lacks."""
     plan_request: str | None
     """A user's request for a plan that hasn't been handled yet."""
     preview_request: PreviewRequest | None
@@ -241,6 +243,8 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
         awaits_approval_since=_awaits_approval_since(status),
+        is_unreviewed=_awaits_approval_since(status) is not None
+        and status.plan.missing_permissions is None,
         plan_request=requested_plan(ours, status),
         preview_request=requested_preview(ours, status),
         has_preview=status.preview.outcome is not None,

@@ -21,12 +21,13 @@ from copyrator.bundles.plan_reader import PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.policy import plan_record
 from copyrator.bundles.policy.deploy_job import build_plan_job
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import MissingReferenceError, References
+from copyrator.bundles.releases import is_namespace_missing
 from copyrator.bundles.seals import Seals
-from copyrator.kube.errors import ApiError, Forbidden, NotFound
-from copyrator.kube.resources import NAMESPACES
+from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +115,8 @@ class PlanJobs:
         """
         if not job.done:
             return PlanDelay(await self._hindrance(entry, spec, job, known))
-        found = self._reader.read(entry.key, job, self._nonce(entry, job.name))
+        account = ServiceAccount.of(spec)
+        found = self._reader.read(entry.key, job, self._nonce(entry, job.name), account)
         return found or PlanDelay(known)
 
     def forget(self, key: BundleKey) -> None:
@@ -146,13 +148,8 @@ class PlanJobs:
 
     async def missing_namespace(self, spec: BundleSpec) -> str | None:
         """The release's namespace, where it doesn't exist."""
-        try:
-            await self._context.client.get(NAMESPACES, None, spec.project_namespace)
-        except NotFound:
-            return spec.project_namespace
-        except Forbidden:
-            log.debug("namespace %s can't be read", spec.project_namespace)
-        return None
+        namespace = spec.project_namespace
+        return namespace if await is_namespace_missing(self._context.client, namespace) else None
 
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""

@@ -20,6 +20,7 @@ from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.observation import JobRecord, ending_of, exit_code
+from copyrator.bundles.policy.permissions import Need, ServiceAccount, listed, refused, sentence
 from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.policy.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
 from copyrator.bundles.policy.plan_script import PlanExit
@@ -38,6 +39,8 @@ come back.
 """
 _LINE_BYTES: Final = 512
 """Of a log's last line that are read."""
+_ERROR: Final = 4096
+"""Characters of werf's error that are searched for missing permissions."""
 
 
 _ENDED: Final = re.compile(r"werf bundle plan ended with exit code [0-9]{1,3}")
@@ -50,6 +53,8 @@ class PlanFault:
 
     message: str
     reason: BundleReason = BundleReason.PLAN_FAILED
+    denied: tuple[Need, ...] = ()
+    """For want of which werf failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class PlanReader:
         self._places = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
 
     def read(
-        self, key: BundleKey, job: JobRecord, nonce: str
+        self, key: BundleKey, job: JobRecord, nonce: str, account: ServiceAccount
     ) -> Plan | PlanFault | PlanDelay | None:
         """The plan of a Job that has ended, whose block has this nonce.
 
@@ -92,7 +97,9 @@ class PlanReader:
         readings = self._readings.setdefault(key, {})
         reading = readings.get(job.name)
         if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
-            task = asyncio.create_task(self._placed(job, nonce), name=f"plan of {job.name}")
+            task = asyncio.create_task(
+                self._placed(job, nonce, account), name=f"plan of {job.name}"
+            )
             task.add_done_callback(lambda ended: self._ended(key, ended))
             for name in [name for name, one in readings.items() if one.task.done()]:
                 del readings[name]  # nobody asks for it any more
@@ -127,18 +134,25 @@ class PlanReader:
             task.exception()  # is raised where the result is taken
             self._context.queue.add(key)
 
-    async def _placed(self, job: JobRecord, nonce: str) -> Plan | PlanFault | PlanDelay:
+    async def _placed(
+        self, job: JobRecord, nonce: str, account: ServiceAccount
+    ) -> Plan | PlanFault | PlanDelay:
         async with self._places.place(job.namespace):
-            return await self._read(job, nonce)
+            return await self._read(job, nonce, account)
 
-    async def _read(self, job: JobRecord, nonce: str) -> Plan | PlanFault | PlanDelay:
+    async def _read(
+        self, job: JobRecord, nonce: str, account: ServiceAccount
+    ) -> Plan | PlanFault | PlanDelay:
         pods = await self._jobs.pods(job)
         code = exit_code(pods)
         if not job.complete or code != 0:
             reason = BundleReason.PLAN_FAILED
             if code == PlanExit.CHANGED:
                 reason = BundleReason.PLAN_CHANGED
-            return PlanFault(await self._cause(job, pods), reason)
+            cause = await self._cause(job, pods)
+            denied = refused(cause, account)
+            text = sentence(account, listed(denied)) if denied else cause[:_LINE_BYTES]
+            return PlanFault(f"Job {job.name}: {text}", reason, denied)
         try:
             async with asyncio.timeout(LOG_TIMEOUT):
                 plan = await self._block(pods[-1], nonce)
@@ -174,9 +188,9 @@ class PlanReader:
         lines = (await self._jobs.log_end(pods)).splitlines()
         errors = [line for line in lines if line.startswith("Error: ")]  # others have contents
         errors = errors or [line for line in lines if _ENDED.fullmatch(line)]
-        found = errors[-1][:_LINE_BYTES] if errors else ending_of(job, pods).message
+        found = errors[-1][:_ERROR] if errors else ending_of(job, pods).message
         try:
             (found,) = await self._redaction.redacted(job.namespace, secrets_of(pods), [found])
         except WithheldError as error:
             found = error.in_place_of_log(job.namespace, job.name)
-        return f"Job {job.name}: {found}"
+        return found

@@ -21,6 +21,7 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plan_jobs import PAUSED, PlanJobs, RefusedError
+from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import approval, plan_decision, plan_record
@@ -28,6 +29,7 @@ from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.permissions import listed
 from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.policy.plan_record import Made
 from copyrator.bundles.seals import Seals
@@ -48,13 +50,16 @@ class Plans:
         plan_jobs: PlanJobs,
         queue: PlanQueue,
         writer: StatusWriter,
+        *,
         seals: Seals,
+        permissions: PlanPermissions,
     ) -> None:
         self._context = context
         self._plan_jobs = plan_jobs
         self._queue = queue
         self._writer = writer
         self._seals = seals
+        self._permissions = permissions
 
     def unneeded(self, key: BundleKey) -> None:
         """No plan has to be begun."""
@@ -193,9 +198,13 @@ class Plans:
         if isinstance(plan, PlanFault):
             return self._failed(entry, spec, status, plan)
         seal = await self._seals.store_operations(entry, job.name, plan.text)
+        missing = await self._plan_jobs.missing_namespace(spec)
+        self._permissions.ask(
+            entry, spec, plan.operations, is_namespace_missing=missing is not None
+        )
         made = Made(
             plan,
-            await self._plan_jobs.missing_namespace(spec),
+            missing,
             seal,
             approved=await self._seals.operations(entry, status.plan.approved),
             baseline=await self._seals.operations(entry, status.baseline),
@@ -213,4 +222,8 @@ class Plans:
     ) -> BundleStatus:
         self._context.memory(entry.key).values_of = status.plan.job  # deleted once this is written
         now = self._context.clock()
-        return plan_record.failed(status, why.reason, why.message, spec.retry, now)
+        status = plan_record.failed(status, why.reason, why.message, spec.retry, now)
+        if not why.denied:
+            return status
+        self._permissions.ask_without_plan(entry, spec, why.denied)
+        return replace(status, plan=replace(status.plan, missing=listed(why.denied)))

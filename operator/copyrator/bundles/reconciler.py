@@ -24,7 +24,9 @@ from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.permission_reviews import PermissionReviews
 from copyrator.bundles.plan_jobs import PlanJobs
+from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import approval, depends_on, signature, verdicts, windows
@@ -62,13 +64,15 @@ class BundleController:
     an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
     operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
-    proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
+    proxy variables that Jobs get. ``gates`` are those that Bundles may ask for. ``reviewer`` sends
+    access reviews of accounts, whose failures affect nothing else.
     """
 
     def __init__(
         self,
         *,
         client: KubeClient,
+        reviewer: KubeClient,
         watch_pool: InformerFactory,
         bundles: BundleRegistry,
         queue: WorkQueue[Key],
@@ -113,6 +117,8 @@ class BundleController:
         self._plan_jobs = plan_jobs = PlanJobs(
             context, self._jobs, self._references, self._redaction, seals
         )
+        reviews = PermissionReviews(context, reviewer)
+        self._permissions = PlanPermissions(context, reviews, seals, self._writer)
         self._plan_queue = PlanQueue(context, self._jobs)
         self._runs = Runs(
             context, self._jobs, self._references, self._writer, self._redaction, seals=seals
@@ -124,7 +130,7 @@ class BundleController:
             self._writer,
             self._polls,
             self._runs,
-            plans=Plans(*planning, seals),
+            plans=Plans(*planning, seals=seals, permissions=self._permissions),
             previews=Previews(
                 *planning,
                 seals=seals,
@@ -144,6 +150,7 @@ class BundleController:
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
+        await self._permissions.close()
         await self._trust.stop()
         self._references.forget_all()
         await self._polls.close()
@@ -262,6 +269,7 @@ class BundleController:
             return
         entry = await self._writer.hold(entry)
         self._references.follow(entry, spec)
+        entry = await self._permissions.visit(entry, spec)
         if entry.is_running:
             await self._observe(entry)
             return
@@ -306,6 +314,7 @@ class BundleController:
     def _forget(self, key: BundleKey) -> None:
         self._references.forget(key)
         self._deploys.forget(key)
+        self._permissions.forget(key)
         self._plan_queue.forget_all(key)
         self._plan_jobs.forget(key)
         self._context.forget(key)

@@ -1,13 +1,17 @@
-"""Helm's records of a release, from the metadata of its Secrets alone."""
+"""Helm's records of a release, from the metadata of its Secrets alone, and its namespace."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from copyrator.bundles.policy.rollback import Revision, read_revision
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.resources import SECRETS
+from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.resources import NAMESPACES, SECRETS
+
+log = logging.getLogger(__name__)
 
 
 async def is_stored(client: KubeClient, namespace: str, release: str) -> bool:
@@ -29,6 +33,21 @@ async def stored_revisions(client: KubeClient, namespace: str, release: str) -> 
     """
     found = [read_revision(metadata) async for metadata in _stored(client, namespace, release)]
     return [revision for revision in found if revision]
+
+
+async def is_namespace_missing(client: KubeClient, namespace: str) -> bool:
+    """Whether a release's namespace doesn't exist; False where it may not be read.
+
+    Raises:
+        ApiError: it can't be read now.
+    """
+    try:
+        await client.get(NAMESPACES, None, namespace)
+    except NotFound:
+        return True
+    except Forbidden:
+        log.debug("namespace %s can't be read", namespace)
+    return False
 
 
 async def _stored(

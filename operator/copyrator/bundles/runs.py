@@ -31,7 +31,9 @@ from copyrator.bundles.policy.observation import (
     ending_of,
     planned_ending,
     with_cause,
+    with_refusal,
 )
+from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.policy.report import log_tail
 from copyrator.bundles.policy.requests import awaits_reset
 from copyrator.bundles.policy.rollback import RolledBack, asks_for_rollback, judge
@@ -115,17 +117,21 @@ class Runs:
             printed = await self._jobs.printed_digests(pods)
             evidence = replace(evidence, printed_digests=printed)
         else:
-            ending, evidence = await self._without_secrets(job, pods, ending)
+            ending, evidence = await self._explained(job, pods, ending, ServiceAccount.of(spec))
             if ending.outcome is Outcome.FAILED and entry.status.deployed.digest:
                 back = await self._rolled_back(entry, pods, ending)
                 evidence = replace(evidence, rolled_back=back)
         await self._finish(entry, spec, ending, evidence, job)
         return False
 
-    async def _without_secrets(
-        self, job: JobRecord, pods: list[dict[str, Any]], ending: Ending
+    async def _explained(
+        self,
+        job: JobRecord,
+        pods: list[dict[str, Any]],
+        ending: Ending,
+        account: ServiceAccount,
     ) -> tuple[Ending, state.Evidence]:
-        """A failure, and the end of its log, without the values of Secrets that werf quotes."""
+        """A failure with its cause, and the end of its log, without the values of Secrets."""
         log = await self._jobs.log_end(pods)
         try:
             message, log = await self._redaction.redacted(
@@ -135,7 +141,9 @@ class Runs:
             text = error.in_place_of_log(job.namespace, job.name)
             return replace(ending, message=text), state.Evidence()
         ending = replace(ending, message=message)
-        return with_cause(ending, log), state.Evidence(log_tail=log_tail(log))
+        evidence = state.Evidence(log_tail=log_tail(log))
+        refused = with_refusal(ending, log, account)
+        return (refused if refused.missing else with_cause(ending, log)), evidence
 
     async def _rolled_back(
         self, entry: BundleEntry, pods: Sequence[Mapping[str, Any]], ending: Ending

@@ -14,7 +14,7 @@ from copyrator.api.version_range import ExactTag, parse_version
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_check import Check, readable
 from copyrator.cli.doctor_objects import objects, pods
-from copyrator.cli.doctor_permissions import missing_permissions
+from copyrator.cli.doctor_permissions import missing_permissions, permission_reviews
 from copyrator.cli.doctor_policies import approval_policy, marks_policy, plans_are_asked
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.doctor_signatures import signatures
@@ -91,6 +91,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
         found.append(await marks_policy(client, installation))
         if plans:
             found.append(await approval_policy(client, installation))
+            found.append(await permission_reviews(client, installation))
         if served:
             found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))

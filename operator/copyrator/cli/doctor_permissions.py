@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+from copyrator.cli.doctor_check import Check
+from copyrator.cli.installation import Installation
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
@@ -123,6 +125,31 @@ async def allowed(client: KubeClient, need: Need, user: str | None, name: str = 
     path = f"{REVIEWS}/{kind.lower()}s"
     answer = await client.request("POST", path, body=body)
     return bool((answer.get("status") or {}).get("allowed"))
+
+
+async def permission_reviews(client: KubeClient, installation: Installation) -> Check:
+    """Whether the operator may review what the service accounts of Jobs lack; it is optional."""
+    what = "Permission reviews"
+    user = installation.user
+    if user is None:
+        return Check(what, None, "the operator's account isn't known without a Deployment")
+    try:
+        granted = await allowed(client, (_REVIEWS, "", "create", None), user)
+    except errors.ApiError as error:
+        return Check(what, None, f"can't review those of {user}: {error.message}")
+    if granted:
+        return Check(what, True, "plans name the permissions that their service account lacks")
+    said = (
+        f"{user} cannot create {_REVIEWS.key}: plans don't name the permissions that their "
+        "service account lacks, which shows once a deploy fails; the chart grants it "
+        "(bundles.permissionReviews.enabled), but not with watchNamespaces"
+    )
+    return Check(what, None, said)
+
+
+_REVIEWS = Resource(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
 
 
 def _shown(need: Need) -> str:

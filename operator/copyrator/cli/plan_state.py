@@ -16,6 +16,7 @@ from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, Pla
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.plan import OperationType
 from copyrator.cli import rows
+from copyrator.cli.bundle_permissions import summary
 from copyrator.cli.hints import hint_about
 from copyrator.cli.output import labelled, printable
 
@@ -128,6 +129,8 @@ def head(body: Body, now: datetime) -> Iterator[str]:
         yield labelled("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
     if plan.outcome == PlanOutcome.PLANNED:
         yield labelled("Changes", tally(plan))
+    if permissions := summary(parse_status(body)):
+        yield labelled("Permissions", permissions)
 
 
 def describe_lines(body: Body, now: datetime) -> Iterator[str]:

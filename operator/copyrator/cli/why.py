@@ -24,6 +24,7 @@ from copyrator.cli.installation import (
 from copyrator.cli.objects import RESOURCES, listed
 from copyrator.cli.output import Format, answer_option, dump, prose
 from copyrator.cli.why_bundle import explain_bundle
+from copyrator.cli.why_roles import print_roles
 from copyrator.cli.why_rules import Question, answers, explain, verdict_of
 from copyrator.cli.why_source import sources_of
 from copyrator.kube import errors
@@ -41,11 +42,22 @@ _GUESSES = ("Secret", "ConfigMap")
 @click.option(
     "--kind", metavar="KIND", help="Kind of the object; default: Bundle, Secret or ConfigMap."
 )
+@click.option(
+    "--roles",
+    is_flag=True,
+    help="Print only the roles and bindings that grant a Bundle's service account what it lacks.",
+)
 @cluster_options()
 @operator_namespace_option
 @answer_option
 def why(
-    *, target: Target, name: str, kind: str | None, home: str | None, shape: Format | None
+    *,
+    target: Target,
+    name: str,
+    kind: str | None,
+    roles: bool,
+    home: str | None,
+    shape: Format | None,
 ) -> None:
     """Explain why an object exists or doesn't, or why a Bundle has its version.
 
@@ -55,6 +67,9 @@ def why(
     """
     before, slash, rest = name.partition("/")
     namespace, name = (before, rest) if slash else (target.namespace, name)
+    if roles:
+        print_roles(target, namespace, name, kind, shape)
+        return
     answer = run(_why(target, namespace, name, kind, home))
     if shape is not None:
         dump(answer.document, shape)

@@ -146,12 +146,7 @@ class Discovery:
         known = WELL_KNOWN.get(kind)
         if known and api_version in (None, known.api_version):
             return known
-        found = self._lookup(kind, api_version)
-        if not found:
-            async with self._lock:
-                if self._may_ask():
-                    await self.refresh()
-            found = self._lookup(kind, api_version)
+        found = self._lookup(kind, api_version) or await self._found_anew(kind, api_version)
         if not found:
             shown = f"{kind} in {api_version}" if api_version else kind
             raise KindUnavailable(
@@ -163,6 +158,25 @@ class Discovery:
             raise AmbiguousKind(f"several API groups serve {kind}: set apiVersion to {options}")
         return found[0]
 
+    async def in_group(self, kind: str, group: str) -> Resource | None:
+        """The kind in this API group, in any version; None if it isn't served at present.
+
+        Raises:
+            ApiError: the discovery failed.
+        """
+        known = WELL_KNOWN.get(kind)
+        if known and known.group == group:
+            return known
+        found = _of_group(self._lookup(kind), group)
+        return found or _of_group(await self._found_anew(kind), group)
+
+    async def _found_anew(self, kind: str, api_version: str | None = None) -> list[Resource]:
+        """The kind by a discovery made now, or just before."""
+        async with self._lock:
+            if self._may_ask():
+                await self.refresh()
+        return self._lookup(kind, api_version)
+
     async def refresh(self) -> None:
         """Discover all kinds now."""
         by_kind: dict[str, list[Resource]] = {}
@@ -173,12 +187,16 @@ class Discovery:
         self._by_kind = by_kind
         self._asked_at = self._clock()
 
-    def _lookup(self, kind: str, api_version: str | None) -> list[Resource]:
+    def _lookup(self, kind: str, api_version: str | None = None) -> list[Resource]:
         found = self._by_kind.get(kind, [])
         return [res for res in found if api_version in (None, res.api_version)]
 
     def _may_ask(self) -> bool:
         return self._asked_at is None or self._clock() - self._asked_at >= self._patience
+
+
+def _of_group(found: Iterable[Resource], group: str) -> Resource | None:
+    return next((res for res in found if res.group == group), None)
 
 
 def _resources(items: Iterable[Mapping[str, Any]]) -> Iterable[Resource]:

@@ -40,6 +40,8 @@ class Parts:
     """All parts that exist from start to stop. To be built in the running loop."""
 
     client: KubeClient
+    reviewer: KubeClient
+    """Sends access reviews of others: they are optional, and their failures hold nothing up."""
     permissions: MissingPermissions
     elector: Elector | None
     """None without leader election."""
@@ -66,6 +68,7 @@ class Parts:
         """Close all connections, watches first."""
         await self.pool.close()
         await self.oci.close()
+        await self.reviewer.close()
         await self.client.close()
 
 
@@ -81,6 +84,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         metrics=metrics,
         on_refused=permissions.refused,
     )
+    reviewer = KubeClient(connection, metrics=metrics, alone=True)
     pool = InformerFactory(client, metrics=metrics)
     if settings.watch_namespaces:
         pool = ScopedPool(client, settings.watch_namespaces, metrics=metrics)
@@ -118,9 +122,11 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         metrics=metrics,
         clock=_now,
         proxies=_proxies(),
+        reviewer=reviewer,
     )
     return Parts(
         client=client,
+        reviewer=reviewer,
         permissions=permissions,
         elector=elector,
         pool=pool,

@@ -333,6 +333,16 @@ PLAN_BYTES: Final = 1_000_000
 """Bytes of a plan's list of operations: what is approved is kept in one Secret, which may have at
 most 1 MiB."""
 
+PERMISSION_KINDS: Final = 50
+"""Kinds of a plan's objects, counted in each namespace, whose permissions are reviewed: seven
+requests each."""
+
+PERMISSION_REVIEWS_AT_ONCE: Final = 4
+"""Access reviews in flight, of all plans together; those of one plan are sent one by one."""
+
+PERMISSION_REVIEWS_SECONDS: Final = 60.0
+"""Seconds for all access reviews of one plan; a plan of 50 kinds has some 370."""
+
 # --- registries ---------------------------------------------------------------------------------
 
 REGISTRY_REQUESTS: Final = 128

@@ -44,6 +44,7 @@ class Operator:
     ) -> None:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
+        self.reviewer = KubeClient(self.client.connection, alone=True)
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
         self.pool = InformerFactory(self.client, timing=timing)
         self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
@@ -65,6 +66,7 @@ class Operator:
             metrics=self.metrics,
             clock=lambda: datetime.now(UTC) + ahead,
             gates=gates,
+            reviewer=self.reviewer,
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=4)
         self._scheduling: asyncio.Task[None] | None = None
@@ -89,6 +91,7 @@ class Operator:
         await self.controller.stop()
         await self.pool.close()
         await self.oci.close()
+        await self.reviewer.close()
         await self.client.close()
 
 

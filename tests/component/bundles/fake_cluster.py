@@ -20,6 +20,11 @@ WRITES = ("create", "update", "patch", "delete")
 GROUPS = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}
 TEAM = "team"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+OTHERS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+NOT_ALLOWED = (
+    'subjectaccessreviews.authorization.k8s.io is forbidden: User "me" cannot create resource '
+    '"subjectaccessreviews" in API group "authorization.k8s.io" at the cluster scope'
+)
 FORBIDDEN = 'x is forbidden: User "me" cannot {} resource "{}" in API group "" {}'
 DIGEST_LINE = "digest:  {}\n"
 RUNNING = {"running": {}}
@@ -57,6 +62,10 @@ class BundleCluster(FakeCluster):
         hanging_logs: requests for logs of pods with this in their name get no answer; ``hung`` has
             their paths.
         statuses: what each Bundle's status was, by its name, oldest first.
+        permits: whether an account may do what an access review asks (its resourceAttributes);
+            None: the operator isn't allowed to ask.
+        asked: the specs of these reviews, also of those that weren't allowed.
+        reviews_fault: answers these reviews instead.
     """
 
     def __init__(self) -> None:
@@ -75,6 +84,9 @@ class BundleCluster(FakeCluster):
         self.hung: list[str] = []
         self.refusals: list[Refusal] = []
         self.statuses: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.permits: Callable[[dict[str, str]], bool] | None = None
+        self.asked: list[dict[str, Any]] = []
+        self.reviews_fault: Answer | None = None
 
     # --- the test's side ---
 
@@ -163,6 +175,10 @@ class BundleCluster(FakeCluster):
         for one in self.refusals:
             if verb_of(request) == one.verb and request.path.endswith(one.ending):
                 return await error(one.status, "Refused", one.message)(request)
+        if request.path in ("/api", "/apis"):  # no kinds but well-known ones
+            return web.json_response({"kind": "APIGroupDiscoveryList", "items": []})
+        if request.path == OTHERS_REVIEWS:
+            return await self._review_other(request)
         if refused := self._refused(request):
             return await refused(request)
         if request.method != "GET" and "/events" not in request.path:
@@ -178,6 +194,18 @@ class BundleCluster(FakeCluster):
         asked = body["spec"]["resourceAttributes"]
         allowed = (asked["resource"], asked["namespace"]) not in self.by_name_only
         self.reviews += 1
+        return web.json_response({**body, "status": {"allowed": allowed}}, status=201)
+
+    async def _review_other(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append((await request.json())["spec"])
+        return await (self.reviews_fault or self.judge)(request)
+
+    async def judge(self, request: web.Request) -> web.StreamResponse:
+        """Answer an access review about another account."""
+        body = await request.json()
+        if self.permits is None:
+            return await error(403, "Forbidden", NOT_ALLOWED)(request)
+        allowed = self.permits(body["spec"]["resourceAttributes"])
         return web.json_response({**body, "status": {"allowed": allowed}}, status=201)
 
     def _refused(self, request: web.Request) -> Answer | None:

@@ -91,8 +91,15 @@ def planned_at_the_second_try(stage: Stage, werf: Werf) -> None:
     first(stage, werf)
 
 
+def reviewed(stage: Stage, werf: Werf) -> None:
+    """What its account lacks is found meanwhile, and is one write more."""
+    stage.cluster.permits = lambda asked: asked["verb"] != "delete"
+    first(stage, werf)
+
+
 JOURNEYS = {
     "a first deploy": Journey(17, first, (OK,), 1),
+    "a first deploy that is reviewed": Journey(18, reviewed, (OK,), 1),
     "a deploy that fails and is tried again": Journey(25, bad_at_first, (OK, NOT), 1),
     "a retry that does more": Journey(26, worse_than_planned, (OK, NOT), 2),
     "a plan that fails and is made again": Journey(26, planned_at_the_second_try, (OK,), 1),

@@ -100,3 +100,24 @@ async def test_a_server_that_can_not_be_asked_is_not_a_missing_kind(
     api.always("list", error(503))
     with pytest.raises(errors.ServerError):
         await Discovery(client).resolve("Thing")
+
+
+async def test_a_kind_of_one_group_is_found_in_any_version(
+    client: KubeClient, served: Served
+) -> None:
+    """As a plan names it: by group and kind."""
+    served.groups = [
+        group("a.io", "Thing", versions=("v2", "v1")),
+        group("b.io", "Thing"),
+        group("crd.projectcalico.org", "NetworkPolicy"),
+    ]
+    discovery = Discovery(client)
+    assert await discovery.in_group("NetworkPolicy", "networking.k8s.io") == NETWORKPOLICIES
+    assert served.requests == [], "it is well known"
+    assert await discovery.in_group("Thing", "a.io") == Resource("a.io", "v2", "things", "Thing")
+    calico = await discovery.in_group("NetworkPolicy", "crd.projectcalico.org")
+    assert calico is not None
+    assert calico.group == "crd.projectcalico.org"
+    assert await discovery.in_group("Thing", "c.io") is None
+    assert await discovery.in_group("Thing", "c.io") is None
+    assert served.requests == ["/api", "/apis"]

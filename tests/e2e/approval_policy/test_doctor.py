@@ -95,5 +95,24 @@ def test_it_names_the_permissions_that_plans_lack(
         apply(guarded.api, cluster_roles(guarded.rendered))
 
 
+def test_it_says_whether_the_operator_may_review_accounts(
+    guarded: Guarded, team: str, editor: Person, doctor: Doctor
+):
+    values = {"bundles.permissionReviews.enabled": False}
+    less = render(guarded.cluster.helm, namespace=guarded.home, values=values)
+    editor.create(bundle(f"{team}/gated", "Always"))
+    granted = "plans name the permissions that their service account lacks"
+    assert doctor("Permission reviews") == [f"ok   Permission reviews: {granted}"]
+    apply(guarded.api, cluster_roles(less))
+    resource = "subjectaccessreviews.authorization.k8s.io"
+    missing = f"?    Permission reviews: {guarded.operator.user} cannot create {resource}: "
+    try:
+        until(lambda: doctor("Permission reviews")[0].startswith(missing), "missed", SECONDS)
+        assert doctor("Permissions")[0].startswith("ok"), "it is optional"
+    finally:
+        guarded.admin.kubectl("delete", "bundle", "gated", "-n", team)
+        apply(guarded.api, cluster_roles(guarded.rendered))
+
+
 def cluster_roles(rendered: Rendered) -> list[dict[str, Any]]:
     return [one for one in rendered.bound_roles if one["kind"] == "ClusterRole"]

@@ -193,15 +193,18 @@ class Team:
 
 @contextlib.contextmanager
 def operating(
-    cluster: Cluster, log: Path, settings: dict[str, str] | None = None
+    cluster: Cluster,
+    log: Path,
+    settings: dict[str, str] | None = None,
+    values: dict[str, Any] | None = None,
 ) -> Iterator[Operator]:
-    """An operator for the tests of a module, with variables of its own."""
+    """An operator for the tests of a module, with variables and values of the chart."""
     often = {
         "WERF_OPERATOR_TIMER_INTERVAL": str(INTERVAL),
         "WERF_OPERATOR_TIMER_IDLE": "0",
         "WERF_OPERATOR_JOBS_TTL": "600",
     }
-    with installed(cluster, log, often | (settings or {})) as operator:
+    with installed(cluster, log, often | (settings or {}), values=values) as operator:
         operator.start()
         yield operator
 

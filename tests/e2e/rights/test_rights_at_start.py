@@ -24,8 +24,8 @@ from localcluster import Api, Cluster
 NARROW = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": ["creds"]}
 """Rules copy no Secrets, and Bundles may name one."""
 LEASES = tuple(f"{verb} leases.coordination.k8s.io" for verb in ("get", "create", "update"))
-PLANS = {"deletecollection secrets"}
-"""Nothing asks for it yet: a case comes with the reconciler's plans."""
+PLANS = {"deletecollection secrets", "create subjectaccessreviews.authorization.k8s.io"}
+"""Only plans ask for them; the latter is taken away in tests/e2e/bundles/test_permissions.py."""
 AT_START = (
     *LEASES,
     "get customresourcedefinitions.apiextensions.k8s.io",

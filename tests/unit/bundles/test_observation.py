@@ -9,6 +9,7 @@ import pytest
 from tests.job_records import JOB
 
 from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.plan_status import MissingPermission
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import (
     Ending,
@@ -16,7 +17,9 @@ from copyrator.bundles.policy.observation import (
     ending_of,
     read_job,
     with_cause,
+    with_refusal,
 )
+from copyrator.bundles.policy.permissions import ServiceAccount
 
 BROKEN = BundleReason.DEPLOY_FAILED
 LOST = BundleReason.JOB_LOST
@@ -361,6 +364,51 @@ def body(**changes: Any) -> dict[str, Any]:
         },
         "spec": {"ttlSecondsAfterFinished": 5},
     } | changes
+
+
+DENIED = (
+    'secrets is forbidden: User "system:serviceaccount:team:werf" cannot list resource "secrets" '
+    'in API group "" in the namespace "app"'
+)
+LACKS = "the service account team/werf cannot list secrets in app"
+WERF = ServiceAccount("team", "werf")
+
+
+@pytest.mark.parametrize(
+    ("ending", "log", "message"),
+    [
+        (FAILED, f"Error: failed: {DENIED}\n", f"create: Pod/bad failed: {LACKS}"),
+        (FAILED, f"Error: {'x' * 3000}: {DENIED}\n", f"create: Pod/bad failed: {LACKS}"),
+        (replace(FAILED, message=f"get history: {DENIED}"), "", LACKS),
+        (
+            replace(FAILED, outcome=Outcome.INTERRUPTED, reason=BundleReason.PLAN_FAILED),
+            f"Error: {DENIED}",
+            f"create: Pod/bad failed: {LACKS}",
+        ),
+    ],
+)
+def test_a_failure_for_want_of_a_permission_says_it_as_a_plan_does(
+    ending: Ending, log: str, message: str
+) -> None:
+    found = with_refusal(ending, log, WERF)
+    entry = MissingPermission(verbs=("list",), resource="secrets", namespace="app")
+    assert (found.message, found.missing) == (message, (entry,))
+    assert replace(found, message="", missing=()) == replace(ending, message="")
+
+
+@pytest.mark.parametrize(
+    ("ending", "log", "account"),
+    [
+        (FAILED, "Error: render: no such value", WERF),
+        (FAILED, f"Error: {DENIED}", ServiceAccount("team", "other")),
+        (FAILED, f"{DENIED}\nError: no such value", WERF),  # the chart's own output
+        (FAILED, f"Error: {'x' * 5000}: {DENIED}", WERF),
+        (replace(FAILED, reason=BundleReason.JOB_LOST), f"Error: {DENIED}", WERF),
+        (replace(FAILED, reason=BundleReason.DEPLOYED), f"Error: {DENIED}", WERF),
+    ],
+)
+def test_other_endings_stay_as_they_are(ending: Ending, log: str, account: ServiceAccount) -> None:
+    assert with_refusal(ending, log, account) == ending
 
 
 def test_reads_what_decides_anything_of_a_job() -> None:

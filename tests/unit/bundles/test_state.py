@@ -17,6 +17,7 @@ from copyrator.api.bundle_status import (
     Outcome,
     Rollback,
 )
+from copyrator.api.plan_status import MissingPermission
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.requests import Request
@@ -270,6 +271,12 @@ def test_a_rollback_is_recorded_and_its_revision_is_what_runs(
     assert after.deployed == replace(DEPLOYED, revision=revision)
     assert after.attempted.rollback == (rolled_back and rolled_back.rollback)
     assert after.attempted.failures == 2
+
+
+def test_the_permissions_that_were_missing_are_recorded_with_the_attempt() -> None:
+    missing = (MissingPermission(verbs=("get",), resource="secrets", namespace="app"),)
+    after = finish(RUNNING, replace(BAD, missing=missing), Evidence(), RETRY, NOW)
+    assert after.attempted.missing == missing
 
 
 def test_the_last_failure_has_no_next_try() -> None:

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from copyrator.cli.doctor_permissions import missing_permissions
+from copyrator.cli.doctor_permissions import missing_permissions, permission_reviews
+from copyrator.cli.installation import Installation
+from copyrator.kube import errors
 from copyrator.settings.config import Settings
 
 USER = "system:serviceaccount:op:copyrator"
@@ -32,3 +34,42 @@ def test_the_signature_policy_is_read_in_the_rules_namespace_whatever_is_served(
     server = cast("Any", Reviewer(("configmaps", "rules")))
     missing = asyncio.run(missing_permissions(server, settings, USER, plans=False))
     assert missing == [f"{verb} configmaps in rules" for verb in ("get", "list", "watch")]
+
+
+class Deny(Reviewer):
+    """Grants nothing, and lets the caller review only if it is told to."""
+
+    def __init__(self, *, may_review: bool = True) -> None:
+        self.may_review = may_review
+
+    async def request(self, _method: str, _path: str, *, body: dict[str, Any]) -> Any:
+        if not self.may_review:
+            raise errors.Forbidden("no")
+        return {"status": {"allowed": False}}
+
+
+def installed(user: str | None) -> Installation:
+    account = user.rpartition(":")[2] if user else None
+    return Installation(settings=Settings(), namespace="op", service_account=account)
+
+
+@pytest.mark.parametrize(
+    ("server", "user", "good", "said"),
+    [
+        (Reviewer(("x", "")), USER, True, "plans name the permissions"),
+        (
+            Deny(),
+            USER,
+            None,
+            f"{USER} cannot create subjectaccessreviews.authorization.k8s.io: plans don't name",
+        ),
+        (Deny(may_review=False), USER, None, f"can't review those of {USER}: no"),
+        (Deny(), None, None, "the operator's account isn't known"),
+    ],
+)
+def test_that_it_may_not_review_accounts_is_worth_knowing(
+    server: Any, user: str | None, good: bool | None, said: str
+) -> None:
+    check = asyncio.run(permission_reviews(server, installed(user)))
+    assert (check.what, check.good) == ("Permission reviews", good)
+    assert check.said.startswith(said)

@@ -14,9 +14,11 @@ from typing import Any, Final
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, Outcome
+from copyrator.api.plan_status import MissingPermission
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.blocked import blocked_by
 from copyrator.bundles.policy.job import DEPLOY_CONTAINER, LOGIN_CONTAINER, JobKind
+from copyrator.bundles.policy.permissions import ServiceAccount, listed, refused, sentence
 from copyrator.bundles.policy.plan_script import PlanExit
 from copyrator.bundles.policy.report import cause, last_error_line, parse_report
 
@@ -35,6 +37,8 @@ _CLUSTER_TROUBLE: Final = re.compile(
     re.IGNORECASE,
 )
 _TOO_LONG: Final = "the Job exceeded the Bundle's timeout and was terminated"
+_ERROR: Final = 4096
+"""Characters of werf's error that are searched for missing permissions."""
 _PULLING: Final = re.compile(r"pull bundle|get manifest|pulling", re.IGNORECASE)
 
 
@@ -124,6 +128,8 @@ class Ending:
     message: str
     revision: int | None = None
     exit_code: int | None = None
+    missing: tuple[MissingPermission, ...] = ()
+    """For want of which it failed."""
 
 
 _GIVEN_UP: Final = Ending(
@@ -184,6 +190,23 @@ def with_cause(ending: Ending, log: str) -> Ending:
     if ending.outcome is not Outcome.FAILED or not why or why[-40:] in ending.message:
         return ending
     return replace(ending, message=f"{ending.message}: {why}")
+
+
+def with_refusal(ending: Ending, log: str, account: ServiceAccount) -> Ending:
+    """A failure for want of permissions, in the words of `why`; another ending is unchanged.
+
+    What werf planned or did before is kept of the message, and werf's own words are in the log.
+    """
+    if ending.reason not in (BundleReason.DEPLOY_FAILED, BundleReason.PLAN_FAILED):
+        return ending
+    denied = refused(f"{ending.message}\n{last_error_line(log, _ERROR)}", account)
+    if not denied:
+        return ending
+    missing = listed(denied)
+    text = sentence(account, missing)
+    if not refused(ending.message, account):
+        text = f"{ending.message}: {text}"
+    return replace(ending, message=text, missing=missing)
 
 
 def _ending_without_werf(

@@ -125,8 +125,8 @@ def cause(log: str) -> str:
     return text if len(text) <= _CAUSE else "…" + text[-_CAUSE:]
 
 
-def last_error_line(log: str) -> str:
+def last_error_line(log: str, most: int = 1024) -> str:
     """The line with the error: werf's last ``Error: …``, else the last line."""
     lines = [line.strip() for line in plain(log).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("Error:")]
-    return (errors or lines or [""])[-1][:1024]
+    return (errors or lines or [""])[-1][:most]

@@ -175,6 +175,7 @@ def finish(
         outcome=ending.outcome,
         reason=ending.reason,
         message=ending.message,
+        missing=ending.missing,
         finished_at=stamp,
         next_retry_at=None,
     )

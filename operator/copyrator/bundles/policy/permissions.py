@@ -1,0 +1,246 @@
+"""What a deploy's service account needs, by its plan's operations. Pure.
+
+The API server answers one verb on one resource in one namespace at a time, so a plan's objects are
+reduced to their kinds in each namespace, a limited number of them. What werf needs besides, and the
+verbs, are in docs/facts/werf.md, "What the Job's service account needs".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.plan_status import MAX_MISSING, MissingPermission, PlanStatus
+from copyrator.bundles.policy.plan import Operation
+from copyrator.settings.limits import PERMISSION_KINDS
+
+VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete")
+"""What werf does with every kind of a chart: server-side apply, dry runs, tracking."""
+LOCK: Final = "werf-synchronization"
+"""The ConfigMap with which werf locks a release."""
+_READ: Final = ("get", "list", "watch")
+_NAMELESS: Final = ("list", "watch", "create")
+"""Verbs of requests that name no object."""
+_TEXT: Final = 8192
+"""Characters of werf's output that are searched for missing permissions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAccount:
+    """The account of a Bundle's Jobs."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @classmethod
+    def of(cls, spec: BundleSpec) -> ServiceAccount:
+        """That of a Bundle."""
+        return cls(spec.namespace, spec.service_account)
+
+    @property
+    def user(self) -> str:
+        """Its user name at the API server."""
+        return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Its groups at the API server."""
+        every = "system:serviceaccounts"
+        return every, f"{every}:{self.namespace}", "system:authenticated"
+
+
+class ServedKind(Protocol):
+    """The part of kube.resources.Resource that is used here."""
+
+    @property
+    def group(self) -> str:
+        """Empty for the core API."""
+        ...
+
+    @property
+    def plural(self) -> str:
+        """As in URLs and in RBAC."""
+        ...
+
+    @property
+    def namespaced(self) -> bool:
+        """Whether its objects are in namespaces."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KindIn:
+    """A kind of a plan's objects in one namespace."""
+
+    namespace: str
+    """As in a plan: empty for the release's own, and for objects that are in no namespace."""
+    group: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What is needed on one resource in one namespace."""
+
+    namespace: str
+    """Empty: of objects in no namespace, or in all namespaces."""
+    group: str
+    resource: str
+    """With a subresource, as in RBAC: ``pods/log``."""
+    verbs: tuple[str, ...]
+    name: str = ""
+    """Of the only object that is needed; empty: of any."""
+
+    @property
+    def key(self) -> str:
+        """As in RBAC and kubectl: ``pods/log``, ``deployments.apps``."""
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+    def attributes(self, verb: str) -> dict[str, str]:
+        """The resourceAttributes of an access review of one of its verbs."""
+        resource, _, subresource = self.resource.partition("/")
+        found = {
+            "verb": verb,
+            "group": self.group,
+            "resource": resource,
+            "subresource": subresource,
+            "namespace": self.namespace,
+            "name": "" if verb in _NAMELESS else self.name,
+        }
+        return {key: value for key, value in found.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What access reviews found about a plan."""
+
+    missing: tuple[Need, ...] = ()
+    """With the verbs that were denied."""
+    unreviewed: int = 0
+    """Kinds, counted in each namespace, that weren't reviewed."""
+
+
+def kinds_of(operations: Iterable[Operation]) -> tuple[tuple[KindIn, ...], int]:
+    """The kinds of a plan's objects in each namespace, and how many more there are than reviewed.
+
+    Those in the release's own namespace come first.
+    """
+    found = {KindIn(one.namespace, one.group, one.kind) for one in operations}
+    kinds = sorted(found)
+    return tuple(kinds[:PERMISSION_KINDS]), max(len(kinds) - PERMISSION_KINDS, 0)
+
+
+def needs(
+    release_namespace: str,
+    kinds: Mapping[KindIn, ServedKind],
+    *,
+    is_namespace_missing: bool = False,
+    denied: Iterable[Need] = (),
+) -> tuple[Need, ...]:
+    """All that a deploy needs, each resource in a namespace once.
+
+    Args:
+        release_namespace: of the release.
+        kinds: those of the plan's objects, as the API server serves them.
+        is_namespace_missing: werf creates the release's namespace.
+        denied: what werf said it needs and lacks, where it failed before it knew the objects.
+    """
+    found: dict[tuple[str, str, str], Need] = {}
+    for need in (
+        *_for_every_release(release_namespace, is_namespace_missing),
+        *_for_objects(release_namespace, kinds),
+    ):
+        key = need.namespace, need.group, need.resource
+        found[key] = _both(found[key], need) if key in found else need
+    for need in denied:
+        whole = replace(need, verbs=need.verbs if "/" in need.resource else VERBS)
+        found.setdefault((need.namespace, need.group, need.resource), whole)
+    return tuple(found.values())
+
+
+def _both(one: Need, other: Need) -> Need:
+    verbs = tuple(verb for verb in VERBS if verb in one.verbs or verb in other.verbs)
+    return replace(one, verbs=verbs, name="")
+
+
+def _for_every_release(namespace: str, is_namespace_missing: bool) -> Iterator[Need]:
+    """The release's lock and storage, and tracking."""
+    yield Need(namespace, "", "configmaps", VERBS[:6], LOCK)
+    yield Need(namespace, "", "secrets", ("get", "list", "create", "update", "delete"))
+    yield Need(namespace, "", "namespaces", ("get",), namespace)
+    yield Need(namespace, "", "events", ("list", "watch"))
+    yield Need(namespace, "", "pods", _READ)
+    yield Need(namespace, "", "pods/log", _READ)
+    if is_namespace_missing:
+        yield Need("", "", "namespaces", ("create", "patch"))
+
+
+def _for_objects(release_namespace: str, kinds: Mapping[KindIn, ServedKind]) -> Iterator[Need]:
+    for one, served in kinds.items():
+        namespace = (one.namespace or release_namespace) if served.namespaced else ""
+        yield Need(namespace, served.group, served.plural, VERBS)
+        if (served.group, served.plural) == ("apps", "deployments"):  # tracked by their ReplicaSets
+            yield Need(namespace, "apps", "replicasets", _READ)
+
+
+def with_findings(plan: PlanStatus, findings: Findings) -> PlanStatus:
+    """The plan with what access reviews found."""
+    return replace(
+        plan,
+        missing=listed(findings.missing),
+        missing_permissions=sum(len(one.verbs) for one in findings.missing),
+        unreviewed=findings.unreviewed or None,
+    )
+
+
+def listed(missing: Iterable[Need]) -> tuple[MissingPermission, ...]:
+    """Missing permissions as a status lists them, sorted and limited in number."""
+    order = sorted(missing, key=lambda one: (one.namespace, one.group, one.resource))
+    return tuple(
+        MissingPermission(verbs=one.verbs, resource=one.key, namespace=one.namespace or None)
+        for one in order[:MAX_MISSING]
+    )
+
+
+_NAMESPACE: Final = "[a-z0-9][a-z0-9-]{0,62}"
+_REFUSED: Final = re.compile(
+    rf'is forbidden: User "system:serviceaccount:({_NAMESPACE}):([a-z0-9][a-z0-9.-]{{0,252}})" '
+    rf'cannot ({"|".join(VERBS)}) resource "([a-z0-9-]{{1,63}}(?:/[a-z]{{1,63}})?)" '
+    r'in API group "((?:[a-z0-9][a-z0-9.-]{0,252})?)" '
+    rf'(?:in the namespace "({_NAMESPACE})"|at the cluster scope)'
+)
+"""The API server's words, which werf quotes (forbiddenMessage in k8s.io/apiserver)."""
+
+
+def refused(text: str, account: ServiceAccount) -> tuple[Need, ...]:
+    """The permissions of this account that a text of werf's names as missing.
+
+    A chart may print such a text as well: what it says is shown, and never granted by itself.
+    """
+    found: dict[tuple[str, str, str], Need] = {}
+    for namespace, name, verb, resource, group, where in _REFUSED.findall(text[:_TEXT]):
+        if ServiceAccount(namespace, name) != account:
+            continue
+        need = Need(where, group, resource, (verb,))
+        key = where, group, resource
+        found[key] = _both(found[key], need) if key in found else need
+    if len(found) > 1:  # where it may not create its lock, werf tries to create the namespace
+        found.pop(("", "", "namespaces"), None)
+    return tuple(found.values())[:MAX_MISSING]
+
+
+def sentence(account: ServiceAccount, missing: Iterable[MissingPermission]) -> str:
+    """What an account may not do: ``… cannot create, patch deployments.apps in app``."""
+    return f"the service account {account} cannot {'; '.join(map(shown, missing))}"
+
+
+def shown(one: MissingPermission) -> str:
+    """``create, patch deployments.apps in app``."""
+    where = f"in {one.namespace}" if one.namespace else "in all namespaces"
+    return f"{', '.join(one.verbs)} {one.resource} {where}"

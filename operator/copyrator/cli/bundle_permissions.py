@@ -1,0 +1,120 @@
+"""What a Bundle's service account lacks, by its status, and the roles that grant it.
+
+A status may be forged by who may write it: entries of another form than the operator's are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import yaml
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, parse_status
+from copyrator.api.counts import count
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.bundles.policy.permissions import ServiceAccount, shown
+from copyrator.bundles.policy.roles import grants, missing_of
+from copyrator.cli import rows
+from copyrator.cli.hints import hint, hint_about
+
+Body = Mapping[str, Any]
+_SHOWN: Final = 3
+
+
+def summary(status: BundleStatus) -> str:
+    """``3 missing: create, patch deployments.apps in apps``; empty where nothing is known."""
+    plan, missing = status.plan, missing_of(status)
+    known = plan.missing_permissions is not None
+    if not missing:
+        return f"none is missing{_unreviewed(status)}" if known and not _is_proved(status) else ""
+    named = "; ".join(shown(one) for one in missing[:_SHOWN])
+    more = len(missing) - _SHOWN
+    return f"missing: {named}" + (f" and {more} more" if more > 0 else "") + _unreviewed(status)
+
+
+def _is_proved(status: BundleStatus) -> bool:
+    return status.plan.job == status.attempted.plan_job
+
+
+def _unreviewed(status: BundleStatus) -> str:
+    number = status.plan.unreviewed
+    return f" ({count(number, 'kind')} not reviewed)" if number else ""
+
+
+def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
+    """What `why` says of missing permissions; nothing where none is known to be missing."""
+    status = parse_status(body)
+    missing = missing_of(status)
+    if not missing:
+        return
+    account, age = ServiceAccount.of(spec), _age(status, now)
+    yield f"The service account {account} lacked permissions {age} ago; it cannot"
+    yield from (f"  {shown(one)}" for one in missing)
+    if more := _unlisted(status):
+        yield f"  and {count(more, 'more permission')} that the status doesn't list."
+    if status.plan.unreviewed:
+        yield f"  What {count(status.plan.unreviewed, 'more kind')} needs isn't reviewed."
+    if status.plan.outcome is None:
+        anew = hint_about("plan", "bundle", body, "--refresh")
+        yield f"werf names one permission at a time; a plan names all: {anew}"
+    yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
+    yield f"Then: {_next(status, body)}"
+
+
+def _age(status: BundleStatus, now: datetime) -> str:
+    plan, attempted = status.plan, status.attempted
+    return rows.age(attempted.finished_at if attempted.missing else plan.made_at, now)
+
+
+def _unlisted(status: BundleStatus) -> int:
+    listed = sum(len(one.verbs) for one in status.plan.missing)
+    return max((status.plan.missing_permissions or 0) - listed, 0)
+
+
+def _roles_hint(body: Body) -> str:
+    metadata = body["metadata"]
+    name = f"{metadata['namespace']}/{metadata['name']}"
+    return hint("why", name, "--kind", "bundle", "--roles")
+
+
+def _next(status: BundleStatus, body: Body) -> str:
+    if status.plan.outcome in (PlanOutcome.PLANNED, PlanOutcome.FAILED) and not _is_proved(status):
+        return hint_about("plan", "bundle", body, "--refresh")
+    return hint_about("reconcile", "bundle", body)
+
+
+def roles_of(
+    body: Body, spec: BundleSpec, *, is_namespace_missing: bool = False
+) -> list[dict[str, Any]]:
+    """The roles and bindings that grant what is missing, ready to be applied in this order.
+
+    A Role can't be created in a namespace that doesn't exist: the release's comes first then, and
+    werf needn't create it.
+    """
+    missing = missing_of(parse_status(body))
+    if not is_namespace_missing or not missing:
+        return grants(ServiceAccount.of(spec), spec.name, missing)
+    name = spec.project_namespace
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    others = [one for one in missing if one.namespace is not None or one.resource != "namespaces"]
+    return [space, *grants(ServiceAccount.of(spec), spec.name, others)]
+
+
+def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -> str:
+    """Roles as YAML, with what to know about them as comments."""
+    status = parse_status(body)
+    account = ServiceAccount.of(spec)
+    lines = [
+        f"# Grants the service account {account} what it lacks to deploy {spec.name}.",
+        "# What a deploy needs is decided by its chart: read this before you apply it.",
+    ]
+    if more := _unlisted(status):
+        lines.append(
+            f"# {count(more, 'more permission')} aren't listed: apply this, then run "
+            f"{hint_about('plan', 'bundle', body, '--refresh')}, and ask again."
+        )
+    text = yaml.safe_dump_all(roles, sort_keys=False, explicit_start=True)
+    return "\n".join((*lines, text.rstrip()))

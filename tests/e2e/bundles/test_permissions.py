@@ -1,0 +1,332 @@
+"""Accounts that may do too little: what plans and deploys say of it, and the roles that suffice.
+
+The Jobs run with the accounts' own tokens, so that what is granted is what werf can use.
+"""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tests.e2e.bundles.conftest import (
+    DEPLOY,
+    TEMPLATE,
+    Operator,
+    Team,
+    operating,
+    stays,
+    within,
+)
+from tests.e2e.bundles.test_approval import ALWAYS, ON_RISK, approve, plan, wait_planned
+
+from copyrator.cli import cli
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+ONCE = {"limit": 0}
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+RELEASE = 20
+"""Reviews of what every release needs."""
+ROUNDS = 4
+"""A plan that can't read the release, or a kind of its objects, names only that."""
+OBJECTS = f"""\
+{TEMPLATE}---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{{{ .Release.Name }}}}-app
+spec:
+  ports: [{{port: 80}}]
+---
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{{{ .Release.Name }}}}-app
+spec:
+  podSelector: {{}}
+"""
+CLUSTER_WIDE = f"""\
+{TEMPLATE}---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata:
+  name: {{{{ .Release.Namespace }}}}
+value: 1
+"""
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, log) as operator:
+        yield operator
+
+
+@pytest.fixture
+def bare(
+    cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Path
+) -> Iterator[Team]:
+    """A namespace whose service account may do nothing."""
+    team = Team(api, cluster, namespace("bare"), tmp_path)
+    team.create("serviceaccounts", "werf")
+    yield team
+    for kind in ("clusterrolebindings", "clusterroles"):
+        for one in api.get(f"{RBAC}/{kind}")["items"]:
+            if one["metadata"]["name"].startswith(f"{team.namespace}-"):
+                api.delete(f"{RBAC}/{kind}/{one['metadata']['name']}")
+    team.let_go()
+
+
+def types(team: Team, *words: str, code: int = 0) -> str:
+    """What a person's command prints to stdout."""
+    environment = {"KUBECONFIG": team.cluster.environment()["KUBECONFIG"], "COLUMNS": "200"}
+    result = CliRunner().invoke(cli, words, env=environment)
+    assert result.exit_code == code, result.output
+    return str(result.stdout) if code == 0 else str(result.output)
+
+
+def roles(team: Team) -> str:
+    return types(team, "why", f"{team.namespace}/shop", "--kind", "bundle", "--roles")
+
+
+def grant(team: Team) -> list[dict[str, Any]]:
+    """Pipe the roles into kubectl, as `why` says; wait until the authorizer knows of them."""
+    text = roles(team)
+    team.cluster.kubectl("apply", "-f", "-", input=text)
+    found = [one for one in yaml.safe_load_all(text) if one]
+    for role in found:
+        for rule in role.get("rules", ()):
+            within(DEPLOY, lambda role=role, rule=rule: may(team, role, rule), "granted")
+    return found
+
+
+def may(team: Team, role: dict[str, Any], rule: dict[str, Any]) -> bool:
+    """Whether the account may do the last thing of a rule."""
+    resource, _, subresource = rule["resources"][-1].partition("/")
+    asked = {
+        "verb": rule["verbs"][-1],
+        "group": rule["apiGroups"][-1],
+        "resource": resource,
+        "subresource": subresource,
+        "namespace": role["metadata"].get("namespace", ""),
+    }
+    user = f"system:serviceaccount:{team.namespace}:werf"
+    body = {"spec": {"user": user, "resourceAttributes": asked}}
+    answer = team.api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    return bool(answer["status"]["allowed"])
+
+
+def reviewed(team: Team, job: str = "") -> dict[str, Any]:
+    """A plan other than that Job's, once its permissions were reviewed."""
+
+    def look() -> dict[str, Any] | None:
+        found = plan(team)
+        return found if "missingPermissions" in found and found["job"] != job else None
+
+    found: dict[str, Any] = within(
+        DEPLOY, look, lambda: f"reviewed: {json.dumps(team.status('shop'))}"
+    )
+    return found
+
+
+def replan(team: Team) -> dict[str, Any]:
+    job = plan(team)["job"]
+    team.annotate("shop", **{"plan-at": job})
+    return reviewed(team, job)
+
+
+def grant_until_planned(team: Team) -> dict[str, Any]:
+    """Apply what `why` prints, and have the plan made anew, until nothing is missing."""
+    found = reviewed(team)
+    for _ in range(ROUNDS):
+        if found["missingPermissions"]:
+            grant(team)
+            found = replan(team)
+    assert (found["outcome"], found["missingPermissions"]) == ("Planned", 0), found
+    return found
+
+
+def test_an_account_that_may_do_nothing_gets_what_suffices(bare: Team) -> None:
+    digest = bare.publish("1.0.0", "first", template=OBJECTS)
+    bare.bundle("shop", approval=ALWAYS, retry=ONCE)
+    found = reviewed(bare)
+    assert found["outcome"] == "Failed"
+    said = f"the service account {bare.namespace}/werf cannot list secrets in {bare.namespace}"
+    assert said in found["message"]
+    everything = [one["resource"] for one in found["missing"]]
+    assert everything == ["configmaps", "events", "namespaces", "pods", "pods/log", "secrets"]
+    assert found["missingPermissions"] == RELEASE
+
+    grant_until_planned(bare)
+    approve(bare, wait_planned(bare, "1.0.0"))
+
+    bare.wait_deployed("shop", digest)
+    assert bare.release("shop") == {"text": "first", "greeting": "none"}
+    assert bare.get("services", "shop-app") is not None
+    assert "nothing that the plan was reviewed for" in types(
+        bare, "why", f"{bare.namespace}/shop", "--roles", code=1
+    )
+
+
+def test_what_a_plan_that_could_be_made_lacks_is_shown_and_granted(bare: Team, api: Api) -> None:
+    """The account may read everything, so the first plan says it all."""
+    account = {"kind": "ServiceAccount", "name": "werf", "namespace": bare.namespace}
+    reads = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
+    base = f"{RBAC}/namespaces/{bare.namespace}"
+    api.create(f"{base}/roles", {"metadata": {"name": "reads"}, "rules": reads})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reads"}
+    binding = {"metadata": {"name": "reads"}, "roleRef": reference, "subjects": [account]}
+    api.create(f"{base}/rolebindings", binding)
+    digest = bare.publish("1.0.0", "first", template=OBJECTS)
+    bare.bundle("shop", approval=ALWAYS)
+    wait_planned(bare, "1.0.0")
+    bare.wait_reason("shop", "AwaitingApproval")
+    found = reviewed(bare)
+    where = bare.namespace
+    writes = ["create", "update", "patch", "delete"]
+    assert found["missing"] == [
+        {"verbs": writes, "resource": "configmaps", "namespace": where},
+        {"verbs": ["create", "update", "delete"], "resource": "secrets", "namespace": where},
+        {"verbs": writes, "resource": "services", "namespace": where},
+        {"verbs": writes, "resource": "networkpolicies.networking.k8s.io", "namespace": where},
+    ]
+    assert found["missingPermissions"] == 15
+
+    shown = types(bare, "describe", "bundle", f"{where}/shop")
+    assert f"Permissions:   missing: create, update, patch, delete configmaps in {where}" in shown
+    said = types(bare, "why", f"{where}/shop", "--kind", "bundle")
+    assert f"create, update, delete secrets in {where}" in said
+    assert f"copyrator why {where}/shop --kind bundle --roles | kubectl apply -f -" in said
+    (role, bound) = grant(bare)
+    assert (role["kind"], bound["kind"]) == ("Role", "RoleBinding")
+    assert bound["subjects"] == [account]
+    approve(bare, plan(bare))
+    bare.wait_deployed("shop", digest)
+
+    # Taken away between two deploys, it is missing again.
+    api.delete(f"{base}/rolebindings/{bound['metadata']['name']}")
+    bare.publish("1.1.0", "second", template=OBJECTS)
+    bare.patch("bundles", "shop", spec={"version": "1.1.0"})
+    wait_planned(bare, "1.1.0")
+    again = reviewed(bare, found["job"])
+    assert again["missingPermissions"] == 15
+
+
+def test_kinds_in_no_namespace_are_granted_by_a_cluster_role(bare: Team, api: Api) -> None:
+    digest = bare.publish("1.0.0", "first", template=CLUSTER_WIDE)
+    bare.bundle("shop", approval=ALWAYS, retry=ONCE)
+    grant_until_planned(bare)
+    approve(bare, wait_planned(bare, "1.0.0"))
+    bare.wait_deployed("shop", digest)
+    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{bare.namespace}"
+    assert api.get(path)["value"] == 1
+    api.delete(path)
+
+
+def test_a_namespace_that_is_not_there_yet_comes_first(bare: Team, api: Api) -> None:
+    there = f"{bare.namespace}-new"
+    digest = bare.publish("1.0.0", "first")
+    bare.bundle(
+        "shop", approval=ALWAYS, retry=ONCE, project_namespace=there, deletionPolicy="Orphan"
+    )
+    try:
+        reviewed(bare)
+        first = grant(bare)
+        assert [one["kind"] for one in first] == ["Namespace", "Role", "RoleBinding"]
+        assert first[1]["metadata"]["namespace"] == there
+        replan(bare)
+        grant_until_planned(bare)
+        approve(bare, wait_planned(bare, "1.0.0"))
+        bare.wait_deployed("shop", digest)
+        assert api.get(f"/api/v1/namespaces/{there}/configmaps/shop-app")["data"]["text"] == "first"
+    finally:
+        with contextlib.suppress(ApiStatusError):
+            api.delete(f"/api/v1/namespaces/{there}")
+
+
+def test_a_deploy_that_nobody_planned_says_what_it_failed_for(bare: Team) -> None:
+    bare.publish("1.0.0", "first")
+    bare.bundle("shop", retry=ONCE)
+    bare.wait_reason("shop", "Quarantined")
+    where = bare.namespace
+    said = f"the service account {where}/werf cannot create configmaps in {where}"
+    assert said in bare.status("shop")["attempted"]["message"]
+    assert said in bare.condition("shop")["message"]
+    lacks = [{"verbs": ["create"], "resource": "configmaps", "namespace": where}]
+    assert bare.status("shop")["attempted"]["missing"] == lacks
+    (role, _) = grant(bare)
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["create"]}]
+    bare.annotate("shop", requestedAt="once more")
+    within(
+        DEPLOY,
+        lambda: len(bare.status("shop")["history"]) == 2,
+        lambda: json.dumps(bare.status("shop")),
+    )
+    attempted = bare.status("shop")["attempted"]  # it came further
+    assert f"the service account {where}/werf cannot list secrets" in attempted["message"]
+    assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": where}]
+
+
+def test_what_an_account_may_do_is_asked_once_for_a_plan(
+    team: Team, operator: Operator, cluster: Cluster
+) -> None:
+    begin = cluster.audit_offset()
+    team.publish("1.0.0", "first", template=OBJECTS)
+    team.bundle("shop", approval=ALWAYS)
+    wait_planned(team, "1.0.0")
+    found = reviewed(team)
+    assert found["missingPermissions"] == 0
+    team.wait_reason("shop", "AwaitingApproval")
+    of_release_and_objects = RELEASE + 1 + 2 * 7  # one more verb on ConfigMaps
+    asked = lambda: Counter(  # noqa: E731
+        event.resource for event in cluster.audit_events(begin) if event.user == operator.user
+    )["subjectaccessreviews"]
+    assert asked() == of_release_and_objects
+    stays(5, lambda: asked() == of_release_and_objects, "a plan that waits costs no review")
+
+
+@pytest.mark.refused("create subjectaccessreviews")
+def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
+    team: Team, operator: Operator, cluster: Cluster, api: Api
+) -> None:
+    role = f"{RBAC}/clusterroles/{operator.namespace}:copyrator"
+    body = api.get(role)
+    rules = [one for one in body["rules"] if "subjectaccessreviews" not in one["resources"]]
+    assert len(rules) == len(body["rules"]) - 1
+    api.patch(role, {"rules": rules})
+    try:
+        within(DEPLOY, lambda: not asks(api, operator), "the right is gone")
+        begin = cluster.audit_offset()
+        digest = team.publish("1.0.0", "first")
+        team.bundle("shop", approval=ON_RISK)
+        team.wait_deployed("shop", digest)
+        found = plan(team)
+        assert not {"missing", "missingPermissions", "unreviewed"} & set(found)
+        refused = [one for one in cluster.audit_events(begin) if one.user == operator.user]
+        refused = [one for one in refused if one.resource == "subjectaccessreviews"]
+        assert [one.code for one in refused] == [403]  # of the plan and the baseline's
+        assert operator.process is not None
+        assert "subjectaccessreviews" not in operator.process.get("/readyz")[1]
+        assert "bundles.permissionReviews" in operator.process.log
+    finally:
+        api.patch(role, {"rules": body["rules"]})
+        within(DEPLOY, lambda: asks(api, operator), "the right is back")
+
+
+def asks(api: Api, operator: Operator) -> bool:
+    """Whether the operator may ask what others may do."""
+    asked = {
+        "verb": "create",
+        "group": "authorization.k8s.io",
+        "resource": "subjectaccessreviews",
+    }
+    body = {"spec": {"user": operator.user, "resourceAttributes": asked}}
+    answer = api.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    return bool(answer["status"]["allowed"])

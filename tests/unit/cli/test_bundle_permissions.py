@@ -1,0 +1,147 @@
+"""What the command line says of permissions that a Bundle's service account lacks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.bundles.policy.permissions import VERBS
+from copyrator.cli.bundle_permissions import manifest, roles_of, summary, why_lines
+from hostile.mangled import JSON
+
+NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
+ONE = {"verbs": ["create", "patch"], "resource": "deployments.apps", "namespace": "live"}
+SPACE = {"verbs": ["create", "patch"], "resource": "namespaces"}
+PLAN = {
+    "job": "shop-plan-1",
+    "outcome": "Planned",
+    "madeAt": "2026-01-02T11:55:00Z",
+    "missingPermissions": 2,
+    "missing": [ONE],
+}
+
+
+def bundle(plan: Any = PLAN, **status: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
+        "spec": {"registry": "r.example.com", "repo": "shop", "project_namespace": "live"},
+        "status": {"plan": plan, **status},
+    }
+
+
+def spec_of(body: dict[str, Any]) -> BundleSpec:
+    spec = parse_bundle(body, BundleDefaults())
+    assert isinstance(spec, BundleSpec)
+    return spec
+
+
+def says(body: dict[str, Any]) -> list[str]:
+    return list(why_lines(body, spec_of(body), NOW))
+
+
+def test_why_names_each_permission_and_the_commands() -> None:
+    assert says(bundle()) == [
+        "The service account apps/werf lacked permissions 5m ago; it cannot",
+        "  create, patch deployments.apps in live",
+        "To grant them: copyrator why apps/shop --kind bundle --roles | kubectl apply -f -",
+        "Then: copyrator plan bundle apps/shop --refresh",
+    ]
+
+
+def test_why_tells_what_the_status_does_not_list_and_what_was_not_reviewed() -> None:
+    lines = says(bundle({**PLAN, "missingPermissions": 3, "unreviewed": 1}))
+    assert "  and 1 more permission that the status doesn't list." in lines
+    assert "  What 1 more kind needs isn't reviewed." in lines
+
+
+FAILED = {"outcome": "Failed", "missing": [ONE], "finishedAt": "2026-01-02T11:59:00Z"}
+
+
+def test_after_a_deploy_that_failed_so_it_is_asked_for_again() -> None:
+    lines = says(bundle(None, attempted=FAILED))
+    assert lines[0] == "The service account apps/werf lacked permissions 60s ago; it cannot"
+    names_all = "a plan names all: copyrator plan bundle apps/shop --refresh"
+    assert lines[2] == f"werf names one permission at a time; {names_all}"
+    assert lines[-1] == "Then: copyrator reconcile bundle apps/shop"
+    lines = says(bundle({**PLAN, "missing": []}, attempted={**FAILED, "planJob": "shop-plan-1"}))
+    assert lines[2].startswith("  and 2 more permissions")
+    assert lines[3].startswith("To grant them")
+
+
+@pytest.mark.parametrize(
+    ("plan", "attempted", "said"),
+    [
+        ({}, {}, ""),
+        ({"job": "p", "outcome": "Planned"}, {}, ""),  # the operator may not ask
+        (PLAN, {}, "missing: create, patch deployments.apps in live"),
+        ({**PLAN, "missing": [], "missingPermissions": 0}, {}, "none is missing"),
+        (
+            {**PLAN, "missing": [], "missingPermissions": 0, "unreviewed": 2},
+            {},
+            "none is missing (2 kinds not reviewed)",
+        ),
+        (
+            {**PLAN, "missing": [{**ONE, "resource": f"r{number}"} for number in range(5)]},
+            {},
+            f"missing: {'; '.join(f'create, patch r{n} in live' for n in range(3))} and 2 more",
+        ),
+        (PLAN, {"planJob": "shop-plan-1", "outcome": "Succeeded"}, ""),  # what it needs is proved
+        (
+            {**PLAN, "missing": [], "missingPermissions": 0},
+            {"planJob": "shop-plan-1", **FAILED},
+            "missing: create, patch deployments.apps in live",
+        ),
+        (PLAN, {"planJob": "an-older-plan", **FAILED, "missing": [SPACE]}, None),
+    ],
+)
+def test_one_line_sums_it_up(plan: Any, attempted: Any, said: str | None) -> None:
+    wanted = "missing: create, patch deployments.apps in live" if said is None else said
+    assert summary(parse_status(bundle(plan, attempted=attempted))) == wanted
+
+
+def test_the_manifest_is_what_kubectl_applies() -> None:
+    body = bundle()
+    spec = spec_of(body)
+    text = manifest(body, spec, roles_of(body, spec))
+    assert (
+        text.splitlines()[0]
+        == "# Grants the service account apps/werf what it lacks to deploy shop."
+    )
+    assert text.splitlines()[1].startswith("# What a deploy needs is decided by its chart")
+    role, binding = yaml.safe_load_all(text)
+    assert role["metadata"]["namespace"] == binding["metadata"]["namespace"] == "live"
+    assert role["rules"] == [
+        {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["create", "patch"]}
+    ]
+    assert "aren't listed" not in text
+    body = bundle({**PLAN, "missingPermissions": 9})
+    assert "# 7 more permissions aren't listed" in manifest(body, spec, roles_of(body, spec))
+
+
+def test_the_releases_namespace_comes_first_where_it_is_missing() -> None:
+    body = bundle({**PLAN, "missing": [SPACE, ONE]})
+    spec = spec_of(body)
+    kinds = [one["kind"] for one in roles_of(body, spec, is_namespace_missing=True)]
+    assert kinds == ["Namespace", "Role", "RoleBinding"]
+    kinds = [one["kind"] for one in roles_of(body, spec)]
+    assert kinds == ["ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"]
+    nothing = bundle({**PLAN, "missing": []})
+    assert roles_of(nothing, spec, is_namespace_missing=True) == []
+
+
+@given(JSON, JSON)
+def test_whatever_a_status_has_nothing_else_is_granted(plan: Any, attempted: Any) -> None:
+    forged = {"missing": [ONE, plan, {"verbs": plan, "resource": attempted}]}
+    body = bundle(forged, attempted=attempted)
+    spec = spec_of(body)
+    list(why_lines(body, spec, NOW))
+    for role in roles_of(body, spec)[::2]:
+        for rule in role["rules"]:
+            assert set(rule["verbs"]) <= set(VERBS)
+            assert "*" not in "".join((*rule["apiGroups"], *rule["resources"]))
