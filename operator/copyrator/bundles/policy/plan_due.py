@@ -5,15 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import (
-    Attempted,
-    Baseline,
-    BundleStatus,
-    Deployed,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
+from copyrator.api.plan_status import Baseline, PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.criteria import admits, is_below
 from copyrator.bundles.policy.gates import Candidate, Target, judged_next
