@@ -138,6 +138,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
         approval=_read_approval(spec.sub("approval"), namespace, defaults),
         verify=read_verify(spec.sub("verify")),
+        min_age=_duration(spec, "minAge", 0.0),
         depends_on=_read_depends_on(spec, BundleKey(namespace, name)),
         windows=read_windows(spec),
     )

@@ -202,6 +202,8 @@ class BundleSpec:
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
     approval: Approval = Approval()
     verify: Verify | None = None
+    min_age: float = 0.0
+    """Seconds for which a digest has to be known before it is deployed; 0: at once."""
     depends_on: tuple[BundleKey, ...] = ()
     """Bundles that new versions of this one wait for."""
     windows: tuple[Window, ...] = ()

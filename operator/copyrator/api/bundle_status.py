@@ -16,6 +16,8 @@ from copyrator.api.records import Record
 
 MAX_GATES: Final = 10
 """Gates that a status lists."""
+MAX_CANDIDATES: Final = 10
+"""Versions that aren't deployed yet, and that a status remembers."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -54,6 +56,8 @@ class BundleReason(StrEnum):
     """Signatures, keys or the signature policy can't be read; nothing is deployed meanwhile."""
     NOT_IN_POLICY = "NotInPolicy"
     """The operator's signature policy denies repositories that it doesn't name."""
+    TOO_YOUNG = "TooYoung"
+    """spec.minAge has not passed since the version was seen first."""
     DEPENDENCY_NOT_READY = "DependencyNotReady"
     """A Bundle of spec.dependsOn isn't Ready."""
     OUTSIDE_WINDOW = "OutsideWindow"
@@ -201,6 +205,15 @@ class GateStatus(Record):
     """When it passes by itself."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CandidateStatus(Record):
+    """A version that isn't deployed yet, and when this operator saw it first."""
+
+    version: str | None = None
+    digest: str | None = None
+    first_seen: str | None = None
+
+
 class Trust(StrEnum):
     """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
 
@@ -265,6 +278,8 @@ class BundleStatus(Record):
     attempted: Attempted = Attempted()
     gates: tuple[GateStatus, ...] = ()
     """Only gates that the spec or the operator's settings ask for."""
+    candidates: tuple[CandidateStatus, ...] = ()
+    """Only where spec.minAge is set; oldest first."""
     verification: Verification = Verification()
     """Only where the spec or the operator's signature policy asks for signatures."""
     plan: PlanStatus = field(default_factory=PlanStatus)

@@ -20,7 +20,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
-from copyrator.bundles.policy import approval, gates, plan_due, plan_record, state, verdicts
+from copyrator.bundles.policy import age, approval, gates, plan_due, plan_record, state, verdicts
 from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result, Target
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
@@ -184,7 +184,12 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     resolution = case.resolution
     verification = resolution.deployed or Verification()
     results = () if _is_old_news(case) else case.results
-    status = replace(case.status, gates=gates.recorded(results), verification=verification)
+    status = replace(
+        case.status,
+        gates=gates.recorded(results),
+        verification=verification,
+        candidates=age.remembered(case.status, case.spec, resolution.seen, case.now),
+    )
     if resolution.unresolved is not None or not resolution.tag:
         return unresolved(status, resolution.rejected, next_poll, case.now)
     quarantined = case.decision.action is state.Action.QUARANTINE

@@ -22,7 +22,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, plan_decision, plan_due, state, verdicts
+from copyrator.bundles.policy import age, approval, plan_decision, plan_due, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -234,10 +234,11 @@ class Deploys:
         if case.is_plan_dropped:
             await self._plans.discard(written)
         judge_at = plan_due.next_look(status)
-        awaited = until or judge_at
+        comes_of_age = age.next_look(status, case.spec, case.now)
+        awaited = until or judge_at or comes_of_age
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
-        self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at)
+        self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at, comes_of_age)
         return written
 
     async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:

@@ -29,7 +29,7 @@ from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, depends_on, signature, verdicts, windows
+from copyrator.bundles.policy import age, approval, depends_on, signature, verdicts, windows
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
@@ -103,7 +103,7 @@ class BundleController:
             proxies=proxies or {},
             gates=gates
             or Gates(
-                version=(signature.gate(self._asks_signatures),),
+                version=(signature.gate(self._asks_signatures), age.GATE),
                 moment=(depends_on.GATE, windows.GATE, approval.GATE),
             ),
         )

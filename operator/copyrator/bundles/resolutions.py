@@ -14,7 +14,7 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import signature, verdicts
+from copyrator.bundles.policy import age, signature, verdicts
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.signature import Asked
@@ -111,21 +111,24 @@ class Resolutions:
             memory.asked_since = monotonic - (0.0 if strict else SHARING)
         elif memory.again is not None and monotonic >= memory.again:
             memory.asked_since, memory.again = memory.again, None
-        elif _is_past(slot, now) or _is_past(retry, now) or self._is_judged_again(entry, now):
-            age = spec.interval / 2
+        elif _is_past(slot, now) or _is_past(retry, now) or self._is_judged_again(entry, spec, now):
+            may_be = spec.interval / 2
             memory.asked_since = monotonic - (
-                min(age, ERROR_SHARING) if memory.poll_failures else age
+                min(may_be, ERROR_SHARING) if memory.poll_failures else may_be
             )
         else:
             again = self._context.again_at(entry.key)
-            self._context.wake_at(entry.key, slot, retry, entry.judge_at, again)
+            comes_of_age = age.next_look(entry.status, spec, now) if spec.min_age else None
+            self._context.wake_at(entry.key, slot, retry, entry.judge_at, again, comes_of_age)
             return False
         memory.asked_at = now
         return True
 
-    def _is_judged_again(self, entry: BundleEntry, now: datetime) -> bool:
+    def _is_judged_again(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> bool:
         """Whether a gate's verdict has changed by itself since the gates were asked."""
         at, last = entry.judge_at, self._context.memory(entry.key).judged_at
+        if spec.min_age and age.has_come(entry.status, spec, last, now):
+            return True
         return _is_past(at, now) and (last is None or (at is not None and last < at))
 
     def _slot(self, entry: BundleEntry) -> datetime | None:

@@ -16,7 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import gates, plan_due, signature
+from copyrator.bundles.policy import age, gates, plan_due, signature
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -70,6 +70,12 @@ class Resolution:
     """The same of this version."""
     plan_refused: bool = False
     """The version of the plan that waits isn't trusted any more."""
+    seen: tuple[Candidate, ...] = ()
+    """The versions that were judged and that tags name now."""
+
+
+class _PendingError(Exception):
+    """An answer of the registry is pending; the Bundle is requeued when it is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +93,15 @@ class Resolver:
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
-        if self.entry.is_inherited:
-            return self._inherited()
-        found = self._resolve()
-        return found if found is None or not self.asked else self._with_trust(found)
+        try:
+            if self.entry.is_inherited:
+                return self._inherited()
+            found = self._resolve()
+            return self._with_trust(found) if self.asked else found
+        except _PendingError:
+            return None
 
-    def _with_trust(self, found: Resolution) -> Resolution | None:
+    def _with_trust(self, found: Resolution) -> Resolution:
         """Judge what is deployed, and what a plan waits for, by the signatures asked for now."""
         status = self.entry.status
         there, plan = status.deployed, plan_due.awaited(status)
@@ -101,21 +110,18 @@ class Resolver:
             for digest in (there.digest, found.digest, plan.digest)
             if digest
         }
-        if None in verdicts.values():
-            return None
-        known = {digest: verdict for digest, verdict in verdicts.items() if verdict is not None}
         if there.digest and there.reference != self.spec.reference:
-            known[there.digest] = signature.unavailable(
+            verdicts[there.digest] = signature.unavailable(
                 f"it was deployed from {there.reference}, which the spec no longer names"
             )
         records = {
             digest: signature.verification(self.asked, digest, verdict)
-            for digest, verdict in known.items()
+            for digest, verdict in verdicts.items()
         }
         found = replace(
             found, deployed=records.get(there.digest or ""), chosen=records.get(found.digest)
         )
-        match known.get(plan.digest or ""):
+        match verdicts.get(plan.digest or ""):
             case Waiting() as waiting if plan.digest != found.digest:
                 candidate = Candidate(plan.version or "", plan.digest or "")
                 held = Held(candidate, (Result(signature.NAME, waiting),))
@@ -124,16 +130,14 @@ class Resolver:
                 return replace(found, plan_refused=True)
         return found
 
-    def _resolve(self) -> Resolution | None:
+    def _resolve(self) -> Resolution:
         version = parse_version(self.spec.version)
         if isinstance(version, ExactTag):
             return self._tag(version.tag)
         return self._range(version)
 
-    def _tag(self, tag: str) -> Resolution | None:
+    def _tag(self, tag: str) -> Resolution:
         answer = self._ask(tag)
-        if answer is None:
-            return None
         if isinstance(answer.error, NotFound):
             unresolved = Unresolved(BundleReason.TAG_NOT_FOUND, answer.error.message)
             return self._nothing(unresolved, (), self._keeps(tag))
@@ -145,13 +149,13 @@ class Resolver:
         """Whether it is the deployed one. Reads the status, which most polls do without."""
         return deployed_tag(self.entry.status, self.spec.reference) == tag
 
-    def _range(self, version: VersionRange) -> Resolution | None:
+    def _range(self, version: VersionRange) -> Resolution:
         depth = MAX_CANDIDATES if self._is_gated else 0
         criteria = criteria_of(self.spec, version, self.entry.status, depth)
         listing = Listing(self._repository, self.access.credential)
         found = self.polls.choose(self.entry.key, listing, criteria, self.since)
         if found is None:
-            return None
+            raise _PendingError
         if found.error is not None:
             return Resolution(error=found.error)
         choice = found.choices[criteria]
@@ -160,84 +164,88 @@ class Resolver:
         if self._is_gated:
             return self._first_passing(choice.fitting, choice.rejected, choice.keeps)
         answer = self._ask(choice.tag)
-        if answer is None:
-            return None
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
 
     def _first_passing(
         self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
-    ) -> Resolution | None:
+    ) -> Resolution:
         """The first of these tags, the highest first, that passes the version gates.
 
-        Where none passes, what is deployed stays, as long as it fits the spec and passes itself.
+        Of a tag that names a new digest the former ones may pass, too. Where none passes, what is
+        deployed stays, as long as it fits the spec and passes itself.
         """
         held_back: list[Held] = []
+        seen: list[Candidate] = []
         for tag in tags:
             answer = self._ask(tag)
-            if answer is None:
-                return None
             if isinstance(answer.error, NotFound):  # deleted since the list was read
                 continue
             if answer.error is not None:
                 return Resolution(error=answer.error)
-            judged = self._judge(Candidate(tag, answer.digest or ""))
-            if judged is None:
-                return None
-            results, held = judged
-            if held is None:
-                return Resolution(
-                    tag,
-                    answer.digest or "",
-                    _with(rejected, held_back),
-                    results=results,
-                    held=held_back[0] if held_back else None,
-                )
-            held_back.append(held)
+            seen.append(Candidate(tag, answer.digest or ""))
+            if (found := self._passing(seen[-1], held_back)) is not None:
+                held = held_back[0] if held_back else None
+                rejected = _with(rejected, held_back)
+                return replace(found, rejected=rejected, held=held, seen=tuple(seen))
         if not held_back:
             text = f"all tags that match {self.spec.version} were deleted while they were read"
             return self._nothing(
                 Unresolved(BundleReason.NO_MATCHING_VERSION, text), rejected, keeps
             )
-        return self._deployed_again(held_back[0], _with(rejected, held_back), keeps=keeps)
+        found = self._deployed_again(held_back[0], _with(rejected, held_back), keeps=keeps)
+        return replace(found, seen=tuple(seen))
+
+    def _passing(self, named: Candidate, held_back: list[Held]) -> Resolution | None:
+        """The newest of a tag's digests that passes, to be deployed; None where none does.
+
+        Args:
+            named: what the tag names now; its former digests must still be in the registry.
+            held_back: those that don't pass are added.
+        """
+        for one in (named, *age.older(self.entry.status, named)):
+            results, held = self._judge(one)
+            if held is not None:
+                held_back.append(held)
+                continue
+            answer = None if one == named else self._ask(one.digest)
+            if answer is None or answer.error is None:
+                return Resolution(one.version, one.digest, results=results)
+            if not isinstance(answer.error, NotFound):
+                return Resolution(error=answer.error)
+        return None
 
     def _deployed_again(
         self, newest: Held, rejected: tuple[Rejected, ...], *, keeps: bool
-    ) -> Resolution | None:
+    ) -> Resolution:
         there = self.entry.status.deployed
         if not keeps or there.digest is None or there.version is None:
             return Resolution(rejected=rejected, held=newest)
         answer = self._ask(there.digest)
-        if answer is None:
-            return None
         if answer.error is not None and not isinstance(answer.error, NotFound):
             return Resolution(error=answer.error)
-        judged = self._judge(Candidate(there.version, there.digest))
-        if judged is None:
-            return None
-        results, held = judged
+        results, held = self._judge(Candidate(there.version, there.digest))
         if held is not None or answer.error is not None:
             return Resolution(rejected=rejected, held=newest)
         return Resolution(there.version, there.digest, rejected, results=results, held=newest)
 
-    def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None] | None:
-        """The verdicts of the version gates; None while an answer is pending."""
+    def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
+        """The verdicts of the version gates."""
         status = self.entry.status
         occasion = gates.occasion(self.entry.request, status.deployed.digest, candidate.digest)
         verdict = self._signature(candidate.digest) if self.asked else None
-        if self.asked and verdict is None:
-            return None
-        facts = Facts(status, occasion, signature=verdict)
+        seen = age.first_seen(status, candidate)
+        facts = Facts(status, occasion, signature=verdict, first_seen=seen)
         results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
         return results, gates.held(candidate, results)
 
-    def _signature(self, digest: str) -> Verdict | None:
-        """The verdict on a digest's signatures; None while it is pending."""
+    def _signature(self, digest: str) -> Verdict:
+        """The verdict on a digest's signatures."""
         if self.asked.blocked is not None:
             return self.asked.blocked
         question = SignatureQuestion(self._repository, digest, self.asked, self.access.credential)
         answer = self.polls.judgement(self.entry.key, question, self.since)
         if answer is None:
-            return None
+            raise _PendingError
         if answer.judgement is None:
             return signature.unavailable(answer.error.message if answer.error else "")
         return signature.verdict(self.asked, digest, answer.judgement)
@@ -248,14 +256,12 @@ class Resolver:
 
     def _nothing(
         self, unresolved: Unresolved, rejected: tuple[Rejected, ...], keeps: bool
-    ) -> Resolution | None:
+    ) -> Resolution:
         """What is deployed still fits the spec, and is requested by its digest."""
         there = self.entry.status.deployed
         if not keeps or there.digest is None:
             return Resolution(rejected=rejected, unresolved=unresolved)
         answer = self._ask(there.digest)
-        if answer is None:
-            return None
         if isinstance(answer.error, NotFound):
             unresolved = replace(unresolved, message=unresolved.message + _GONE)
             return Resolution(rejected=rejected, unresolved=unresolved)
@@ -270,20 +276,21 @@ class Resolver:
         deployed = self.entry.status.deployed.version
         return Unresolved(reason, explain(choice, self.spec.version, deployed))
 
-    def _inherited(self) -> Resolution | None:
+    def _inherited(self) -> Resolution:
         there = self.entry.status.deploy
         answer = self._ask(there.version or "", with_config=True)
-        if answer is None:
-            return None
         if answer.error is not None and not isinstance(answer.error, NotFound):
             return Resolution(error=answer.error)
         same = answer.config is not None and answer.config == there.digest
         digest = answer.digest if same else None
         return Resolution(there.version or "", digest or "", inherited=True)
 
-    def _ask(self, reference: str, *, with_config: bool = False) -> Answer | None:
+    def _ask(self, reference: str, *, with_config: bool = False) -> Answer:
         question = Question(self._repository, reference, self.access.credential, with_config)
-        return self.polls.ask(self.entry.key, question, self.since)
+        answer = self.polls.ask(self.entry.key, question, self.since)
+        if answer is None:
+            raise _PendingError
+        return answer
 
     @property
     def _repository(self) -> Repository:
@@ -295,7 +302,6 @@ class Resolver:
 
 def _with(rejected: tuple[Rejected, ...], held_back: Sequence[Held]) -> tuple[Rejected, ...]:
     """The tags that weren't chosen, with those that a gate holds back."""
-    ours = (
-        Rejected(version=one.candidate.version, reason=one.objection.reason) for one in held_back
-    )
-    return (*ours, *rejected)[:MAX_REJECTED]
+    ours = {one.candidate.version: one.objection.reason for one in reversed(held_back)}
+    listed = (Rejected(version=tag, reason=reason) for tag, reason in reversed(ours.items()))
+    return (*listed, *rejected)[:MAX_REJECTED]

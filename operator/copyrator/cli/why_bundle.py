@@ -38,6 +38,7 @@ _REJECTED = {
     "SignatureInvalid": "has no signature that is trusted",
     "VerificationUnavailable": "has signatures that can't be read or judged now",
     "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
+    "TooYoung": "was seen first too short a time ago",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 

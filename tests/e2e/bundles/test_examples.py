@@ -79,6 +79,7 @@ PROMISES = {
         reasons={"apps/frozen": "AutoupdateDisabled", "apps/watched": "Suspended"},
         available={"apps/frozen": None, "apps/watched": "1.0.0"},
     ),
+    "bundles/min-age.yaml": Promise(tags=("1.2.0", "1.2.1"), deployed={"apps/shop": "1.2.1"}),
     "bundles/private-registry.yaml": Promise(
         tags=("1.2.0", "1.2.1"), deployed={"apps/shop": "1.2.1"}
     ),

@@ -1,0 +1,131 @@
+"""The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
+
+``status.candidates`` remembers when each digest was seen first. The digests of a tag that is pushed
+again and again are remembered too, so that the oldest of them, not the newest, is deployed when its
+time has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import (
+    MAX_CANDIDATES,
+    BundleReason,
+    BundleStatus,
+    CandidateStatus,
+)
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.policy.criteria import admits, deployed_tag, is_below
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    Verdict,
+    Waiting,
+)
+
+
+def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
+    """When it was seen first; None where the status doesn't know it."""
+    return next(
+        (parse_time(one.first_seen) for one in status.candidates if _of(one) == candidate), None
+    )
+
+
+def older(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
+    """The other digests that were seen under its tag, the newest first."""
+    found = [_of(one) for one in status.candidates if one.version == candidate.version]
+    return tuple(one for one in reversed(found) if one != candidate)
+
+
+def remembered(
+    status: BundleStatus, spec: BundleSpec, seen: Iterable[Candidate], now: datetime
+) -> tuple[CandidateStatus, ...]:
+    """What ``status.candidates`` is after a poll; empty where no age is asked for.
+
+    When it is full, the newest takes the place of the second newest: so a stream of pushes never
+    drives out those that become old enough first.
+
+    Args:
+        status: before the poll.
+        spec: must admit a version for it to be remembered.
+        seen: what the registry has, in any order.
+        now: when it was seen.
+    """
+    if not spec.min_age:
+        return ()
+    kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
+    for candidate in seen:
+        known = any(_of(one) == candidate for one in kept)
+        if known or candidate.digest == status.deployed.digest:
+            continue
+        kept.append(
+            CandidateStatus(
+                version=candidate.version, digest=candidate.digest, first_seen=format_time(now)
+            )
+        )
+        if len(kept) > MAX_CANDIDATES:
+            del kept[-2]
+    return tuple(kept)
+
+
+def has_come(status: BundleStatus, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
+    """Whether a candidate has become old enough since the gates were asked last."""
+    return any((last is None or last < end) and end <= now for end in _ends(status, spec))
+
+
+def next_look(status: BundleStatus, spec: BundleSpec, now: datetime) -> datetime | None:
+    """When the next candidate becomes old enough; None where none does."""
+    return min((end for end in _ends(status, spec) if end > now), default=None)
+
+
+def _ends(status: BundleStatus, spec: BundleSpec) -> Iterator[datetime]:
+    for one in status.candidates if spec.min_age else ():
+        if (seen := parse_time(one.first_seen)) is not None:
+            yield seen + timedelta(seconds=spec.min_age)
+
+
+def _not_passed(status: BundleStatus, spec: BundleSpec) -> list[CandidateStatus]:
+    """Without what is deployed, and what is older than that."""
+    tag = deployed_tag(status, spec.reference)
+    kept: list[CandidateStatus] = []
+    for one in status.candidates:
+        if tag is not None and is_below(one.version or "", tag):
+            continue
+        if one.digest == status.deployed.digest:
+            kept = [other for other in kept if other.version != one.version]
+            continue
+        kept.append(one)
+    return kept
+
+
+def _of(record: CandidateStatus) -> Candidate:
+    return Candidate(record.version or "", record.digest or "")
+
+
+def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
+    if facts.status.deployed.digest is None:
+        return PASSED
+    seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
+    until = seen + timedelta(seconds=spec.min_age)
+    if now >= until:
+        return PASSED
+    text = (
+        f"{candidate.version} ({candidate.digest[:19]}) was seen first at {format_time(seen)}, and "
+        f"spec.minAge asks for {format_duration(spec.min_age)}"
+    )
+    return Waiting(BundleReason.TOO_YOUNG, text, until)
+
+
+GATE: Final = Gate(
+    name="age",
+    concerns=lambda spec: spec.min_age > 0,
+    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
+    judge=_judge,
+)

@@ -1,0 +1,104 @@
+"""A version is deployed once it has been known for ``spec.minAge``, to the second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import condition
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+
+def deployed(cluster: BundleCluster) -> str:
+    return str(cluster.status().get("deployed", {}).get("digest"))
+
+
+def candidates(cluster: BundleCluster) -> list[str]:
+    return [one["digest"] for one in cluster.status().get("candidates", [])]
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
+async def test_a_new_version_waits_and_is_deployed_when_it_is_old_enough(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, restart: bool
+) -> None:
+    bundle(version="1.*", minAge="3s")
+    operator = await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed", "a first install doesn't wait")
+    digest = registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    (found,) = cluster.status()["candidates"]
+    assert (found["version"], found["digest"]) == ("1.1.0", digest)
+    (gate,) = cluster.status()["gates"]
+    until = datetime.fromisoformat(gate["until"])
+    assert until == datetime.fromisoformat(found["firstSeen"]) + timedelta(seconds=3)
+    if restart:
+        await operator.stop()
+        await run(timer_interval=1.0)
+    await eventually(lambda: deployed(cluster) == digest)
+    assert datetime.now(UTC) >= until
+    await eventually(lambda: candidates(cluster) == [])
+    assert condition(cluster, "UpdatePending") == ("False", "UpToDate")
+
+
+async def test_a_stream_of_pushes_of_one_tag_is_deployed_by_and_by(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """The tag names a younger digest at any moment; its former ones become old enough."""
+    first = registry.put("app", "latest", "0")
+    bundle(version="latest", minAge="4s")
+    await run(timer_interval=1.0)
+    await eventually(lambda: deployed(cluster) == first)
+    pushed: list[str] = []
+
+    def push() -> None:
+        pushed.append(registry.put("app", "latest", str(len(pushed) + 1)))
+
+    for _ in range(3):
+        push()
+        await eventually(lambda: pushed[-1] in (*candidates(cluster), deployed(cluster)))
+
+    await eventually(lambda: deployed(cluster) == pushed[2], "the last")
+    await eventually(lambda: candidates(cluster) == [])
+    ran = [one["digest"] for one in reversed(cluster.status()["history"])]
+    assert ran[:2] == [first, pushed[0]]
+    assert ran == [one for one in (first, *pushed) if one in ran], "in the order of the pushes"
+
+
+async def test_a_former_digest_that_the_registry_lost_is_passed_over(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    first = registry.put("app", "latest", "0")
+    bundle(version="latest", minAge="3s")
+    await run(timer_interval=1.0)
+    await eventually(lambda: deployed(cluster) == first)
+    lost = registry.put("app", "latest", "1")
+    await eventually(lambda: lost in candidates(cluster))
+    last = registry.put("app", "latest", "2")
+    del registry.untagged["app", lost]
+    await eventually(lambda: last in candidates(cluster))
+    await eventually(lambda: deployed(cluster) == last)
+    assert lost not in [one["digest"] for one in cluster.status()["history"]]
+
+
+async def test_a_force_does_not_wait_and_nothing_is_written_while_it_waits(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.*", minAge="1h")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    digest = registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
+    writes, asked = cluster.bundle_writes(), len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 6, "polls")
+    assert cluster.bundle_writes() == writes
+    forced = {"operator.werf.dev/forceAt": "now"}
+    cluster.change("bundles", "shop", metadata={"annotations": forced})
+    await eventually(lambda: deployed(cluster) == digest)
