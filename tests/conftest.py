@@ -1,5 +1,6 @@
 """What holds for all tests: examples of the property tests, and what SIGINT does."""
 
+import gc
 import signal
 import tracemalloc
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ settings.register_profile(
 )
 settings.load_profile("copyrator")
 
+
+gc.disable()  # until all tests are collected: none of what that makes is garbage
 
 HERE = Path(__file__).parent
 SLOWEST = (
@@ -57,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return (3 if part == LAST else 2, 0.0, file)
 
     items.sort(key=rank)
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage from now on, but never walk over what thousands of tests consist of."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_teardown() -> None:
