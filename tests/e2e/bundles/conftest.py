@@ -18,7 +18,7 @@ from localcluster.api import ApiStatusError
 from localcluster.bundle import push
 
 ROOT = Path(__file__).resolve().parents[3]
-INTERVAL = 4
+INTERVAL = 2
 DEPLOY = 60.0
 """Seconds that a deploy may take on a loaded machine: helm starts several times."""
 
