@@ -26,16 +26,19 @@ SLOWEST = (
     "e2e/faults/test_faults.py",
     "e2e/rights/test_missing_rights.py",
     "e2e/bundles/test_life.py",
-    "e2e/hostile/test_hostile_neighbours.py",
+    "e2e/test_demo.py",
     "e2e/bundles/test_first_slice.py",
-    "e2e/test_operator_process.py",
-    "e2e/faults/test_supervision.py",
     "e2e/copies/test_conflicts.py",
-    "e2e/test_bench.py",
+    "e2e/faults/test_supervision.py",
+    "component/bundles/test_approval_crashes.py",
+    "e2e/test_localcluster.py",
     "e2e/faults/test_two_replicas.py",
+    "e2e/test_operator_process.py",
+    "e2e/bundles/test_approval.py",
+    "e2e/hostile/test_hostile_neighbours.py",
     "e2e/bundles/test_deletion.py",
 )
-"""A minute and more each."""
+"""A minute and more each, two side by side."""
 MIXED, LAST = ("e2e", "component"), "unit"
 
 
