@@ -9,7 +9,7 @@
 # that version instead of 1.34).
 
 RUN := hack/run
-WORKERS ?= 6
+WORKERS ?= 8
 TESTS ?= tests --ignore tests/node
 NAME ?= default
 export PYTHON

@@ -17,7 +17,7 @@ from rich.console import Console
 from bench import copying, failures, fleet, growth, hostile, polling, report
 from bench.choices import checks, clients, kopf_way, lease, oras_pusher
 from bench.process import BenchError
-from bench.rig import Rig, verbs
+from bench.rig import REST, Rig, verbs
 from bench.scenario import REGISTRY, Result, Scenario, chosen
 from demo.chart import ROOT
 from localcluster import Cluster, LocalClusterError
@@ -47,6 +47,12 @@ MODULES = (
 @click.option("--runs", type=click.IntRange(1), help="How many are measured.")
 @click.option("--against", metavar="COMMIT", help="Measure this commit too, in turns with yours.")
 @click.option(
+    "--rest",
+    type=click.FloatRange(0),
+    default=REST,
+    help=f"Seconds of rest before each burst of writes ({REST:g}).",
+)
+@click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
@@ -60,6 +66,7 @@ def main(  # noqa: PLR0917 - click passes them by name
     size: int | None,
     runs: int | None,
     against: str | None,
+    rest: float,
     json_file: Path,
     writes: bool,
 ) -> None:
@@ -81,7 +88,7 @@ def main(  # noqa: PLR0917 - click passes them by name
         with trees(against) as sources:
             for one in wanted:
                 try:
-                    results += measure(one, sources, size, runs, console)
+                    results += measure(one, sources, size, runs, console, rest=rest)
                 except (BenchError, subprocess.CalledProcessError) as error:
                     missed.append(one.name)
                     console.print(f"[red]{one.name}: {error}[/]")
@@ -101,6 +108,8 @@ def measure(
     size: int | None,
     runs: int | None,
     console: Console,
+    *,
+    rest: float = REST,
 ) -> list[Result]:
     """All runs of a scenario, the trees in turns, each tree on a control plane of its own."""
     size, runs = size or one.size, runs or one.runs
@@ -115,7 +124,7 @@ def measure(
 
     for word, tree in sources.items():
         with started(f"bench-{word}") as cluster:
-            rig = Rig(cluster, tell, tree)
+            rig = Rig(cluster, tell, tree, rest)
             with one.set_up(rig, size) as run:
                 if one.warm_up:
                     tell("warming up")

@@ -38,11 +38,13 @@ class Rig:
     Attributes:
         tree: the source tree that the operator is started from.
         tell: shows progress.
+        rest_seconds: of each rest before writes that are timed.
     """
 
     cluster: Cluster
     tell: Tell
     tree: Path = ROOT
+    rest_seconds: float = REST
 
     def __post_init__(self) -> None:
         self.api: Api = self.cluster.api()
@@ -105,7 +107,7 @@ class Rig:
         Without it the host took 4 to 7 % of the processor time while the operator wrote (steal),
         whose bursts come after the bare client's, and 1 to 2 % while the bare client did.
         """
-        time.sleep(REST)
+        time.sleep(self.rest_seconds)
 
     # --- writes that aren't the operator's -------------------------------------------------------
 

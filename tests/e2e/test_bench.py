@@ -30,7 +30,8 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(600)
 def test_a_scenario_is_measured_beside_the_bare_client_and_written_down(tmp_path):
     figures = tmp_path / "figures.json"
-    done = bench("fan-out", "--size", "20", "--runs", "1", "--json", str(figures))
+    size = ("--size", "20", "--runs", "1", "--rest", "0")
+    done = bench("fan-out", *size, "--json", str(figures))
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(figures.read_text())["results"]
     assert result["size"] == 20

@@ -1,6 +1,7 @@
 """The copying half in this process, against a fake API server over real HTTP."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ from copyrator.workqueue.workers import Workers
 
 HOME = "home"
 """The namespace of rules and, unless a test says otherwise, of sources."""
+SECOND = 1.0
+"""What failed the first time is tried again within this time."""
 
 
 class Operator:
@@ -83,15 +86,27 @@ class Operator:
         """Wait until nothing is in work, and nothing but what waits on purpose is to come."""
         await until(lambda: not len(self.queue) and not self.queue.working, "the queue is idle")
 
-    async def settled(self, seconds: float = 1.0) -> None:
-        """Wait until the operator has written nothing for a while."""
+    async def settled(self, seconds: float | None = None) -> None:
+        """Wait until the operator has written nothing for a while: `seconds`, else a second.
+
+        Where no key of the queue is at work or due within that second, a third of it is enough:
+        for events that are on their way.
+        """
         loop = asyncio.get_running_loop()
         count, since = -1, loop.time()
-        while loop.time() - since < seconds:
+        while (quiet := loop.time() - since) < (seconds or SECOND):
+            if seconds is None and quiet > SECOND / 3 and not self._has_work():
+                return
             writes = [s for s in self.cluster.seen if s.verb not in ("get", "list", "watch")]
             if len(writes) != count:
                 count, since = len(writes), loop.time()
             await asyncio.sleep(0.02)
+
+    def _has_work(self) -> bool:
+        """Whether a key of the queue is ready, at work, or due within a second."""
+        soon = time.monotonic() + SECOND
+        due = (moment < soon for moment, _ in self.queue._due.values())
+        return bool(len(self.queue) or self.queue.working or any(due))
 
 
 def rule_body(name: str, spec: dict[str, Any] | None = None, **old: Any) -> dict[str, Any]:

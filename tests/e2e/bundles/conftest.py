@@ -18,7 +18,7 @@ from localcluster.api import ApiStatusError
 from localcluster.bundle import push
 
 ROOT = Path(__file__).resolve().parents[3]
-INTERVAL = 4
+INTERVAL = 2
 DEPLOY = 60.0
 """Seconds that a deploy may take on a loaded machine: helm starts several times."""
 
@@ -170,9 +170,10 @@ class Team:
         def deployed() -> bool:
             bundle = self.get("bundles", name) or {}
             status = bundle.get("status") or {}
+            ready = (c["status"] for c in status.get("conditions") or [] if c["type"] == "Ready")
             return (
                 status.get("deploy", {}).get("digest") == digest
-                and self.condition(name).get("status") == "True"
+                and next(ready, None) == "True"
                 and status.get("observedGeneration") == bundle["metadata"]["generation"]
             )
 

@@ -153,7 +153,7 @@ def test_a_job_that_hangs_beyond_its_timeout_is_ended_and_made_anew(team: Team) 
 def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so(team: Team) -> None:
     first = team.publish("1.0.0", "first")
     rollback = {"autoRollback": True, "timeout": "8s", "retry": {"limit": 0}}
-    team.bundle("shop", interval="10s", **rollback)
+    team.bundle("shop", **rollback)
     team.wait_deployed("shop", first)
 
     second = team.publish("1.0.0", "second", template=NEVER_READY)
@@ -171,7 +171,7 @@ def test_a_failed_upgrade_is_rolled_back_where_the_spec_says_so(team: Team) -> N
 
 def test_a_rollback_that_fails_too_is_told(team: Team) -> None:
     first = team.publish("1.0.0", "first")
-    team.bundle("shop", interval="10s", autoRollback=True, retry={"limit": 0})
+    team.bundle("shop", autoRollback=True, retry={"limit": 0})
     team.wait_deployed("shop", first)
 
     second = team.publish("1.0.0", "second", template=HALF_GOOD)

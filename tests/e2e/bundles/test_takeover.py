@@ -22,7 +22,7 @@ def left_by_the_original(team: Team, name: str) -> str:
     config = json.loads(build(chart, "1.0.0").manifest)["config"]["digest"]
     found = {"digest": config, "version": "1.0.0"}
     status = {"ready": 1, "forceUpdate": 0, "target": found, "deploy": found}
-    team.bundle(name, repo=repo, interval="10s", metadata=KOPF)
+    team.bundle(name, repo=repo, metadata=KOPF)
     team.api.patch(f"{team.path('bundles', name)}/status", {"status": status})
     return digest
 

@@ -4,7 +4,7 @@ import secrets
 import urllib.request
 
 import pytest
-from tests.e2e.bundles.conftest import DEPLOY, Team, stays, within
+from tests.e2e.bundles.conftest import DEPLOY, INTERVAL, Team, stays, within
 
 from localcluster.bundle import junk_tags
 
@@ -49,14 +49,14 @@ def test_a_range_takes_the_highest_by_number_and_junk_changes_nothing(team: Team
     team.publish("1.9.0", "nine")
     team.publish("2.0.0", "two")
     ten = team.publish("1.10.0", "ten")
-    team.bundle("shop", version=">=1.2 <2", interval="10s")
+    team.bundle("shop", version=">=1.2 <2")
     team.wait_deployed("shop", ten)
     before = team.get("bundles", "shop")
 
     junk_tags(60, team.cluster.registry, team.repo, "1.9.0")
 
     stays(
-        12,  # the interval and a little
+        2 * INTERVAL + 1,
         lambda: (
             team.get("bundles", "shop")["metadata"]["resourceVersion"]
             == before["metadata"]["resourceVersion"]
