@@ -51,7 +51,7 @@ def main() -> int:
                 # A timeout counts as killed, but on a busy machine it may hide a survivor.
                 found = results(package, only).items()
                 names = [name for name, how in found if how != "killed"]
-            run(package, names, anew=only == "*")
+            run(package, names)
     return max([report(package, only) for package in packages])
 
 
@@ -65,15 +65,11 @@ def prepare() -> None:
     os.environ.pop("PYTHONPATH", None)  # it leads to the code as it is
 
 
-def run(package: str, names: list[str], *, anew: bool) -> None:
-    """Try these mutants: names, or patterns of names.
-
-    ``anew``: record again which tests reach which functions, because mutmut knows a table's tests
-    by their place; else this is done only for tests that it doesn't know (minutes are saved).
-    """
+def run(package: str, names: list[str]) -> None:
+    """Try these mutants: names, or patterns of names."""
     log = WORK / f"{package.replace('/', '-')}.log"
-    if anew:
-        (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    # Which tests reach which function is recorded anew: a table's tests are known by their place.
+    (WORK / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
     _forget_what_is_gone()
     print(f"Mutating {package}; mutmut's output goes to {log.relative_to(ROOT)}", flush=True)
     with log.open("w") as file:
