@@ -35,7 +35,7 @@ def main() -> int:
     """Mutate, say what survived; 1 where a package has too few killed or unexplained survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
-    parser.add_argument("--only", metavar="GLOB", help="functions: module.function, or 'module.*'")
+    parser.add_argument("--only", metavar="GLOBS", help="functions: 'module.function other.*'")
     parser.add_argument("--again", action="store_true", help="only those not killed last time")
     parser.add_argument("--report", action="store_true", help="only what the last run found")
     chosen = parser.parse_args()
@@ -93,15 +93,18 @@ def module(package: str) -> str:
 
 
 def patterns(package: str, only: str) -> list[str]:
-    """Patterns of the names of mutants of a package's functions, of which ``only`` is a glob."""
+    """Patterns of mutants' names, of the package's functions that fit one of these globs."""
     if only == "*":
         return [f"{module(package)}.*"]
-    place, _, function = only.rpartition(".")
-    outer, _, owner = f".{place}".rpartition(".")  # where the function is a method
-    return [
-        f"{module(package)}.{place}.x[_ǁ]{function}__mutmut_*",
-        f"{module(package)}{outer}.xǁ{owner}ǁ{function}__mutmut_*",
-    ]
+    found = []
+    for glob in only.split():
+        place, _, function = glob.rpartition(".")
+        outer, _, owner = f".{place}".rpartition(".")  # where the function is a method
+        found += [
+            f"{module(package)}.{place}.x[_ǁ]{function}__mutmut_*",
+            f"{module(package)}{outer}.xǁ{owner}ǁ{function}__mutmut_*",
+        ]
+    return found
 
 
 def results(package: str, only: str) -> dict[str, str]:
