@@ -36,6 +36,7 @@ REASONS = {
     "rfc3161-client": "time stamps of signatures",
     "rich": "formatted output",
     "semver": "the order of versions",
+    "tzdata": "time zones of spec.windows, on machines without them",
     "sigstore": "keyless signatures: the extra `keyless` only",
 }
 

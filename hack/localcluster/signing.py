@@ -1,7 +1,7 @@
 """Sign what is in a registry, in the forms of cosign: for tests and the demo.
 
 `sign` writes the tag ``sha256-HEX.sig`` as cosign 2 does, `attach` a sigstore bundle as cosign 3
-does in a registry without a list of referrers.
+does in a registry without a list of referrers; `refer` adds any signature there.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ def sign(key: Key, registry: str, repo: str, digest: str, *, signed: str | None 
 
 def attach(key: Key, registry: str, repo: str, digest: str) -> None:
     """Add a signature of cosign 3: a sigstore bundle that refers to the digest."""
-    target = Target(registry, repo)
     subject = {"digest": {"sha256": digest.removeprefix("sha256:")}}
     statement = _json(
         {
@@ -89,21 +88,36 @@ def attach(key: Key, registry: str, repo: str, digest: str) -> None:
             },
         }
     )
-    signed = target.manifest(digest)
+    about = {"dev.sigstore.bundle.predicateType": PREDICATE}
+    refer(registry, repo, digest, bundle, BUNDLE_TYPE, annotations=about)
+
+
+def refer(
+    registry: str,
+    repo: str,
+    digest: str,
+    blob: bytes,
+    media_type: str,
+    *,
+    artifact_type: str = "",
+    annotations: dict[str, str] | None = None,
+) -> None:
+    """Add an artifact of one layer that refers to the digest; of the layer's type by default."""
+    target = Target(registry, repo)
     manifest = _json(
         {
             "schemaVersion": 2,
             "mediaType": MANIFEST_TYPE,
-            "artifactType": BUNDLE_TYPE,
+            "artifactType": artifact_type or media_type,
             "config": descriptor("application/vnd.oci.empty.v1+json", b"{}"),
-            "layers": [descriptor(BUNDLE_TYPE, bundle)],
-            "subject": descriptor(MANIFEST_TYPE, signed),
-            "annotations": {"dev.sigstore.bundle.predicateType": PREDICATE},
+            "layers": [descriptor(media_type, blob)],
+            "subject": descriptor(MANIFEST_TYPE, target.manifest(digest)),
+            "annotations": annotations or {},
         }
     )
-    for blob in (bundle, b"{}"):
-        target.upload(blob)
-    own = descriptor(MANIFEST_TYPE, manifest) | {"artifactType": BUNDLE_TYPE}
+    for content in (blob, b"{}"):
+        target.upload(content)
+    own = descriptor(MANIFEST_TYPE, manifest) | {"artifactType": artifact_type or media_type}
     target.tag(manifest, own["digest"])
     tag = digest.replace(":", "-")
     listed = [*(_present(target, tag).get("manifests") or ()), own]

@@ -43,6 +43,7 @@ from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.api.verify import read_verify
 from copyrator.api.version_range import VersionError, parse_version
+from copyrator.api.windows import read_windows
 
 __all__ = [
     "Approval",
@@ -135,6 +136,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
         approval=_read_approval(spec.sub("approval"), namespace, defaults),
         verify=read_verify(spec.sub("verify")),
+        windows=read_windows(spec),
     )
 
 

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.globs import Globs
+from copyrator.api.windows import Window
 
 DEFAULT_VERSION: Final = "latest"
 DEFAULT_TIMEOUT: Final = 1800.0
@@ -199,6 +200,8 @@ class BundleSpec:
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
     approval: Approval = Approval()
     verify: Verify | None = None
+    windows: tuple[Window, ...] = ()
+    """Deploys begin only in one of these; at any time where there are none."""
 
     @property
     def release(self) -> str:

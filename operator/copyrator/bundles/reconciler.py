@@ -24,7 +24,7 @@ from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, signature, verdicts
+from copyrator.bundles.policy import approval, signature, verdicts, windows
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.polls import Polls
@@ -96,7 +96,7 @@ class BundleController:
             gates=gates
             or Gates(
                 version=(signature.gate(self._asks_signatures),),
-                moment=(approval.GATE,),
+                moment=(windows.GATE, approval.GATE),
             ),
         )
         self._jobs = Jobs(context)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle import BundleDefaults, parse_bundle
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Trust
 from copyrator.api.times import format_duration, parse_time
@@ -30,7 +30,7 @@ from copyrator.cli.installation import (
 from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, answer_option, dump, labelled, plain, prose
 from copyrator.cli.plan_state import describe_lines
-from copyrator.cli.why_bundle import ASSUMED, next_poll
+from copyrator.cli.why_bundle import ASSUMED, is_retried, next_poll
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 
@@ -237,6 +237,8 @@ def _next_poll(body: Body, installation: Installation, now: datetime) -> str:
         return "-"
     default = " by default" if installation.is_read else ASSUMED
     default = "" if body["spec"].get("interval") else default
+    if is_retried(parse_status(body)) and announced < now:
+        return f"soon, every {format_duration(parsed.interval)}{default}"
     wait = format_duration(next_poll(announced, interval_of(parsed), now))
     return f"in {wait}, every {format_duration(parsed.interval)}{default}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +12,12 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
-from copyrator.api.bundle_spec import BundleSpec, NotationSpec
+from copyrator.api.bundle_spec import NotationSpec, VerifyEntry
 from copyrator.api.counts import count
+from copyrator.api.fields import SpecError
 from copyrator.api.rule import InvalidSpec, RuleSpec, parse_rule
 from copyrator.api.rule_transform import path_of
+from copyrator.bundles.policy.signature_policy import CONFIG_MAP, POLICY_KEY, policy_in
 from copyrator.cli import system_namespaces
 from copyrator.cli.crds import schemas
 from copyrator.cli.hints import hint
@@ -75,7 +78,8 @@ class Finding:
 def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None) -> None:
     """Validate rules and Bundles in files without a cluster; each problem is shown with its line.
 
-    They are validated against the CRDs and by the operator's own parsers. Other kinds are ignored.
+    They are validated against the CRDs and by the operator's own parsers; the ConfigMap of the
+    signature policy, too. Other kinds are ignored.
     Exit code: 0 all are valid; 1 at least one isn't.
     """
     if not (files or more):
@@ -92,15 +96,25 @@ def validate(files: tuple[str, ...], more: tuple[str, ...], shape: Format | None
         if not manifests:
             click.echo("No CopyratorRule or Bundle found.", err=True)
         elif not found:
-            rules = sum(one.kind == names.RULE_KIND for one in manifests)
-            bundles = count(len(manifests) - rules, "Bundle")
-            click.echo(f"Valid: {count(rules, 'rule')}, {bundles}.")
+            click.echo(f"Valid: {_counted(manifests)}.")
     if found:
         raise click.exceptions.Exit(1)
 
 
+def _counted(manifests: Sequence[Manifest]) -> str:
+    kinds = Counter(one.kind for one in manifests)
+    said = [count(kinds[names.RULE_KIND], "rule"), count(kinds[names.BUNDLE_KIND], "Bundle")]
+    if kinds["ConfigMap"]:
+        said.append("the signature policy")
+    return ", ".join(said)
+
+
 def check(manifest: Manifest) -> Iterator[Finding]:
     """The problems of one manifest; the parser's message only where the schema has none."""
+    if _is_policy(manifest):
+        for problem in _of_policy(manifest.body):
+            yield Finding(manifest, manifest.line(problem.path), problem)
+        return
     if manifest.kind not in _VERSIONS:
         problem = Problem(("kind",), _no_kind(manifest))
         yield Finding(manifest, manifest.line(problem.path), problem)
@@ -126,10 +140,15 @@ def _warning(manifest: Manifest) -> str:
 
 
 def is_ours(manifest: Manifest) -> bool:
-    """Whether it is of one of our kinds, or of our API groups under a wrong kind."""
+    """Of one of our kinds, of our API groups under a wrong kind, or the signature policy."""
     group, slash, _ = str(manifest.body.get("apiVersion")).partition("/")
     groups = {version.partition("/")[0] for version in _VERSIONS.values()}
-    return manifest.kind in _VERSIONS or (bool(slash) and group in groups)
+    ours = manifest.kind in _VERSIONS or (bool(slash) and group in groups)
+    return ours or _is_policy(manifest)
+
+
+def _is_policy(manifest: Manifest) -> bool:
+    return (manifest.kind, manifest.name) == ("ConfigMap", CONFIG_MAP)
 
 
 def _no_kind(manifest: Manifest) -> str:
@@ -150,23 +169,40 @@ def _parsed(manifest: Manifest) -> list[Problem]:
     body = {**manifest.body, "metadata": metadata}
     if manifest.kind == names.BUNDLE_KIND:
         bundle = parse_bundle(body, BundleDefaults())
-        return [_problem(bundle)] if isinstance(bundle, InvalidSpec) else list(_of_bundle(bundle))
+        if isinstance(bundle, InvalidSpec):
+            return [_problem(bundle)]
+        entries = bundle.verify.any_of if bundle.verify else ()
+        found = _subjects(entries, "spec.verify")
+        return [_problem(InvalidSpec(path, message)) for path, message in found]
     rule = parse_rule(body)
     if isinstance(rule, InvalidSpec):
         return [_problem(rule)]
     return list(_of_rule(rule))
 
 
-def _of_bundle(bundle: BundleSpec) -> Iterator[Problem]:
+def _of_policy(body: Mapping[str, Any]) -> Iterator[Problem]:
+    """Faults of the policy's document; the line is that of its key."""
+    path = ("data", POLICY_KEY)
+    try:
+        policy = policy_in(body)
+    except SpecError as error:
+        where = error.path.removeprefix(POLICY_KEY).lstrip(".")
+        yield Problem(path, f"{where}: {error.message}" if where else error.message)
+        return
+    for number, entry in enumerate(policy.entries):
+        for place, message in _subjects(entry.any_of, f"entries[{number}]"):
+            yield Problem(path, f"{place}: {message}")
+
+
+def _subjects(entries: Sequence[VerifyEntry], path: str) -> Iterator[tuple[str, str]]:
     """Subjects of notation's signers that can't be used, which only verifying finds."""
-    for index, entry in enumerate(bundle.verify.any_of if bundle.verify else ()):
+    for index, entry in enumerate(entries):
         if not isinstance(entry, NotationSpec):
             continue
         try:
             read_subjects(entry.subjects)
         except TrustError as error:
-            path = f"spec.verify.anyOf[{index}].notation.subjects"
-            yield _problem(InvalidSpec(path, str(error)))
+            yield f"{path}.anyOf[{index}].notation.subjects", str(error)
 
 
 def _of_rule(rule: RuleSpec) -> Iterator[Problem]:

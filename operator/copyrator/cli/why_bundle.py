@@ -19,6 +19,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ready_reason
 from copyrator.api.times import format_duration, parse_time
+from copyrator.bundles.policy import signature
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
@@ -39,6 +40,9 @@ _REJECTED = {
     "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
+
+_OF_THE_TAG = {"OutOfRange", "PreRelease", "Filtered"}
+"""Reasons for which a tag doesn't match."""
 
 ASSUMED = " by default (WERF_OPERATOR_TIMER_INTERVAL of the operator isn't known)"
 
@@ -126,6 +130,12 @@ def _trust(status: BundleStatus) -> Iterator[str]:
         )
 
 
+def _is_held_back(status: BundleStatus) -> bool:
+    """Whether a tag that matches isn't deployed for another reason."""
+    reasons = {one.reason for one in status.available.rejected}
+    return bool(reasons - _OF_THE_TAG) or any(one.state != GateState.PASSED for one in status.gates)
+
+
 def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
     available = status.available
     where = f"{spec.registry}/{spec.repo}"
@@ -134,6 +144,8 @@ def _version(spec: BundleSpec, status: BundleStatus) -> Iterator[str]:
             f"  version: passed: {spec.version} of {where} resolves to {available.version} "
             f"({rows.digest(available.digest)})."
         )
+    elif available.time and _is_held_back(status):
+        yield f"  version: passed: tags of {where} match {spec.version}, but none may be deployed."
     elif available.time:
         yield f"  version: refused: no tag of {where} matches {spec.version}."
     else:
@@ -198,7 +210,18 @@ def _poll(
         yield f"The registry is polled {how}."
         return
     wait = next_poll(said, interval_of(spec), now)
-    yield f"The registry is polled {how}; next poll in {format_duration(wait)}."
+    if is_retried(status) and said < now:
+        yield f"The registry is polled {how}, and now again sooner."
+    else:
+        yield f"The registry is polled {how}; next poll in {format_duration(wait)}."
+
+
+def is_retried(status: BundleStatus) -> bool:
+    """Whether polls come sooner than the interval says, at times that no status has."""
+    awaits = any(
+        one.name == signature.NAME and one.state != GateState.PASSED for one in status.gates
+    )
+    return awaits or ready_reason(status.conditions) == BundleReason.TAG_NOT_FOUND
 
 
 def next_poll(announced: datetime, interval: float, now: datetime) -> int:

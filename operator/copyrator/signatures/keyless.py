@@ -21,6 +21,7 @@ from copyrator.signatures.model import Artifact, CosignIdentity, Invalid, Signat
 from copyrator.signatures.sigstore_bundle import PAYLOAD_TYPE, check_statement, read_envelope
 
 if TYPE_CHECKING:
+    from pydantic import ValidationError
     from sigstore.verify import Verifier
 
 _ISSUER_V2 = ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
@@ -82,6 +83,7 @@ def _verifier(trusted_root: bytes) -> Verifier:
     if len(trusted_root) > limits.SIGNATURE_ROOT_BYTES:
         raise TrustError(f"the trusted root has more than {limits.SIGNATURE_ROOT_BYTES} bytes")
     try:
+        from pydantic import ValidationError  # noqa: PLC0415
         from sigstore.models import TrustedRoot  # noqa: PLC0415
         from sigstore.verify import Verifier  # noqa: PLC0415
         from sigstore_models.trustroot.v1 import TrustedRoot as Document  # noqa: PLC0415
@@ -89,8 +91,17 @@ def _verifier(trusted_root: bytes) -> Verifier:
         raise TrustError(MISSING) from None
     try:
         return Verifier(trusted_root=TrustedRoot(Document.from_json(trusted_root)))
-    except Exception as error:  # pydantic's, sigstore's and cryptography's own
+    except ValidationError as error:
+        raise TrustError(f"the trusted root can't be used: {_fault(error)}") from None
+    except Exception as error:  # sigstore's and cryptography's own
         raise TrustError(f"the trusted root can't be used: {type(error).__name__}") from None
+
+
+def _fault(error: ValidationError) -> str:
+    """The first fault that pydantic found: field and kind, nothing of the content."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = first["loc"][:-1] if first["type"] == "extra_forbidden" else first["loc"]
+    return f"{'.'.join(map(str, place)) or 'the document'}: {first['type'].replace('_', ' ')}"
 
 
 def _verified(verifier: Verifier, blob: bytes, identity: _Identity) -> bytes:

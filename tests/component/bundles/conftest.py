@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -35,7 +35,12 @@ class Operator:
     """A BundleController with its queue, its workers and its own eyes on Bundles."""
 
     def __init__(
-        self, cluster: BundleCluster, *, gates: Gates | None = None, **settings: Any
+        self,
+        cluster: BundleCluster,
+        *,
+        gates: Gates | None = None,
+        ahead: timedelta = timedelta(),
+        **settings: Any,
     ) -> None:
         self.cluster = cluster
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
@@ -58,7 +63,7 @@ class Operator:
             hasher=lambda: hashlib.blake2b(key=b"key"),
             settings=Settings(**settings),
             metrics=self.metrics,
-            clock=lambda: datetime.now(UTC),
+            clock=lambda: datetime.now(UTC) + ahead,
             gates=gates,
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=4)

@@ -7,12 +7,13 @@ import json
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import ROOT, Operator, Team, make_team
+from tests.e2e.bundles.conftest import DEPLOY, ROOT, Operator, Team, make_team, within
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
 
 from localcluster import Api, Cluster
@@ -104,6 +105,7 @@ PROMISES = {
     "bundles/wildcard.yaml": Promise(
         tags=("1.2.9", "1.2.10", "1.2.11-rc.1", "1.3.0"), deployed={"apps/shop": "1.2.10"}
     ),
+    "bundles/windows.yaml": Promise(tags=("1.2.0", "1.2.1"), deployed={"apps/shop": "1.2.1"}),
     "migration/from-werf-operator.yaml": Promise(
         tags=("v1.2.0", "v1.2.10", "v1.3.0"),
         deployed={"apps/shop": "v1.2.10"},
@@ -222,12 +224,30 @@ def test_every_example_of_a_bundle_has_a_promise() -> None:
     assert found == set(PROMISES)
 
 
+def wait_window(team: Team, name: str) -> None:
+    """Until the Bundle says that no window is open now; then they are taken away."""
+    windows = (team.get("bundles", name) or {})["spec"].get("windows")
+    if not windows:
+        return
+    within(DEPLOY, lambda: team.condition(name).get("reason") in ("Deployed", "OutsideWindow"))
+    if team.condition(name)["reason"] == "OutsideWindow":
+        (gate,) = team.status(name)["gates"]
+        assert (gate["name"], gate["until"] > now()) == ("window", True)
+        assert team.jobs(name) == []
+        team.api.patch(team.path("bundles", name), {"spec": {"windows": None}})
+
+
+def now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @pytest.mark.parametrize("example", PROMISES)
 def test_an_example_does_what_its_comment_says(stages: dict[str, Stage], example: str) -> None:
     promise, stage = PROMISES[example], stages[example]
     for place, version in promise.deployed.items():
         home, name = place.split("/")
         team = stage.team(home)
+        wait_window(team, name)
         team.wait_reason(name, "Deployed")
         status = team.status(name)
         assert status["deployed"]["version"] == version, json.dumps(status)

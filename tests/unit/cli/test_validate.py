@@ -14,8 +14,38 @@ GOOD = RULE + "spec:\n  source:\n    kind: Secret\n    name: x\n"
 SIGNED = BUNDLE + "spec:\n  registry: x\n  repo: a\n  verify:\n    anyOf:\n"
 
 
+POLICY = (
+    "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: copyrator-signature-policy\n"
+    "data:\n  policy.yaml: |\n    entries:\n    - repositories: ['registry.example.com/*']\n"
+    "      anyOf:\n      - notation:\n"
+    "          caFrom: {kind: ConfigMap, name: ca}\n          subjects: ['*']\n"
+)
+
+
 def validate(text: str, *options: str):
     return CliRunner().invoke(cli, ["validate", "-f", "-", *options], input=text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("    entries:", "    default: No\n    entries:", "default: must be one of Allow, Deny"),
+        ("caFrom", "ca", "entries[0].anyOf[0].notation.caFrom: is required"),
+        ("'*'", "CN=x", "entries[0].anyOf[0].notation.subjects: subject 'CN=x' has no C, ST, O"),
+        ("entries:", "entries: [", "isn't valid YAML in line"),
+        ("policy.yaml", "policy", "is missing from its data"),
+    ],
+)
+def test_the_signature_policy_is_validated(old: str, new: str, said: str) -> None:
+    done = validate(POLICY)
+    assert (done.exit_code, done.output) == (
+        0,
+        "Valid: 0 rules, 0 Bundles, the signature policy.\n",
+    )
+    done = validate(POLICY.replace(old, new, 1))
+    assert done.exit_code == 1
+    name = "ConfigMap copyrator-signature-policy: data.policy.yaml: "
+    assert f"{name}{said}" in done.output, done.output
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,20 @@ def test_an_announced_time_in_the_past_is_whole_intervals_ago(announced, seconds
     assert next_poll(NOW + timedelta(seconds=announced), 600, NOW) == seconds
 
 
-def polls(**installed):
+HELD_BACK = "  version: passed: tags of r.example.com/shop match 1.*, but none may be deployed."
+NO_SIGNATURE = {
+    "name": "signature",
+    "state": "Refused",
+    "reason": "Unsigned",
+    "message": "has none",
+}
+
+
+def polls(status=None, **installed):
     body = {
         "metadata": {"name": "shop", "namespace": "apps", "generation": 1},
         "spec": {"registry": "r.example.com", "repo": "shop"},
-        "status": {"nextPollAt": "2026-01-02T11:58:00Z"},
+        "status": {"nextPollAt": "2026-01-02T11:58:00Z", **(status or {})},
     }
     installation = Installation(settings=Settings(), namespace="copyrator", **installed)
     return [line for line in explain_bundle(body, installation, NOW) if "polled" in line]
@@ -37,6 +46,21 @@ def test_without_an_interval_and_without_the_operators_settings_the_time_is_said
         "isn't known); next poll in 8m1s."
     )
     assert polls(image="copyrator:1") == ["The registry is polled every 10m; next poll in 8m1s."]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"gates": [NO_SIGNATURE]},
+        {"conditions": [{"type": "Ready", "status": "False", "reason": "TagNotFound"}]},
+    ],
+    ids=["a signature", "a tag"],
+)
+def test_while_something_is_awaited_no_time_of_the_interval_is_said(status):
+    (said,) = polls(status, image="copyrator:1")
+    assert said == "The registry is polled every 10m, and now again sooner."
+    (said,) = polls({**status, "nextPollAt": "2026-01-02T12:00:09Z"}, image="copyrator:1")
+    assert said == "The registry is polled every 10m; next poll in 10s."
 
 
 @pytest.mark.parametrize(
@@ -178,13 +202,34 @@ def gates(annotations=None, suspend=False, **status):
                 "conditions": [{"type": "Ready", "status": "False", "reason": "WouldDowngrade"}],
             },
             [
-                "  version: refused: no tag of r.example.com/shop matches 1.*.",
+                HELD_BACK,
                 (
                     "    rejected 1.1: is lower than the deployed version; to downgrade, set "
                     "spec.version to it"
                 ),
                 "  downgrade: refused: what is left is lower than the deployed 1.3.",
                 "  quarantine: passed.",
+            ],
+        ),
+        (
+            {
+                "available": {
+                    "time": "2026-01-02T11:00:00Z",
+                    "rejected": [{"version": "2.0", "reason": "OutOfRange"}],
+                },
+            },
+            [
+                "  version: refused: no tag of r.example.com/shop matches 1.*.",
+                "    rejected 2.0: isn't in the range 1.*",
+                *FREE[1:],
+            ],
+        ),
+        (
+            {"available": {"time": "2026-01-02T11:00:00Z"}, "gates": [NO_SIGNATURE]},
+            [
+                HELD_BACK,
+                *FREE[1:],
+                "  signature: refused, Unsigned: has none.",
             ],
         ),
         ({"available": {}}, ["  version: waiting for the registry.", *FREE[1:]]),

@@ -155,6 +155,20 @@ ROOTS = {
 }
 
 
+def test_of_a_trusted_root_the_field_at_fault_is_named_and_nothing_of_its_content() -> None:
+    document = json.loads(ROOT)
+    del document["certificateAuthorities"][0]["subject"]["commonName"]
+    document["certificateAuthorities"][0]["hunter2"] = "hunter2"
+    for altered, said in (
+        (document, "certificateAuthorities.0"),
+        (json.loads(ROOT) | {"tlogs": "hunter2"}, "tlogs: list type"),
+    ):
+        with pytest.raises(TrustError) as caught:
+            check_trusted_root("root.json", json.dumps(altered).encode())
+        assert said in str(caught.value)
+        assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("what", ROOTS)
 def test_a_trusted_root_that_cannot_be_used_accepts_nothing(what: str) -> None:
     said = _refusal(_good(), trusted_root=ROOTS[what])

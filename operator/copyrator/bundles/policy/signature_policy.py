@@ -96,8 +96,9 @@ def policy_in(body: Mapping[str, Any]) -> SignaturePolicy:
     Raises:
         SpecError: it has no policy, or not a valid one.
     """
-    written = (body.get("data") or {}).get(POLICY_KEY)
-    if written is None:
+    data = body.get("data")
+    written = data.get(POLICY_KEY) if isinstance(data, Mapping) else None
+    if not isinstance(written, str):
         raise SpecError(POLICY_KEY, "is missing from its data")
     if len(written) > SIGNATURE_POLICY_BYTES:
         raise SpecError(POLICY_KEY, f"has over {SIGNATURE_POLICY_BYTES:,} characters")
