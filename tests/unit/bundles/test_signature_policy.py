@@ -157,6 +157,8 @@ def test_the_policy_is_under_a_key_of_the_config_map() -> None:
     ("body", "said"),
     [
         ({}, "policy.yaml: is missing from its data"),
+        ({"data": "policy.yaml"}, "policy.yaml: is missing from its data"),
+        ({"data": {"policy.yaml": 5}}, "policy.yaml: is missing from its data"),
         ({"data": None}, "policy.yaml: is missing from its data"),
         ({"data": {"policy": "default: Deny"}}, "policy.yaml: is missing from its data"),
         (config_map(" " * (SIGNATURE_POLICY_BYTES + 1)), "policy.yaml: has over 65,536 characters"),
