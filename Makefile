@@ -50,7 +50,7 @@ image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 
 	@$(RUN) python -m images $(if $(filter-out 0,$(KEYLESS)),--keyless)
 
 mutate: ## Run mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
-	@$(RUN) python hack/mutate.py $(AGAIN) $(PACKAGE)
+	@$(RUN) python hack/mutate.py $(AGAIN) $(if $(ONLY),--only "$(ONLY)") $(PACKAGE)
 
 release: ## Write wheel, image, chart, CRDs and checksums to dist/; RELEASE=--no-image without the image.
 	@$(RUN) python hack/release.py $(RELEASE)

@@ -22,7 +22,7 @@ from mutmut.mutation.diff_apply import get_diff_for_mutant
 ROOT = Path(__file__).resolve().parent.parent
 WORK = ROOT / "build" / "mutation"
 SURVIVORS = ROOT / "tests" / "mutation" / "survivors.yaml"
-PACKAGES = ("api", "bundles/policy", "copies/policy")
+PACKAGES = ("api", "bundles/policy", "copies/policy", "signatures")
 LINKS = {"copyrator": "operator/copyrator"} | {
     name: name for name in ("pyproject.toml", "tests", "hack", "crds", "docs")
 }
@@ -35,6 +35,7 @@ def main() -> int:
     """Mutate, say what survived; 1 where a package has too few killed or unexplained survivors."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("packages", nargs="*", metavar="PACKAGE", help=", ".join(PACKAGES))
+    parser.add_argument("--only", metavar="GLOBS", help="functions: 'module.function other.*'")
     parser.add_argument("--again", action="store_true", help="only those not killed last time")
     parser.add_argument("--report", action="store_true", help="only what the last run found")
     chosen = parser.parse_args()
@@ -42,14 +43,16 @@ def main() -> int:
     if unknown := set(packages) - set(PACKAGES):
         parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(PACKAGES)}")
     prepare()
+    only = chosen.only or "*"
     for package in packages:
         if not chosen.report:
-            names = [f"{module(package)}.*"]
+            names = patterns(package, only)
             if chosen.again:
                 # A timeout counts as killed, but on a busy machine it may hide a survivor.
-                names = [name for name, how in results(package).items() if how != "killed"]
+                found = results(package, only).items()
+                names = [name for name, how in found if how != "killed"]
             run(package, names)
-    return max([report(package) for package in packages])
+    return max([report(package, only) for package in packages])
 
 
 def prepare() -> None:
@@ -89,16 +92,32 @@ def module(package: str) -> str:
     return f"copyrator.{package.replace('/', '.')}"
 
 
-def results(package: str) -> dict[str, str]:
+def patterns(package: str, only: str) -> list[str]:
+    """Patterns of mutants' names, of the package's functions that fit one of these globs."""
+    if only == "*":
+        return [f"{module(package)}.*"]
+    found = []
+    for glob in only.split():
+        place, _, function = glob.rpartition(".")
+        outer, _, owner = f".{place}".rpartition(".")  # where the function is a method
+        found += [
+            f"{module(package)}.{place}.x[_ǁ]{function}__mutmut_*",
+            f"{module(package)}{outer}.xǁ{owner}ǁ{function}__mutmut_*",
+        ]
+    return found
+
+
+def results(package: str, only: str) -> dict[str, str]:
     """What became of each mutant, by its name."""
     said = subprocess.run(["mutmut", "results", "--all", "1"], check=True, stdout=subprocess.PIPE)
     rows = (line.strip().rpartition(": ") for line in said.stdout.decode().splitlines())
-    return {name: how for name, _, how in rows if name.startswith(module(package) + ".")}
+    chosen = patterns(package, only)
+    return {name: how for name, _, how in rows if any(fnmatchcase(name, one) for one in chosen)}
 
 
-def report(package: str) -> int:
+def report(package: str, only: str) -> int:
     """Print a package's figures and survivors; 1 where there are too many, or without a reason."""
-    found = results(package)
+    found = results(package, only)
     counts = Counter(found.values())
     entries = yaml.safe_load(SURVIVORS.read_text()) or []
     unexplained = 0

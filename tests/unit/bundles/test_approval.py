@@ -5,20 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.bundles.plan_samples import (
-    LATER,
-    NOW,
-    TARGET,
-    spec,
-    with_plan,
-)
+from tests.unit.bundles.plan_samples import LATER, NOW, TARGET, spec, with_plan
 
-from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.bundle_spec import ApprovalMode, Retry
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, GateStatus
-from copyrator.api.plan_status import OperationCounts
+from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import approval
-from copyrator.bundles.policy.approval import GATE
+from copyrator.bundles.policy.approval import GATE, summary
 from copyrator.bundles.policy.gates import (
     PASSED,
     Candidate,
@@ -55,6 +49,7 @@ UNSTABLE = Refused(
     "It isn't tried again until the version, the spec or the values change, or until copyrator "
     "reconcile bundle -n prod shop",
 )
+ALL_COUNTS = "1 create, 2 update, 3 delete, 4 recreate, 5 blind apply; 12 risky"
 PLANNING = Waiting("Planning", "the deploy is being planned")
 
 
@@ -133,9 +128,29 @@ def test_the_gate_says_what_a_deploy_waits_for(
     assert judged(status, ApprovalMode(mode)) == verdict
 
 
+def test_without_retries_one_change_is_too_many() -> None:
+    once = replace(spec(), retry=Retry(limit=0, backoff=30))
+    for interruptions, verdict in ((None, PLANNING), (0, PLANNING), (1, UNSTABLE)):
+        status = BundleStatus(attempted=replace(CHANGED, interruptions=interruptions))
+        facts = Facts(status, Occasion.NEW_DIGEST, TARGET)
+        assert GATE.judge(once, Candidate("1.1", "sha256:b"), facts, NOW) == verdict
+
+
 @pytest.mark.parametrize("occasion", [Occasion.REQUEST, Occasion.FORCE])
 def test_a_request_tries_again_what_kept_changing(occasion: Occasion) -> None:
     assert judged(BundleStatus(attempted=CHANGED), occasion=occasion) == PLANNING
+
+
+@pytest.mark.parametrize(
+    ("found", "risky", "text"),
+    [
+        (OperationCounts(create=1, update=2, delete=3, recreate=4, apply=5), 12, ALL_COUNTS),
+        (OperationCounts(update=1, recreate=0), 0, "1 update"),
+        (OperationCounts(), None, "no changes"),
+    ],
+)
+def test_a_plan_in_a_few_words(found: OperationCounts, risky: int | None, text: str) -> None:
+    assert summary(PlanStatus(counts=found, risky_operations=risky)) == text
 
 
 def test_it_is_asked_where_the_spec_or_the_settings_ask_for_approval() -> None:

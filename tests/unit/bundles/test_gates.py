@@ -26,6 +26,7 @@ from copyrator.bundles.policy.gates import (
     Gate,
     Gates,
     Occasion,
+    Passed,
     Refused,
     Verdict,
     Waiting,
@@ -114,8 +115,9 @@ def test_the_first_objection_is_named_and_a_refusal_is_final() -> None:
 
 
 def test_the_status_says_what_each_gate_says() -> None:
-    found = gates.recorded(judged(gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER)))
-    assert [one.to_dict() for one in found] == [
+    signed = Passed("signed by ann")
+    asked = (gate("a", PASSED), gate("b", YOUNG), gate("c", NEVER), gate("d", signed))
+    assert [one.to_dict() for one in gates.recorded(judged(*asked))] == [
         {"name": "a", "state": "Passed"},
         {
             "name": "b",
@@ -125,6 +127,7 @@ def test_the_status_says_what_each_gate_says() -> None:
             "until": "2026-05-04T14:00:00Z",
         },
         {"name": "c", "state": "Refused", "reason": "Unsigned", "message": "no signature"},
+        {"name": "d", "state": "Passed", "message": "signed by ann"},
     ]
 
 

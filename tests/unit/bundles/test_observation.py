@@ -15,6 +15,8 @@ from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,
     ending_of,
+    exit_code,
+    planned_ending,
     read_job,
     with_cause,
     with_refusal,
@@ -134,6 +136,9 @@ def test_a_job_that_failed_without_a_pod_is_lost() -> None:
 
 DONE = BundleReason.DEPLOYED
 NO_VERDICT = "the Job ended without a result of werf: "
+UNSEALED = (
+    "the Job couldn't start and was ended, as a Secret with what was planned had been deleted"
+)
 CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated": 5}}]}}
 
 
@@ -216,6 +221,16 @@ CUT = {"status": {"containerStatuses": [{"name": "werf", "state": {"terminated":
             (
                 LOST,
                 "the Job couldn't start and was deleted because the spec was edited",
+                None,
+                None,
+            ),
+        ),
+        (
+            replace(job(), given_up=True, unsealed=True),
+            [],
+            (
+                BundleReason.PLAN_CHANGED,
+                UNSEALED,
                 None,
                 None,
             ),
@@ -330,6 +345,47 @@ def test_a_job_given_up_for_an_edited_spec_took_not_too_long() -> None:
     assert ending_of(ended, []).reason is LOST
     assert ending_of(ended, [pod(137)]).reason is LOST
     assert ending_of(ended, [pod(0, report("deployed"))]).outcome is Outcome.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("pods", "code"),
+    [
+        ([], None),
+        ([{}], None),
+        ([{"status": None}], None),
+        ([pod(login=1)], None),
+        ([waiting("ImagePullBackOff")], None),
+        ([CUT], None),
+        ([pod(terminated={"exitCode": "7"}, code=7)], None),
+        ([pod(0)], 0),
+        ([pod(11)], 11),
+        ([pod(10), pod(137), pod(11)], 11),
+    ],
+)
+def test_the_exit_code_is_that_of_werfs_container_in_the_newest_pod(
+    pods: list[dict[str, Any]], code: int | None
+) -> None:
+    assert exit_code(pods) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"), [(10, BundleReason.PLAN_CHANGED), (11, BundleReason.PLAN_FAILED)]
+)
+def test_the_script_of_a_planned_deploy_may_end_it_before_werf(
+    code: int, reason: BundleReason
+) -> None:
+    ending = Ending(Outcome.FAILED, BROKEN, "operations differ", 4, code)
+
+    assert planned_ending(ending) == Ending(
+        Outcome.INTERRUPTED, reason, "operations differ", 4, code
+    )
+
+
+@pytest.mark.parametrize("code", [None, 0, 1, 9, 12])
+def test_whatever_else_a_planned_deploy_ends_with_is_werfs(code: int | None) -> None:
+    ending = Ending(Outcome.FAILED, BROKEN, "bad", 4, code)
+
+    assert planned_ending(ending) is ending
 
 
 FAILED = Ending(Outcome.FAILED, BROKEN, "create: Pod/bad failed")
@@ -495,6 +551,17 @@ def test_a_job_is_read_whole(status: dict[str, Any], changes: dict[str, Any]) ->
 
     assert found == replace(RECORD, **changes)
     assert found.done is bool(changes)
+
+
+@pytest.mark.parametrize(("why", "unsealed"), [("PlanChanged", True), ("JobLost", False)])
+def test_a_job_that_was_given_up_says_whether_a_secret_was_deleted(
+    why: str, unsealed: bool
+) -> None:
+    annotations = {"operator.werf.dev/given-up": why}
+    found = read_job(body(metadata=WHOLE | {"annotations": annotations}))
+
+    assert found is not None
+    assert (found.given_up, found.unsealed) == (True, unsealed)
 
 
 def test_a_job_that_says_nothing_else_is_read_too() -> None:

@@ -17,6 +17,7 @@ from copyrator.bundles.policy.plan import (
     effects,
     plan_id,
     read_operation,
+    read_plan,
     read_revision,
     risky,
     uncovered,
@@ -117,6 +118,27 @@ def test_a_plan_is_written_as_its_job_prints_it() -> None:
 
     assert plan.text == "revision 3\ncreate ::Pod:a\nupdate ns:apps:Deployment:b\n"
     assert Plan(1, ()).text == "revision 1\n"
+
+
+@given(st.integers(1, 2**31 - 1), st.lists(operations).map(tuple))
+def test_a_plan_that_is_written_is_read_again(revision: int, found: tuple[Operation, ...]) -> None:
+    assert read_plan(Plan(revision, found).text) == Plan(revision, found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n",
+        "revision 0",
+        "create ::Pod:a",
+        "create ::Pod:a\nrevision 1",
+        "revision 1\n\ncreate ::Pod:a",
+        "revision 1\ncreate ::Pod:a\nsomething else",
+    ],
+)
+def test_a_text_that_is_no_plan_is_not_read(text: str) -> None:
+    assert read_plan(text) is None
 
 
 def test_a_namespace_that_is_not_there_is_created() -> None:

@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.bundles.plan_samples import (
-    LATER,
-    NOW,
-    with_plan,
-)
+from tests.unit.bundles.plan_samples import LATER, NOW, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
-from copyrator.api.plan_status import ApprovedPlan, PlanDecision
+from copyrator.api.plan_status import ApprovedPlan, PlanDecision, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_decision, plan_due
 
@@ -49,6 +45,16 @@ def test_a_decision_names_the_plan_and_who_made_it(
     assert plan_decision.decided(after, {}, LATER) is after
 
 
+def test_a_rejection_ends_an_approval_and_names_are_cut() -> None:
+    annotations = {
+        "operator.werf.dev/rejected-plan": "id-1",
+        "operator.werf.dev/approved-by": "x" * 257,
+    }
+    status = with_plan(decision="Approved", by="ann", approved=ApprovedPlan(id="id-1"))
+    plan = plan_decision.decided(status, annotations, NOW).plan
+    assert (plan.decision, plan.by, plan.approved) == ("Rejected", "x" * 256, ApprovedPlan())
+
+
 @pytest.mark.parametrize(
     "status",
     [
@@ -77,3 +83,8 @@ def test_an_attempt_records_whose_approval_it_has() -> None:
         "ann",
     )
     assert plan_due.is_spent(status)
+
+
+def test_an_attempt_without_a_plan_makes_plan_and_approval_void() -> None:
+    status = with_plan(number=7, decision="Approved", approved=ApprovedPlan(id="id-1"))
+    assert plan_decision.unused(status) == BundleStatus(plan=PlanStatus(number=7))

@@ -20,12 +20,10 @@ from tests.unit.bundles.plan_samples import (
 
 from copyrator.api.bundle_spec import ApprovalMode
 from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, GateState, GateStatus
-from copyrator.api.plan_status import Baseline
+from copyrator.api.plan_status import Baseline, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_due, plan_record
-from copyrator.bundles.policy.gates import (
-    Candidate,
-)
+from copyrator.bundles.policy.gates import Candidate
 
 
 @pytest.mark.parametrize(
@@ -113,6 +111,28 @@ def test_the_first_plan_of_what_is_deployed_is_the_baseline(
         digest="sha256:b", values_hash="v", spec_hash="s", job="shop-plan-2", seal="seal-2"
     )
     assert after == (expected if wanted else base)
+
+
+def test_no_baseline_is_planned_while_a_plan_of_the_same_is_there() -> None:
+    status = replace(with_plan(), deployed=DEPLOYED)
+    assert not plan_due.must_make_baseline(status, spec(ApprovalMode.ON_RISK), TARGET, NOW)
+    running = replace(with_plan(outcome="Running"), deployed=DEPLOYED)
+    assert not plan_due.must_make_baseline(running, spec(ApprovalMode.ON_RISK), TARGET, NOW)
+
+
+@pytest.mark.parametrize(
+    ("status", "waits"),
+    [
+        (with_plan(), True),
+        (with_plan(outcome="Running"), True),
+        (with_plan(outcome="Failed"), False),
+        (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-0")), True),
+        (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-1")), False),
+        (BundleStatus(), False),
+    ],
+)
+def test_a_plan_is_awaited_until_its_deploy_begins(status: BundleStatus, waits: bool) -> None:
+    assert plan_due.awaited(status) == (status.plan if waits else PlanStatus())
 
 
 def test_the_next_look_is_when_a_failed_plan_or_a_gate_is_due() -> None:

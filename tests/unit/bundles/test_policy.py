@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from copyrator.api.bundle_spec import BundleSpec, ValuesKind, ValuesSource
+from copyrator.api.bundle_spec import (
+    BundleSpec,
+    CosignKeysSpec,
+    ObjectRef,
+    ValuesKind,
+    ValuesSource,
+    Verify,
+)
 from copyrator.api.fields import InvalidSpec
 from copyrator.bundles.policy.policy import image_repository, refusal
 
@@ -56,6 +63,11 @@ SECRET_VALUES = ValuesSource(ValuesKind.SECRET, "values")
         ({"ca_secret": "ca"}, "spec.caSecret"),
         ({"values_from": (SECRET_VALUES,)}, "spec.valuesFrom"),
         ({"values_from": (ValuesSource(ValuesKind.CONFIG_MAP, "values"),)}, None),
+        (
+            {"verify": Verify((CosignKeysSpec(ObjectRef(ValuesKind.SECRET, "keys")),))},
+            "spec.verify",
+        ),
+        ({"verify": Verify((CosignKeysSpec(ObjectRef(ValuesKind.CONFIG_MAP, "keys")),))}, None),
         ({"auth": "mine", "ca_secret": "mine"}, None),
     ],
 )

@@ -3,6 +3,7 @@
 import hashlib
 
 from copyrator.bundles.policy import seal
+from copyrator.bundles.policy.plan_script import SealedFile
 from copyrator.bundles.policy.seal import SealedValues, SealKind, SealLabels, sealed_value
 
 LABELS = SealLabels("shop", "shop-plan-1", SealKind.VALUES)
@@ -50,6 +51,15 @@ def test_a_secret_is_immutable_and_goes_with_its_bundle() -> None:
         "type": "Opaque",
         "data": {"salt": "YQ=="},
     }
+
+
+def test_a_value_is_read_from_its_source_and_checked_in_a_copy_of_its_own() -> None:
+    assert sealed_value(7, 12, "a.yaml", "0" * 64) == SealedFile(
+        path="/run/copyrator/values/007/a.yaml",
+        salt="/run/copyrator/seal/salt",
+        copy="/tmp/values-0012",
+        sha256="0" * 64,
+    )
 
 
 def test_werf_reads_more_than_a_thousand_files_in_their_order() -> None:

@@ -29,36 +29,50 @@ def test_what_is_trusted_passes_and_names_the_entry() -> None:
     judged = Judgement((Holds("spec.verify", "the cosign keys of Secret a/keys", "s"),))
     said = "spec.verify: signed by the cosign keys of Secret a/keys"
     assert signature.verdict(ASKED, DIGEST, judged) == Passed(said)
+    both = Judgement((*judged.holds, Holds("entry 1", "another", "s")))
+    assert signature.verdict(ASKED, DIGEST, both) == Passed(f"{said}; entry 1: signed by another")
 
 
 def test_without_a_signature_it_is_unsigned_and_asked_again() -> None:
-    found = signature.verdict(ASKED, DIGEST, Judgement(failed=FAILED, skipped=("x is too large",)))
+    judged = Judgement(failed=("spec.verify", "entry 1"), skipped=("a", "b", "c", "d"))
+    found = signature.verdict(ASKED, DIGEST, judged)
     assert found == Refused(
         "Unsigned",
-        f"{DIGEST} has no signature, and spec.verify requires one; sign this digest; "
-        "not read: x is too large",
+        f"{DIGEST} has no signature, and spec.verify, entry 1 requires one; sign this digest; "
+        "not read: a; not read: b; not read: c",
         is_retried=True,
     )
 
 
-def test_the_first_failures_are_named_each_once() -> None:
-    failures = tuple(map(failure, (1, 1, 2, 3, 4, 5)))
-    found = signature.verdict(ASKED, DIGEST, Judgement((), FAILED, failures, 6))
-    assert isinstance(found, Refused)
-    assert (found.reason, found.is_retried) == ("SignatureInvalid", True)
-    assert found.message.count("entry 1:") == 1
-    assert "entry 3" in found.message
-    assert "entry 4" not in found.message
-    assert found.message.endswith("; and 2 more")
+@pytest.mark.parametrize(
+    ("numbers", "named"),
+    [
+        ((1,), (1,)),
+        ((1, 1, 2, 3), (1, 2, 3)),
+        ((1, 1, 2, 3, 4, 5), (1, 2, 3)),
+    ],
+)
+def test_the_first_failures_are_named_each_once(
+    numbers: tuple[int, ...], named: tuple[int, ...]
+) -> None:
+    judged = Judgement((), FAILED, tuple(map(failure, numbers)), 6, ("x is too large",))
+    said = "; ".join(f"entry {number}: the signature isn't by one of its keys" for number in named)
+    more = "; and 2 more" if max(numbers) == 5 else ""
+    assert signature.verdict(ASKED, DIGEST, judged) == Refused(
+        "SignatureInvalid",
+        f"no signature of {DIGEST} satisfies spec.verify: {said}{more}; not read: x is too large",
+        is_retried=True,
+    )
 
 
 def test_an_entry_that_cannot_be_used_makes_a_refusal_uncertain() -> None:
-    asked = Asked("key", ASKED.requirements, ("ConfigMap a/keys doesn't exist: create it",))
+    asked = Asked("key", ASKED.requirements, ("ConfigMap a/keys doesn't exist", "another"))
     for count in (0, 1):
         found = signature.verdict(asked, DIGEST, Judgement(failed=FAILED, signatures=count))
-        assert isinstance(found, Waiting)
-        assert found.reason == "VerificationUnavailable"
-        assert "ConfigMap a/keys doesn't exist" in found.message
+        assert found == Waiting(
+            "VerificationUnavailable",
+            "spec.verify can't be judged: ConfigMap a/keys doesn't exist; another",
+        )
     held = Judgement((Holds("spec.verify", "another entry", "s"),))
     assert isinstance(signature.verdict(asked, DIGEST, held), Passed)
 
@@ -70,13 +84,19 @@ def test_it_is_asked_on_every_occasion_and_waits_for_a_verdict(occasion: Occasio
     def judged(**facts: Any) -> gates.Verdict:
         candidate = Candidate("1.0.0", DIGEST)
         (one,) = gates.judge([gate], SPEC, candidate, Facts(BundleStatus(), occasion, **facts), NOW)
+        assert one.gate == "signature"
         return one.verdict
 
     refused = Refused("Unsigned", "no", is_retried=True)
     assert judged(signature=refused) is refused
-    waiting = judged()
-    assert isinstance(waiting, Waiting)
-    assert waiting.reason == "VerificationUnavailable"
+    unread = f"the signatures of {DIGEST} haven't been read yet"
+    assert judged() == Waiting("VerificationUnavailable", unread)
+
+
+def test_what_cannot_be_read_now_waits() -> None:
+    said = "the registry can't be reached; it is tried again"
+    found = signature.unavailable("the registry can't be reached")
+    assert found == Waiting("VerificationUnavailable", said)
 
 
 def test_a_refusal_that_polls_may_end_is_no_standstill() -> None:
@@ -107,7 +127,8 @@ def test_the_verdict_on_what_is_deployed_becomes_a_condition(
     found = signature.verified_condition(BundleStatus(deployed=there, verification=record))
     assert found is not None
     assert (found.status, found.reason) == (status, reason)
-    assert ("1.0.0 stays deployed" in found.message) is (standing == "NotTrusted")
+    but = "1.0.0 stays deployed, but isn't trusted: " if standing == "NotTrusted" else ""
+    assert found.message == but + verdict.message
 
 
 @pytest.mark.parametrize("verdict", [None, "Forged"])

@@ -14,12 +14,16 @@ from copyrator.api.fields import SpecError
 from copyrator.bundles.policy.gates import Refused, Waiting
 from copyrator.bundles.policy.signature_policy import (
     NO_POLICY,
+    Default,
     SignaturePolicy,
     normal,
+    policy_in,
     read_policy,
 )
+from copyrator.settings.limits import SIGNATURE_POLICY_BYTES, SIGNATURE_POLICY_ENTRIES
 
 ANY_OF = [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]
+ENTRY = {"repositories": ["*"], "anyOf": ANY_OF}
 
 
 def spec(registry: str, repo: str, *, insecure: bool = False) -> BundleSpec:
@@ -79,15 +83,18 @@ def test_all_entries_that_match_are_asked() -> None:
 def test_plain_http_has_another_default_port() -> None:
     assert normal("r:80", "a", insecure=True) == normal("r", "a", insecure=True) == "r/a"
     assert normal("r:80", "a", insecure=False) == "r:80/a"
+    assert policy("r.example.com/*").matching(spec("r.example.com:80", "a", insecure=True))
 
 
 def test_the_default_may_deny_what_no_entry_names() -> None:
     found = policy("r.example.com/*", default="Deny")
     assert found.blocked(spec("r.example.com", "a")) is None
     denied = found.blocked(spec("x.example.com", "a"))
-    assert isinstance(denied, Refused)
-    assert (denied.reason, denied.is_retried) == ("NotInPolicy", False)
-    assert "x.example.com/a" in denied.message
+    assert denied == Refused(
+        "NotInPolicy",
+        "the operator's signature policy has no entry for x.example.com/a, and denies what it "
+        "doesn't name; add one to the ConfigMap copyrator-signature-policy",
+    )
     assert found.concerns(spec("x.example.com", "a"))
 
 
@@ -95,8 +102,9 @@ def test_a_policy_with_a_fault_blocks_everything() -> None:
     broken = SignaturePolicy(fault="isn't valid YAML")
     blocked = broken.blocked(spec("r", "a"))
     assert broken.concerns(spec("r", "a"))
-    assert isinstance(blocked, Waiting)
-    assert "isn't valid YAML" in blocked.message
+    assert blocked == Waiting(
+        "VerificationUnavailable", "the operator's signature policy can't be used: isn't valid YAML"
+    )
     assert not NO_POLICY.concerns(spec("r", "a"))
 
 
@@ -107,11 +115,16 @@ def test_a_policy_with_a_fault_blocks_everything() -> None:
         ({"defaults": "Deny"}, "policy.yaml.defaults: is unknown"),
         ({"default": "deny"}, "must be one of Allow, Deny"),
         ({"entries": {}}, "must be a list"),
-        ({"entries": [{}] * 101}, "at most 100 items"),
+        ({"entries": [{}] * 101}, "policy.yaml.entries: must have at most 100 items"),
         ({"entries": [{"anyOf": ANY_OF}]}, "repositories: is required"),
         ({"entries": [{"repositories": ["*"]}]}, "anyOf: is required"),
-        ({"entries": [{"repositories": ["*"], "anyOf": ANY_OF, "x": 1}]}, "x: is unknown"),
+        (
+            {"entries": [{"repositories": ["*"], "anyOf": ANY_OF, "x": 1}]},
+            "entries[0].x: is unknown",
+        ),
+        ({"entries": [ENTRY, 1]}, "policy.yaml.entries[1]: must be a map"),
         ({"entries": [{"repositories": ["https://r/*"], "anyOf": ANY_OF}]}, "without a scheme"),
+        ({"entries": [{"repositories": ["r/a b"], "anyOf": ANY_OF}]}, "without a scheme"),
         ({"entries": [{"repositories": [1], "anyOf": ANY_OF}]}, "must be a string"),
     ],
 )
@@ -119,6 +132,63 @@ def test_what_is_not_valid_is_named(raw: Any, said: str) -> None:
     with pytest.raises(SpecError) as fault:
         read_policy(raw)
     assert said in str(fault.value)
+
+
+def test_a_policy_may_have_the_most_entries_and_allows_by_default() -> None:
+    found = read_policy({"entries": [ENTRY] * SIGNATURE_POLICY_ENTRIES})
+    assert (len(found.entries), found.default) == (SIGNATURE_POLICY_ENTRIES, Default.ALLOW)
+    assert read_policy(None) == NO_POLICY
+
+
+# --- the ConfigMap ---
+
+
+def config_map(written: str) -> dict[str, Any]:
+    return {"data": {"policy.yaml": written}}
+
+
+def test_the_policy_is_under_a_key_of_the_config_map() -> None:
+    longest = "default: Deny".ljust(SIGNATURE_POLICY_BYTES)
+    assert policy_in(config_map(longest)) == SignaturePolicy(default=Default.DENY)
+    assert policy_in(config_map("")) == NO_POLICY
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({}, "policy.yaml: is missing from its data"),
+        ({"data": "policy.yaml"}, "policy.yaml: is missing from its data"),
+        ({"data": {"policy.yaml": 5}}, "policy.yaml: is missing from its data"),
+        ({"data": None}, "policy.yaml: is missing from its data"),
+        ({"data": {"policy": "default: Deny"}}, "policy.yaml: is missing from its data"),
+        (config_map(" " * (SIGNATURE_POLICY_BYTES + 1)), "policy.yaml: has over 65,536 characters"),
+        (config_map("entries:\n  - ]"), "policy.yaml: isn't valid YAML in line 2"),
+        (config_map("[" * 5000), "policy.yaml: isn't valid YAML"),
+        (config_map("default: Denied"), "policy.yaml.default: must be one of Allow, Deny"),
+    ],
+)
+def test_a_config_map_without_a_valid_policy_is_a_fault(body: dict[str, Any], said: str) -> None:
+    with pytest.raises(SpecError) as fault:
+        policy_in(body)
+    assert str(fault.value) == said
+
+
+@pytest.mark.parametrize(
+    "value", ["2001-13-45", "!!int x", "!!float x", "!!bool x", "!!timestamp x", "1" * 5000]
+)
+def test_a_scalar_that_its_type_cannot_have_is_a_fault(value: str) -> None:
+    with pytest.raises(SpecError, match="isn't valid YAML"):
+        policy_in(config_map(f"default: {value}"))
+
+
+TOKENS = """!!int !!float !!binary !!timestamp !!map !!python/name:os <<: &a *a 2001-01-01 1:1.5
+[ ] { } : - ? , default entries"""
+
+
+@given(st.lists(st.sampled_from(TOKENS.split()) | st.text(max_size=3)).map("".join))
+def test_nothing_but_a_fault_is_raised_for_a_text(written: str) -> None:
+    with contextlib.suppress(SpecError):
+        assert isinstance(policy_in(config_map(written)), SignaturePolicy)
 
 
 JSON = st.recursive(

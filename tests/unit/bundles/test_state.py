@@ -236,7 +236,8 @@ def test_a_failure_keeps_the_last_good_deploy_and_says_when_it_is_tried_again() 
 
 def test_a_failure_is_in_the_history_with_all_that_is_known() -> None:
     old = HistoryEntry(version="0.9.0")
-    before = replace(RUNNING, attempted=replace(RUNNING.attempted, job="deploy-x"), history=(old,))
+    attempted = replace(RUNNING.attempted, job="deploy-x", plan="id-1", approved_by="ann")
+    before = replace(RUNNING, attempted=attempted, history=(old,))
 
     after = finish(before, replace(BAD, revision=7), Evidence(), RETRY, NOW)
 
@@ -248,6 +249,8 @@ def test_a_failure_is_in_the_history_with_all_that_is_known() -> None:
             outcome=Outcome.FAILED,
             reason="DeployFailed",
             job="deploy-x",
+            plan="id-1",
+            approved_by="ann",
             time="2026-01-01T12:00:00Z",
         ),
         old,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from copyrator.api.bundle_spec import (
 )
 from copyrator.bundles.policy import trust
 from copyrator.bundles.policy.gates import Refused, Waiting
-from copyrator.settings.limits import SIGNATURE_ROOT_BYTES
+from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import CosignIdentity, CosignKeys, NotationTrust, Requirement
 
 ROOT_DIRECTORY = Path(__file__).resolve().parents[3]
@@ -44,6 +45,7 @@ def read(
 def test_keys_of_an_object_become_an_entry_with_its_name() -> None:
     requirement, faults = read(KEYS, keys={"cosign.pub": PUBLIC})
     assert faults == ()
+    assert requirement.name == "spec.verify"
     (entry,) = requirement.entries
     assert isinstance(entry, CosignKeys)
     assert entry.name == "the cosign keys of Secret team/keys"
@@ -61,6 +63,22 @@ def test_identities_and_certificates() -> None:
     assert requirement.entries == (
         CosignIdentity("the identity .+@x of https://i", "https://i", ".+@x", trusted),
         NotationTrust("the notation certificates of ConfigMap team/more", ROOT, ("*",), ROOT, ROOT),
+    )
+
+
+def test_roots_are_of_all_files_in_the_order_of_their_names() -> None:
+    second = make_ca().certificate.public_bytes(Encoding.PEM)
+    requirement, _ = read(NotationSpec(OTHER, ("*",)), more={"b.crt": ROOT, "a.crt": second})
+    (entry,) = requirement.entries
+    assert isinstance(entry, NotationTrust)
+    assert (entry.ca, entry.tsa, entry.signing_authorities) == (second + b"\n" + ROOT, b"", b"")
+
+
+def test_roots_of_the_largest_size_are_used() -> None:
+    padded = ROOT + b"\n" * (SIGNATURE_ROOT_BYTES - len(ROOT))
+    assert read(NotationSpec(OTHER, ("*",)), more={"ca": padded})[1] == ()
+    assert read(NotationSpec(OTHER, ("*",)), more={"ca": padded + b"\n"})[1] == (
+        "ConfigMap team/more has 262,145 bytes; at most 262,144 bytes are read",
     )
 
 
@@ -84,16 +102,27 @@ def test_an_entry_that_cannot_be_used_is_a_fault_and_others_stay(
     assert "PRIVATE KEY-----\n" not in fault
 
 
-def test_certificates_and_subjects_that_cannot_be_used() -> None:
-    for notation, more, said in (
-        (NotationSpec(OTHER, ("CN=x",)), {"ca": ROOT}, "CN=x"),
-        (NotationSpec(OTHER, ("*",)), {"ca": b"garbage"}, "ConfigMap team/more: "),
-        (NotationSpec(OTHER, ("*",)), {"ca": b"x" * (SIGNATURE_ROOT_BYTES + 1)}, "at most"),
-        (NotationSpec(OTHER, ("*",), REF), {"ca": ROOT}, "Secret team/keys doesn't"),
-    ):
-        requirement, (fault,) = read(notation, more=more)
-        assert requirement.entries == ()
-        assert said in fault
+IDENTITY = CosignIdentitySpec("https://i", ".+@x", OTHER)
+NO_CERTIFICATE = "more has no certificate in PEM"
+
+
+@pytest.mark.parametrize(
+    ("entry", "content", "said"),
+    [
+        (NotationSpec(OTHER, ("CN=x",)), ROOT, "CN=x"),
+        (NotationSpec(OTHER, ("*",)), b"garbage", f"ConfigMap team/more: {NO_CERTIFICATE}"),
+        (NotationSpec(OTHER, ("*",), REF), ROOT, "Secret team/keys doesn't exist"),
+        (NotationSpec(None, ("*",), None, REF), ROOT, "Secret team/keys doesn't exist"),
+        (IDENTITY, b"{}", "ConfigMap team/more: more: the trusted root can't be used"),
+        (replace(IDENTITY, trusted_root_from=REF), b"", "Secret team/keys doesn't exist"),
+    ],
+)
+def test_certificates_and_roots_that_cannot_be_used(
+    entry: VerifyEntry, content: bytes, said: str
+) -> None:
+    requirement, (fault,) = read(entry, more={"ca": content})
+    assert requirement.entries == ()
+    assert said in fault
 
 
 def test_what_is_asked_has_a_key_that_changes_with_everything() -> None:
@@ -115,11 +144,51 @@ def test_what_is_asked_has_a_key_that_changes_with_everything() -> None:
     assert trust.asked([requirement]) == trust.asked(iter([requirement]))
 
 
+ENTRIES = (
+    CosignKeys("keys", {"a.pub": b"1", "b.pub": b"2"}),
+    CosignKeys("other keys", {"a.pub": b"1", "b.pub": b"2"}),
+    CosignKeys("keys", {"a.pub": b"2", "b.pub": b"1"}),
+    CosignIdentity("identity", "https://i", ".+@x", b"1"),
+    CosignIdentity("identity", "https://j", ".+@x", b"1"),
+    CosignIdentity("identity", "https://i", ".+@y", b"1"),
+    CosignIdentity("identity", "https://i", ".+@x", b"2"),
+    NotationTrust("notation", b"1", ("*",)),
+    NotationTrust("notation", b"2", ("*",)),
+    NotationTrust("notation", b"1", ("C=US",)),
+    NotationTrust("notation", b"1", ("*",), tsa=b"1"),
+    NotationTrust("notation", b"1", ("*",), signing_authorities=b"1"),
+)
+
+
+def test_whatever_differs_in_an_entry_differs_in_the_key() -> None:
+    keys = {trust.asked([Requirement("spec.verify", (one,))]).key for one in ENTRIES}
+    assert len(keys) == len(ENTRIES)
+
+
+def test_the_order_of_the_files_of_keys_does_not_matter() -> None:
+    files = {"b.pub": b"2", "a.pub": b"1"}
+    one, other = (
+        Requirement("x", (CosignKeys("keys", dict(f)),)) for f in (files, sorted(files.items()))
+    )
+    assert trust.asked([one]).key == trust.asked([other]).key
+
+
+def test_what_is_asked_has_its_requirements_faults_and_verdict() -> None:
+    wanted, blocked = Requirement("spec.verify", ENTRIES[:1]), Refused("x", "y")
+    asked = trust.asked([wanted], ["a fault"], blocked)
+    assert asked.requirements == (wanted,)
+    assert asked.faults == ("a fault",)
+    assert asked.blocked is blocked
+
+
 def test_without_a_requirement_nothing_is_asked() -> None:
     assert not trust.asked([])
 
 
 def test_keys_are_bounded_over_all_entries() -> None:
+    most = {f"{number}.pub": PUBLIC for number in range(SIGNATURE_KEYS)}
+    requirement, faults = read(KEYS, NotationSpec(OTHER, ("*",)), keys=most, more={"ca": ROOT})
+    assert (len(requirement.entries), faults) == (2, ())
     many = {f"{number}.pub": PUBLIC for number in range(11)}
     requirement, (fault,) = read(KEYS, CosignKeysSpec(OTHER), keys=many, more=many)
     assert len(requirement.entries) == 1

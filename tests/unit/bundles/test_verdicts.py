@@ -76,6 +76,7 @@ OTHER = Candidate("2.0.0", "sha256:fedcba9876543210")
 OPEN = Result("window", PASSED)
 CLOSED = Result("window", Waiting("OutsideWindow", "the window opens at 20:00. "))
 UNSIGNED = Result("signature", Refused("Unsigned", "no signature"))
+RETRIED = Result("signature", Refused("Unsigned", "sign it", is_retried=True))
 
 
 @pytest.mark.parametrize(
@@ -277,6 +278,12 @@ UNSIGNED = Result("signature", Refused("Unsigned", "no signature"))
             STALLED,
             "OutsideWindow",
             f"{NEXT}: the window opens at 20:00",
+        ),
+        (
+            lambda: verdicts.held(BundleStatus(), Held(OTHER, (RETRIED,))),
+            RETRYING,
+            "Unsigned",
+            f"{NEXT}: sign it",
         ),
         (lambda: verdicts.uninstalling("Job u runs"), PROGRESSING, "Uninstalling", "Job u runs"),
         (

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import tzset
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,6 +20,16 @@ from copyrator.bundles.policy.windows import GATE, is_open, next_opening
 
 BERLIN = "Europe/Berlin"
 MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture(autouse=True)
+def machine_is_far_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine's own zone, 14 hours before UTC, is of no account."""
+    with monkeypatch.context() as changed:
+        changed.setenv("TZ", "Pacific/Kiritimati")
+        tzset()
+        yield
+    tzset()
 
 
 def window(text: str, zone: str = BERLIN) -> Window:
@@ -94,6 +107,18 @@ def test_of_several_windows_the_first_to_open_counts() -> None:
     assert next_opening([weekend, tuesday], now) == (at("2026-11-24 09:00", "UTC"), tuesday)
 
 
+def test_of_windows_that_open_together_the_first_counts() -> None:
+    one, other = window("Tue 09:00-12:00"), window("Mon,Tue 09:00-10:00")
+    opening = at("2026-11-24 09:00")
+    assert next_opening([one, other], at("2026-11-23 12:00")) == (opening, one)
+
+
+def test_a_change_of_the_offset_later_on_the_same_day_is_found() -> None:
+    late = window("Sun 02:30-05:00", "Pacific/Auckland")
+    now = datetime(2026, 9, 26, 13, 30, tzinfo=UTC)
+    assert next_opening([late], now) == (datetime(2026, 9, 26, 14, tzinfo=UTC), late)
+
+
 ZONES = ("UTC", BERLIN, "America/St_Johns", "Australia/Lord_Howe", "Africa/Casablanca")
 DAYS_AROUND = (datetime(2026, month, 20, tzinfo=UTC) for month in (2, 3, 10, 11))
 SOME_DAY = st.sampled_from(tuple(DAYS_AROUND))
@@ -131,20 +156,16 @@ def test_the_next_opening_is_the_first_minute_that_is_open(
         was_open = is_now
 
 
+SPEC = BundleSpec(namespace="apps", name="shop", registry="r", repo="a", project_namespace="apps")
+
+
 def judge(spec: BundleSpec, now: datetime) -> object:
     facts = Facts(BundleStatus(), Occasion.NEW_DIGEST)
     return GATE.judge(spec, Candidate("1.0.0", "sha256:0"), facts, now)
 
 
 def test_the_gate_waits_until_the_next_opening_and_says_it() -> None:
-    spec = BundleSpec(
-        namespace="apps",
-        name="shop",
-        registry="r",
-        repo="a",
-        project_namespace="apps",
-        windows=(window("Mon 09:00-17:00"),),
-    )
+    spec = replace(SPEC, windows=(window("Mon 09:00-17:00"),))
     assert GATE.concerns(spec)
     opening = at("2026-11-30 09:00")
     assert judge(spec, at("2026-11-23 17:00")) == Waiting(
@@ -154,6 +175,18 @@ def test_the_gate_waits_until_the_next_opening_and_says_it() -> None:
         opening,
     )
     assert judge(spec, opening) is PASSED
+
+
+def test_the_gate_looks_again_each_day_where_no_window_opens() -> None:
+    never = Window(frozenset(), 0, 60, BERLIN)
+    spec = replace(SPEC, windows=(never,))
+    text = "deploys begin only in spec.windows, of which none opens within two weeks"
+    for hour in (0, 23):
+        now = datetime(2026, 11, 23, hour, 30, tzinfo=UTC)
+        assert judge(spec, now) == Waiting(
+            "OutsideWindow", text, datetime(2026, 11, 24, tzinfo=UTC)
+        )
+    assert not GATE.concerns(SPEC)
 
 
 def test_a_force_and_an_interrupted_attempt_pass_over_it() -> None:
