@@ -3,10 +3,10 @@
 # Every recipe goes through hack/run, which makes the locked Python environment where it is missing.
 # Variables: PYTHON (the interpreter to build on), COPYRATOR_CACHE (where environments and the
 # control plane's programs are kept; default $XDG_CACHE_HOME/copyrator or ~/.cache/copyrator),
-# WORKERS (tests side by side: more than two cores, since they mostly wait), TESTS (what `make test`
-# runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and options of the benchmarks), NAME
-# (of the cluster that cluster-up and cluster-down mean), COPYRATOR_KUBERNETES (1.29 or 1.36: run on
-# that version instead of 1.34).
+# WORKERS (tests side by side: more than two cores, since they mostly wait; each takes about 1 GB of
+# memory), TESTS (what `make test` runs), KEEP=1 (the demo leaves all running), BENCH (scenarios and
+# options of the benchmarks), NAME (of the cluster that cluster-up and cluster-down mean),
+# COPYRATOR_KUBERNETES (1.29 or 1.36: run on that version instead of 1.34).
 
 RUN := hack/run
 WORKERS ?= 8
@@ -30,12 +30,13 @@ format: ## Format the code and apply ruff's fixes.
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
 
-# A tenth of the processor time of the control planes would be collecting garbage.
+# A tenth of the processor time of the control planes would be collecting garbage, and another one
+# waking threads: with several control planes on each core, none gains by using two (GOMAXPROCS).
 test: export GOGC := 400
 test: check ## Run check, then all tests, on a real control plane (built once, minutes).
 	@$(RUN) python -m localcluster build
 	@$(RUN) python -m localcluster build promql referrers
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	@GOMAXPROCS=1 $(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-node: ## Test image and chart on a real kubelet: requires root and Debian, else skips (in CI: fails).
 	@$(RUN) pytest -p no:cacheprovider tests/node
