@@ -50,7 +50,7 @@ signatures: ## Record signatures by the real cosign and notation for the tests, 
 image: ## Build the image from Debian's packages, print its contents; KEYLESS=1 for that variant.
 	@$(RUN) python -m images $(if $(filter-out 0,$(KEYLESS)),--keyless)
 
-mutate: ## Run mutation tests of the pure packages; PACKAGE=api for one, AGAIN=--again for survivors.
+mutate: ## Run mutation tests; PACKAGE=api for one package, ONLY='globs.*' of it, AGAIN=--again for survivors.
 	@$(RUN) python hack/mutate.py $(AGAIN) $(if $(ONLY),--only "$(ONLY)") $(PACKAGE)
 
 release: ## Write wheel, image, chart, CRDs and checksums to dist/; RELEASE=--no-image without the image.

@@ -1,4 +1,4 @@
-"""Mutation tests of the pure packages with mutmut: `make mutate`, `make mutate PACKAGE=api`.
+"""Mutation tests of the pure packages with mutmut: `make mutate PACKAGE=api ONLY='globs.*'`.
 
 mutmut changes one place of the code at a time and runs the unit tests that reach it: a mutant that
 no test notices has survived. It knows modules by their paths, so it works in a directory where
@@ -42,6 +42,8 @@ def main() -> int:
     packages = chosen.packages or list(PACKAGES)
     if unknown := set(packages) - set(PACKAGES):
         parser.error(f"{', '.join(sorted(unknown))}: choose from {', '.join(PACKAGES)}")
+    if chosen.only and len(packages) != 1:
+        parser.error("--only needs one package, of which it selects functions")
     prepare()
     only = chosen.only or "*"
     for package in packages:
