@@ -59,6 +59,11 @@ PLANNING = Waiting("Planning", "the deploy is being planned")
         (BundleStatus(), "Always", PLANNING),
         (with_plan(outcome="Running"), "Always", PLANNING),
         (
+            with_plan(outcome="Failed", message="broken", next_retry_at=format_time(NOW)),
+            "Always",
+            PLANNING,
+        ),
+        (
             with_plan(outcome="Running", message="Job x is blocked: no node"),
             "Always",
             Waiting("Planning", "Job x is blocked: no node"),

@@ -67,7 +67,8 @@ def _planning(plan: PlanStatus, spec: BundleSpec, *, is_begun: bool) -> Waiting:
     if spec.suspend and not is_begun:
         text = "nothing is planned while spec.suspend is true, unless it is asked for"
         return Waiting(BundleReason.SUSPENDED, f"{text}: {_command('plan', spec)} --refresh")
-    return Waiting(BundleReason.PLANNING, plan.message or _BEING_PLANNED)
+    said = plan.message if is_begun else None  # else it is of an earlier plan
+    return Waiting(BundleReason.PLANNING, said or _BEING_PLANNED)
 
 
 def _keeps_changing(status: BundleStatus, target: Target, spec: BundleSpec) -> bool:
