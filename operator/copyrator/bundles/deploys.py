@@ -21,7 +21,7 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, at_rest, decided, noted
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import plan_decision, plan_due, state, verdicts
+from copyrator.bundles.policy import approval, plan_decision, plan_due, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -78,15 +78,10 @@ class Deploys:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
-        memory.look_at = None
         entry = await self._previews.visit(entry, spec)
         observed = await self._plans.observe(entry, spec)
         if entry.is_paused:
-            memory.desired = memory.asked_since = memory.again = None
-            self._context.wake_at(entry.key)
-            status = observed or entry.status
-            status = replace(status, ready=kept_ready(status), next_poll_at=None)
-            await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
+            await self._pause(entry, observed or entry.status)
             return
         try:
             access = await self._references.access(entry, spec)
@@ -118,6 +113,16 @@ class Deploys:
         if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
         self._resolutions.taken(entry, asked_since)
+
+    async def _pause(self, entry: BundleEntry, status: BundleStatus) -> None:
+        """Its updates are off: nothing is requested from the registry, planned or deployed."""
+        memory = self._context.memory(entry.key)
+        memory.desired = memory.asked_since = memory.again = None
+        self._context.wake_at(entry.key)
+        if not self._plans.is_made(entry, status):
+            status = approval.paused(status)
+        status = replace(status, ready=kept_ready(status), next_poll_at=None)
+        await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
 
     async def _take_over(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None

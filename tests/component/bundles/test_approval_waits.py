@@ -18,6 +18,7 @@ from tests.component.bundles.approvals import (
     pending,
     plan,
     refresh,
+    reject,
     secrets,
     waits,
 )
@@ -99,9 +100,16 @@ async def test_a_suspended_bundle_is_planned_on_request_only(
     await eventually(lambda: cluster.reason() == "Suspended")
     await idle(operator)
     assert cluster.runs == []
+    assert pending(cluster) == "Suspended"
+    werf.holds_plans = True
     refresh(cluster)
+    await eventually(lambda: cluster.jobs("plan"))
+    await waits(cluster, "Planning", outcome="Running")
+    werf.holds_plans = False
+    werf.finish(cluster.jobs("plan")[0])
     await eventually(lambda: plan(cluster).get("outcome") == "Planned")
     assert cluster.status()["lastHandledPlan"] == "now"
+    await waits(cluster)
     approve(cluster, plan(cluster))
     await eventually(lambda: plan(cluster).get("decision") == "Approved")
     await idle(operator)
@@ -131,6 +139,39 @@ async def test_a_paused_bundle_is_not_planned_nor_deployed_and_a_decision_is_kep
     assert len(registry.asked) == asked
     annotate(cluster, **{"disable-autoupdate": None})
     await deployed(cluster)
+
+
+@pytest.mark.parametrize("is_preview", [False, True], ids=["plan", "preview"])
+async def test_a_plan_without_a_job_is_made_when_its_bundle_is_not_paused_any_more(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, is_preview: bool
+) -> None:
+    """The process died between the record and the Job, and then the Bundle was paused."""
+
+    def record() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.status().get("preview" if is_preview else "plan", {})
+        return found
+
+    refused = cluster.refuse("create", "/jobs", 500)
+    bundle(approval=None if is_preview else ALWAYS, suspend=is_preview)
+    if is_preview:
+        annotate(cluster, **{"plan-at": "now", "plan-version": "1.*"})
+    operator = await run()
+    await eventually(lambda: record().get("outcome") == "Running")
+    await operator.stop()
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    refused.clear()
+
+    operator = await run()
+    await eventually(lambda: "isn't created until the annotation" in record().get("message", ""))
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert cluster.runs == []
+    assert pending(cluster) != "Planning"
+
+    annotate(cluster, **{"disable-autoupdate": None})
+    await eventually(lambda: record()["outcome"] == "Planned")
+    assert (record()["number"], "message" in record()) == (1, False)
+    assert len(cluster.jobs("plan")) == 1
 
 
 async def test_what_waits_is_deployed_when_approval_is_no_longer_asked_for(
@@ -202,3 +243,60 @@ async def test_a_risky_retry_of_a_plan_that_passed_by_itself_waits(
     await idle(operator)
     assert len(werf.applied) == 1
     assert pending(cluster) == "AwaitingApproval"
+
+
+def ttl(cluster: BundleCluster, number: int = 0) -> int | None:
+    found: int | None = cluster.jobs("plan")[number]["spec"].get("ttlSecondsAfterFinished")
+    return found
+
+
+@pytest.mark.parametrize("decide", [approve, reject], ids=["approved", "rejected"])
+async def test_the_job_of_a_plan_is_kept_as_long_as_it_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, decide: Callable[..., None]
+) -> None:
+    """Not by a timer of the Job: nobody may be there for longer than that."""
+    bundle(approval={"mode": "Always", "expires": "720h"})
+    operator = await run()
+    found = await waits(cluster)
+    await idle(operator)
+    assert ttl(cluster) is None
+    await operator.stop()
+    await run()
+    decide(cluster, found)
+    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600)
+
+
+@pytest.mark.parametrize("annotation", ["", "disable-autoupdate"], ids=["", "paused"])
+async def test_the_job_of_a_plan_that_was_only_shown_is_kept_until_it_expires(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    annotation: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before the next poll, and also where none follows."""
+    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
+    bundle(suspend=True, approval={"mode": "Never", "expires": "3s"})
+    await run()
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    assert ttl(cluster) is None
+    if annotation:
+        annotate(cluster, **{annotation: "true"})
+        await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    expires = datetime.fromisoformat(plan(cluster)["expiresAt"])
+    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600, "its TTL is set", seconds=15)
+    assert datetime.now(UTC) >= expires
+
+
+async def test_the_job_of_a_plan_that_was_replaced_goes(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, job={"ttlSecondsAfterFinished": 77})
+    await run()
+    await waits(cluster)
+    refresh(cluster)
+    await waits(cluster, number=2)
+    await eventually(lambda: ttl(cluster) == 77)
+    assert ttl(cluster, 1) is None

@@ -52,7 +52,8 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
 def build_plan_job(order: DeployOrder, name: str, nonce: str) -> dict[str, Any]:
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
-    Its log has contents, so no part of it becomes the container's message.
+    Its log has contents, so no part of it becomes the container's message. It has no TTL: the plan
+    may wait for a decision for any time (``retention``).
     """
     command = plan_command(nonce, _sealed(order).files)
     env = pod.variables(_werf_env(order))
@@ -61,6 +62,7 @@ def build_plan_job(order: DeployOrder, name: str, nonce: str) -> dict[str, Any]:
     job = _owned_job(order, JobKind.PLAN, name, main)
     job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
     job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
+    del job["spec"]["ttlSecondsAfterFinished"]
     return job
 
 
