@@ -24,7 +24,10 @@ RETRIED = {"limit": 3, "backoff": "1s"}
 
 @dataclass
 class Approver:
-    """Approves what waits, as often as a person is needed, and looks at what is deployed."""
+    """Approves what waits, as often as a person is needed, and looks at what is deployed.
+
+    Where permissions are reviewed it waits for that.
+    """
 
     stage: Stage
     werf: Werf
@@ -35,7 +38,8 @@ class Approver:
         cluster, seen = self.stage.cluster, ""
         while True:
             found = plan(cluster)
-            if pending(cluster) == "AwaitingApproval" and found.get("job") != seen:
+            known = cluster.permits is None or "missingPermissions" in found
+            if pending(cluster) == "AwaitingApproval" and known and found.get("job") != seen:
                 seen = found["job"]
                 self.approved += self.werf.todo(found["digest"])
                 approve(cluster, found)
@@ -92,7 +96,7 @@ def planned_at_the_second_try(stage: Stage, werf: Werf) -> None:
 
 
 def reviewed(stage: Stage, werf: Werf) -> None:
-    """What its account lacks is found meanwhile, and is one write more."""
+    """What its account lacks is found while it waits, and is one write more."""
     stage.cluster.permits = lambda asked: asked["verb"] != "delete"
     first(stage, werf)
 
