@@ -12,6 +12,7 @@ from copyrator.api.bundle_sizes import check_sizes
 from copyrator.api.bundle_spec import (
     DEFAULT_APPROVAL_EXPIRES,
     DEFAULT_VERSION,
+    MAX_DEPENDENCIES,
     MAX_DURATION,
     MIN_APPROVAL_EXPIRES,
     MIN_INTERVAL,
@@ -39,6 +40,7 @@ from copyrator.api.bundle_status import (
     parse_status,
 )
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
+from copyrator.api.keys import BundleKey
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.times import format_duration, parse_duration
 from copyrator.api.verify import read_verify
@@ -136,6 +138,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
         approval=_read_approval(spec.sub("approval"), namespace, defaults),
         verify=read_verify(spec.sub("verify")),
+        depends_on=_read_depends_on(spec, BundleKey(namespace, name)),
         windows=read_windows(spec),
     )
 
@@ -304,6 +307,21 @@ def _pod_metadata(job: Fields, name: str, *, values_are_labels: bool) -> dict[st
         if key.startswith(names.BUNDLE_PREFIX) or key == names.LABEL_MANAGED_BY:
             raise SpecError(f"{job.at(name)}[{key}]", "is set by the operator; remove it")
     return found
+
+
+def _read_depends_on(spec: Fields, own: BundleKey) -> tuple[BundleKey, ...]:
+    items = spec.items("dependsOn")
+    if len(items) > MAX_DEPENDENCIES:
+        spec.fail("dependsOn", f"has {len(items)} items; at most {MAX_DEPENDENCIES} are allowed")
+    found: dict[BundleKey, None] = {}
+    for i, item in enumerate(items):
+        one = Fields(item, f"{spec.at('dependsOn')}[{i}]")
+        namespace = one.text("namespace", syntax.namespace) or own.namespace
+        key = BundleKey(namespace, one.required_text("name", syntax.object_name))
+        if key == own:
+            one.fail("name", "is this Bundle itself; remove the item")
+        found[key] = None
+    return tuple(found)
 
 
 def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:

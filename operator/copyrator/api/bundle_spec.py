@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.globs import Globs
+from copyrator.api.keys import BundleKey
 from copyrator.api.windows import Window
 
 DEFAULT_VERSION: Final = "latest"
@@ -17,6 +18,7 @@ DEFAULT_RETRY_BACKOFF: Final = 30.0
 MIN_INTERVAL: Final = 10.0
 DEFAULT_APPROVAL_EXPIRES: Final = 24 * 3600.0
 MIN_APPROVAL_EXPIRES: Final = 60.0
+MAX_DEPENDENCIES: Final = 20
 MAX_DURATION: Final = 30 * 24 * 3600.0
 
 
@@ -200,6 +202,8 @@ class BundleSpec:
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
     approval: Approval = Approval()
     verify: Verify | None = None
+    depends_on: tuple[BundleKey, ...] = ()
+    """Bundles that new versions of this one wait for."""
     windows: tuple[Window, ...] = ()
     """Deploys begin only in one of these; at any time where there are none."""
 

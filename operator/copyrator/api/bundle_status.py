@@ -55,6 +55,8 @@ class BundleReason(StrEnum):
     """Signatures, keys or the signature policy can't be read; nothing is deployed meanwhile."""
     NOT_IN_POLICY = "NotInPolicy"
     """The operator's signature policy denies repositories that it doesn't name."""
+    DEPENDENCY_NOT_READY = "DependencyNotReady"
+    """A Bundle of spec.dependsOn isn't Ready."""
     OUTSIDE_WINDOW = "OutsideWindow"
     """spec.windows lets no deploy begin now."""
     PLANNING = "Planning"

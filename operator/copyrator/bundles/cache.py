@@ -109,6 +109,17 @@ class BundleEntry:
         return raw if isinstance(raw, dict) else {}
 
     @property
+    def depends_on(self) -> tuple[BundleKey, ...]:
+        """The Bundles that its new versions wait for."""
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
+
+    @property
+    def is_ready(self) -> bool:
+        """All that its spec asks for is deployed."""
+        seen = self.observed_generation == self.generation
+        return seen and self.reason == BundleReason.DEPLOYED and not self.deleting
+
+    @property
     def is_paused(self) -> bool:
         """No requests to the registry and no updates."""
         return names.ANN_DISABLE_AUTOUPDATE in self.annotations
@@ -275,6 +286,7 @@ class BundleRegistry:
     def __init__(self) -> None:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
+        self._dependants: dict[BundleKey, tuple[BundleKey, ...]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -308,6 +320,8 @@ class BundleRegistry:
         for release in entry.releases:
             keys = self._by_release.get(release, ())
             self._by_release[release] = (*keys, entry.key)
+        for other in entry.depends_on:
+            self._dependants[other] = (*self._dependants.get(other, ()), entry.key)
         return True
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -344,7 +358,15 @@ class BundleRegistry:
         """The owner of a release; None while no Bundle names it."""
         return next(iter(self.bundles_of(release)), None)
 
+    def dependants_of(self, key: BundleKey) -> tuple[BundleKey, ...]:
+        """The Bundles whose new versions wait for this one, which needn't exist."""
+        return self._dependants.get(key, ())
+
     def _unlink(self, entry: BundleEntry) -> None:
+        for other in entry.depends_on:
+            keys = self._dependants.pop(other, ())
+            if left := tuple(key for key in keys if key != entry.key):
+                self._dependants[other] = left
         for release in entry.releases:
             keys = self._by_release.pop(release, ())
             if others := tuple(key for key in keys if key != entry.key):

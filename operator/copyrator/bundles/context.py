@@ -22,6 +22,7 @@ from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, BundleRegistry
+from copyrator.bundles.dependencies import support
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.identity import Hash
 from copyrator.bundles.policy.policy import refusal
@@ -203,6 +204,7 @@ class Context:
         news = self.bundles.take(entry)
         if news:
             self._tell_rivals(before, entry)
+            self._tell_dependants(before, entry)
         return news
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -211,6 +213,7 @@ class Context:
         news = self.bundles.remove(key, uid)
         if news:
             self._tell_rivals(before, None)
+            self._tell_dependants(before, None)
         return news
 
     def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
@@ -226,6 +229,21 @@ class Context:
                 if memory := self.memories.get(rival.key):
                     memory.settled = None  # its conflict message may have changed
                 self.queue.add(rival.key)
+
+    def _tell_dependants(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Queue the Bundles that wait for one whose readiness, or own dependencies, changed."""
+        entry = after or before
+        if entry is None or support(before) == support(after):
+            return
+        for key in self.bundles.dependants_of(entry.key):
+            found = self.bundles.get(key)
+            if found is None:
+                continue
+            if memory := self.memories.get(key):
+                memory.settled = None
+            if isinstance(found.spec, BundleSpec):
+                self.judge_again(key, found.spec)
+            self.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""

@@ -80,9 +80,13 @@ def decided(
     status: BundleStatus,
     *,
     moment: Sequence[Gate],
+    unready: tuple[str, ...] = (),
     now: datetime,
 ) -> Case:
-    """Decide what to do about a resolution; ``moment`` are the gates that judge a deploy's time."""
+    """Decide what to do about a resolution.
+
+    ``moment`` are the gates that judge a deploy's time, ``unready`` is as in Facts.
+    """
     wanted = state.Wanted(
         version=resolution.tag,
         digest=resolution.digest,
@@ -112,11 +116,13 @@ def decided(
     if target is not None and decision.action is state.Action.NOTHING:
         status = plan_record.dropped(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
-    results, held = _judged(case, moment)
+    results, held = _judged(case, moment, unready)
     return replace(case, results=results, held=held)
 
 
-def _judged(case: Case, moment: Sequence[Gate]) -> tuple[tuple[Result, ...], Held | None]:
+def _judged(
+    case: Case, moment: Sequence[Gate], unready: tuple[str, ...]
+) -> tuple[tuple[Result, ...], Held | None]:
     """The gates' verdicts, and what they hold back of what would be deployed now.
 
     The moment gates' are kept only while one of them objects: what passes is deployed at once.
@@ -128,7 +134,8 @@ def _judged(case: Case, moment: Sequence[Gate]) -> tuple[tuple[Result, ...], Hel
     if decision.action is not state.Action.DEPLOY or decision.need is None:
         return results, None
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
-    facts = Facts(status, state.occasion(decision.need, case.wanted, status), case.target)
+    occasion = state.occasion(decision.need, case.wanted, status)
+    facts = Facts(status, occasion, case.target, unready=unready)
     judged = gates.judge(moment, case.spec, candidate, facts, case.now)
     held = gates.held(candidate, judged)
     return (*results, *judged) if held else results, held

@@ -20,6 +20,7 @@ from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, at_rest, decided, noted
+from copyrator.bundles.dependencies import unready
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import plan_decision, plan_due, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
@@ -175,7 +176,10 @@ class Deploys:
         """Act on the resolution. True where that has handled a request."""
         moment, now = self._context.gates.moment, self._context.clock()
         status = observed or entry.status
-        case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
+        awaited = unready(self._context.bundles, spec)
+        case = decided(
+            entry, spec, resolution, values_hash, status, moment=moment, unready=awaited, now=now
+        )
         self._context.memory(entry.key).judged_at = now
         self._resolutions.set_next_poll(entry, spec, resolution, case.now)
         next_poll = self._context.memory(entry.key).next_poll or case.now

@@ -18,13 +18,14 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
+from copyrator.bundles import dependencies
 from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, signature, verdicts, windows
+from copyrator.bundles.policy import approval, depends_on, signature, verdicts, windows
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.polls import Polls
@@ -96,7 +97,7 @@ class BundleController:
             gates=gates
             or Gates(
                 version=(signature.gate(self._asks_signatures),),
-                moment=(windows.GATE, approval.GATE),
+                moment=(depends_on.GATE, windows.GATE, approval.GATE),
             ),
         )
         self._jobs = Jobs(context)
@@ -241,6 +242,9 @@ class BundleController:
             spec = self._context.refusal(spec) or spec
         if isinstance(spec, InvalidSpec):
             await self._refuse(entry, BundleReason.INVALID_SPEC, str(spec))
+            return
+        if spec.depends_on and (fault := dependencies.fault(self._context.bundles, entry)):
+            await self._refuse(entry, BundleReason.INVALID_SPEC, f"spec.dependsOn: {fault}")
             return
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)

@@ -13,8 +13,8 @@ from copyrator.api.rule_status import Failure
 from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
 from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.rules import Rule, RuleCache
+from copyrator.copies.changes import Changes
 from copyrator.copies.cluster_context import ClusterContext
-from copyrator.copies.due import DueWork
 from copyrator.copies.named_sources import NamedSources
 from copyrator.copies.policy.notices import NoticeLimits
 from copyrator.copies.policy.planning import Hold, Plan, TargetState, Unmanaged, plan_copy
@@ -66,7 +66,8 @@ class CopyContext:
     tally: RuleMetrics = field(init=False)
     named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
-    due: DueWork = field(init=False)
+    changes: Changes = field(default_factory=Changes)
+    """Of namespaces and sources, that aren't worked off."""
     notices: NoticeLimits = field(default_factory=NoticeLimits)
     """What target namespaces were told."""
     isolated: Isolated = field(default_factory=Isolated)
@@ -79,7 +80,6 @@ class CopyContext:
         self.shares = SourceShares(self.requeue_rule)
         self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
         self.tally = RuleMetrics(self.metrics)
-        self.due = DueWork(self)
 
     # --- planning --------------------------------------------------------------------------------
 

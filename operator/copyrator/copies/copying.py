@@ -22,6 +22,7 @@ from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.context import Clock, CopyContext
 from copyrator.copies.copy_reconciler import CopyReconciler
+from copyrator.copies.due import DueWork
 from copyrator.copies.hash_key import load_sealer
 from copyrator.copies.kinds import Kinds
 from copyrator.copies.rule_reconciler import RuleReconciler
@@ -86,6 +87,7 @@ class CopyController:
         self._kinds = Kinds(self._context, self._context.home)
         self._rules = RuleReconciler(self._context, self._kinds)
         self._copies = CopyReconciler(self._context)
+        self._due = DueWork(self._context)
         self._health: dict[RuleKey, tuple[bool, ...]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -127,9 +129,9 @@ class CopyController:
         if not self._tasks:
             self._tasks = [
                 asyncio.create_task(self._keep_watch(), name="health of the rules' watches"),
-                asyncio.create_task(context.due.run(trusted=True), name="the requeue timer"),
+                asyncio.create_task(self._due.run(trusted=True), name="the requeue timer"),
                 asyncio.create_task(
-                    context.due.run(trusted=False), name="the requeue timer of tenant rules"
+                    self._due.run(trusted=False), name="the requeue timer of tenant rules"
                 ),
             ]
 
@@ -238,7 +240,12 @@ class CopyController:
         context.index.forget_namespace(name.name)
         if context.home.namespaces_seen:
             more = new is not None and (old is None or _affects_rules(old, new))
-            context.due.namespace_changed(name.name, before, more=more)
+            tenants = {
+                state.compiled.targets.tenant
+                for state in context.rule_states.values()
+                if state.compiled is not None
+            }
+            context.changes.add_namespace(name.name, before, tenants, more=more)
 
     # --- watches ---------------------------------------------------------------------------------
 

@@ -1,98 +1,33 @@
 """Queues the copies that a changed namespace or source makes due, in time slices.
 
-A watch's listener must return at once, and the time needed here depends on the rules and
-annotations that users write. Listeners only record the change. Trusted rules have a task of their
-own; the tenants share another, one slice each in turn.
+Trusted rules have a task of their own; the tenants share another, one slice each in turn.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from copyrator.api.keys import RuleKey
 from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.changes import Moved, Pending, Tenant
+from copyrator.copies.context import CopyContext
 from copyrator.copies.summarize import RuleSummary, summarize_target
 from copyrator.workqueue.queue import Priority
 from copyrator.workqueue.timeslice import TimeSlice
 
-if TYPE_CHECKING:
-    from copyrator.copies.context import CopyContext
-
 log = logging.getLogger(__name__)
-
-Tenant = str | None
-"""The namespace of rules that aren't trusted; None for those that are."""
-
-
-@dataclass(slots=True)
-class _Moved:
-    """A namespace that is new, changed or deleted."""
-
-    members: set[RuleKey]
-    """The rules that had it as a target before."""
-    more: bool
-    """It is new, or changed in a field on which any rule may depend."""
-
-
-@dataclass(slots=True)
-class _Pending:
-    """Pending changes for one tenant's rules, or for the trusted ones."""
-
-    tenant: Tenant
-    namespaces: dict[str, _Moved] = field(default_factory=dict)
-    bindings: dict[tuple[str, str], SourceBinding] = field(default_factory=dict)
-    """By rule and source."""
-    work: Iterator[None] | None = None
-    """Work in progress."""
 
 
 class DueWork:
-    """Queues the copies that are due after a change; await `run` in a task each."""
+    """Works off ``context.changes``; await `run` in a task each."""
 
     def __init__(self, context: CopyContext) -> None:
         self._context = context
-        self._trusted: dict[Tenant, _Pending] = {}
-        self._tenants: dict[Tenant, _Pending] = {}
-        self._wake = {True: asyncio.Event(), False: asyncio.Event()}
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is pending."""
-        return not (self._trusted or self._tenants)
-
-    # --- in --------------------------------------------------------------------------------------
-
-    def binding_changed(self, binding: SourceBinding) -> None:
-        """A source is new or changed: queue all its targets."""
-        pending = self._pending(binding.compiled.targets.tenant)
-        pending.bindings[binding.compiled.rule.owner, binding.origin] = binding
-
-    def namespace_changed(self, name: str, members: set[RuleKey], *, more: bool) -> None:
-        """A namespace changed, which was a target of `members` before."""
-        tenants: set[Tenant] = {
-            state.compiled.targets.tenant
-            for state in self._context.rule_states.values()
-            if state.compiled is not None
-        }
-        for tenant in tenants:
-            namespaces = self._pending(tenant).namespaces
-            moved = namespaces.setdefault(name, _Moved(members, more))
-            moved.more |= more
-
-    def _pending(self, tenant: Tenant) -> _Pending:
-        line = self._trusted if tenant is None else self._tenants
-        self._wake[tenant is None].set()
-        return line.setdefault(tenant, _Pending(tenant))
-
-    # --- out -------------------------------------------------------------------------------------
 
     async def run(self, *, trusted: bool) -> None:
         """Process pending changes, for ever."""
-        line, wake = self._trusted if trusted else self._tenants, self._wake[trusted]
+        changes = self._context.changes
+        line, wake = changes.trusted if trusted else changes.tenants, changes.wake[trusted]
         turn = TimeSlice()
         while True:
             await wake.wait()
@@ -105,7 +40,7 @@ class DueWork:
                     del line[pending.tenant]
                 await turn.pause()
 
-    def _goes_on(self, pending: _Pending, turn: TimeSlice) -> bool:
+    def _goes_on(self, pending: Pending, turn: TimeSlice) -> bool:
         """Work for a slice; whether anything is left."""
         while not turn.spent:
             if pending.work is None:
@@ -123,7 +58,7 @@ class DueWork:
                 pending.work = None
         return True
 
-    def _begin(self, pending: _Pending) -> Iterator[None] | None:
+    def _begin(self, pending: Pending) -> Iterator[None] | None:
         """New namespaces go before changed sources."""
         if pending.namespaces:
             name = next(iter(pending.namespaces))
@@ -132,7 +67,7 @@ class DueWork:
             return self._of_binding(pending.bindings.pop(next(iter(pending.bindings))))
         return None
 
-    def _at_namespace(self, name: str, moved: _Moved, tenant: Tenant) -> Iterator[None]:
+    def _at_namespace(self, name: str, moved: Moved, tenant: Tenant) -> Iterator[None]:
         context = self._context
         for state in list(context.rule_states.values()):
             if state.compiled is None or state.compiled.targets.tenant != tenant:

@@ -112,7 +112,7 @@ def _source_changed(
         return
     state.trace.source_changed(origin)
     state.source_has_changed(context.monotonic())
-    context.due.binding_changed(binding)
+    context.changes.add_binding(binding)
     if earlier is None or earlier.static_name != binding.static_name:
         context.requeue_rule(state.key)  # copies of another name may be unwanted now
     else:

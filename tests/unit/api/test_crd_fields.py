@@ -130,6 +130,7 @@ BUNDLES: list[dict[str, Any]] = [
             "job": {"podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
             "retry": {"limit": 1},
             "approval": {"mode": "OnRisk"},
+            "dependsOn": [{"namespace": "y", "name": "z"}],
             "windows": [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "UTC"}],
             "verify": {
                 "anyOf": [

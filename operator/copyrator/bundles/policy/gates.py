@@ -102,6 +102,8 @@ class Facts:
     """What would be deployed; for moment gates."""
     signature: Verdict | None = None
     """The verdict on its signatures; None where it isn't known."""
+    unready: tuple[str, ...] = ()
+    """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""
 
     @property
     def is_requested(self) -> bool:

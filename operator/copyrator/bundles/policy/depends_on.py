@@ -1,0 +1,80 @@
+"""The gate of ``spec.dependsOn``: a new version waits until other Bundles are Ready. Pure.
+
+Ready means that all that those Bundles ask for is deployed. Whether the newest version that is
+meant for this one has been found for them, nobody knows: push their versions first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    Verdict,
+    Waiting,
+)
+
+MAX_SEARCHED: Final = 500
+"""Bundles that are followed from one in search of a cycle."""
+_NAMED: Final = 3
+"""Bundles that a message names."""
+
+
+class TooManyError(Exception):
+    """More Bundles than are searched."""
+
+
+def find_cycle(
+    start: BundleKey, depends_on: Callable[[BundleKey], Iterable[BundleKey]]
+) -> tuple[BundleKey, ...]:
+    """The shortest way from a Bundle back to itself, both ends included; empty where none is.
+
+    Raises:
+        TooManyError: it depends on more than MAX_SEARCHED Bundles, directly or not.
+    """
+    came_from: dict[BundleKey, BundleKey] = {}
+    line = [start]
+    for one in line:
+        for other in depends_on(one):
+            if other == start:
+                return (*_way(came_from, start, one), start)
+            if other not in came_from:
+                if len(came_from) >= MAX_SEARCHED:
+                    raise TooManyError
+                came_from[other] = one
+                line.append(other)
+    return ()
+
+
+def _way(
+    came_from: dict[BundleKey, BundleKey], start: BundleKey, end: BundleKey
+) -> tuple[BundleKey, ...]:
+    way = [end]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return tuple(reversed(way))
+
+
+def _judge(_spec: BundleSpec, _candidate: Candidate, facts: Facts, _now: datetime) -> Verdict:
+    if not facts.unready:
+        return PASSED
+    more = len(facts.unready) - _NAMED
+    text = "; ".join(facts.unready[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    return Waiting(BundleReason.DEPENDENCY_NOT_READY, text)
+
+
+GATE: Final = Gate(
+    name="dependsOn",
+    concerns=lambda spec: bool(spec.depends_on),
+    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.REQUEST}),
+    judge=_judge,
+)

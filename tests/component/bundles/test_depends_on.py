@@ -1,0 +1,110 @@
+"""New versions wait for the Bundles of ``spec.dependsOn``, and go on by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import condition
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+ON_DB = [{"name": "db"}]
+
+
+def jobs_of(cluster: BundleCluster, name: str) -> list[dict[str, Any]]:
+    return [job for job in cluster.jobs() if job["metadata"]["name"].startswith(f"{name}-")]
+
+
+async def test_a_bundle_waits_for_another_that_comes_later(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("shop", dependsOn=ON_DB)
+    await run()
+    await eventually(lambda: cluster.reason("shop") == "DependencyNotReady")
+    assert "Bundle team/db isn't Ready, or doesn't exist" in cluster.message("shop")
+    assert condition(cluster, "UpdatePending") == ("True", "DependencyNotReady")
+    ends, cluster.ends = cluster.ends, None
+    bundle("db")
+    await eventually(lambda: jobs_of(cluster, "db"))
+    assert jobs_of(cluster, "shop") == []
+    asked = len(registry.asked)
+
+    cluster.ends = ends
+    cluster.end_job(jobs_of(cluster, "db")[0]["metadata"]["name"], 0, "")
+
+    await eventually(lambda: cluster.reason("db") == "Deployed")
+    await eventually(lambda: cluster.reason("shop") == "Deployed")
+    assert len(registry.asked) == asked, "the registry isn't polled for it"
+
+
+async def test_only_a_new_version_waits(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("db")
+    bundle("shop", version="1.*", dependsOn=ON_DB)
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason("shop") == "Deployed")
+    cluster.change("bundles", "db", spec={"registry": "http://no"})
+    await eventually(lambda: cluster.reason("db") == "InvalidSpec")
+
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "DependencyNotReady"))
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert len(jobs_of(cluster, "shop")) == 1
+
+
+async def test_a_dependency_that_is_deleted_is_not_ready(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("db", deletionPolicy="Orphan")
+    await run()
+    await eventually(lambda: cluster.reason("db") == "Deployed")
+    cluster.change("bundles", "db", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    await eventually(lambda: cluster.look("bundles", "db") is None or gone(cluster))
+    bundle("shop", dependsOn=ON_DB)
+    await eventually(lambda: cluster.reason("shop") == "DependencyNotReady")
+
+
+def gone(cluster: BundleCluster) -> bool:
+    found = cluster.look("bundles", "db") or {}
+    return not found["metadata"].get("finalizers")
+
+
+async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("a", dependsOn=[{"name": "b"}])
+    bundle("b", dependsOn=[{"name": "c"}])
+    bundle("c", dependsOn=[{"name": "a"}])
+    await run()
+    for name in "abc":
+        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec")
+    assert "team/a -> team/b -> team/c -> team/a" in cluster.message("a")
+    assert cluster.jobs() == []
+
+    cluster.change("bundles", "a", spec={"dependsOn": None})
+
+    for name in "acb":
+        await eventually(lambda name=name: cluster.reason(name) == "Deployed")
+
+
+async def test_waiting_costs_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    for number in range(20):
+        bundle(f"shop{number}", dependsOn=ON_DB)
+    await run(timer_interval=1.0)
+    await eventually(
+        lambda: all(cluster.reason(f"shop{n}") == "DependencyNotReady" for n in range(20))
+    )
+    writes, asked = cluster.bundle_writes(), len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 3, "polls")
+    assert cluster.bundle_writes() == writes
