@@ -68,6 +68,8 @@ def test_the_gate_waits_for_those_that_are_not_ready_and_names_some() -> None:
 
     assert judge() is PASSED
     assert judge("a isn't", "b isn't") == Waiting("DependencyNotReady", "a isn't; b isn't")
+    assert judge(*"abc") == Waiting("DependencyNotReady", "a; b; c")
+    assert judge(*"abcd") == Waiting("DependencyNotReady", "a; b; c; and 1 more")
     assert judge(*"abcde") == Waiting("DependencyNotReady", "a; b; c; and 2 more")
 
 

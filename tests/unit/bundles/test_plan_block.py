@@ -83,6 +83,10 @@ def test_a_plan_without_operations_is_one() -> None:
             block(*LINES).replace(f" {len(LINES)} ", " 5001 "),
             "it has 5001 operations; at most 5000",
         ),
+        (
+            block(*LINES).replace(f" {len(LINES)} ", " 5000 "),
+            "its plan isn't whole: no end line follows the 5000 operations",
+        ),
         (block(*LINES).replace(f" {len(LINES)} ", " 2 "), "its plan isn't whole: no end line"),
         (block(*LINES).replace(f" {len(LINES)} ", " 4 "), "its plan isn't whole: no end line"),
         (block(*LINES)[:-3], "its plan isn't whole: no end line follows the 3 operations"),

@@ -151,9 +151,10 @@ def _certificate(start: int, end: int) -> str:
 
 
 def test_a_certificate_beside_a_key_ends_the_verdict_as_with_cosign() -> None:
-    signature = payload_signature(MINE, certificate=_certificate(-1, 5))
-    until = cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
-    assert until == NOW + timedelta(hours=5)
+    for start, end in [(-1, 5), (0, 5), (-1, 0)]:  # both ends are included
+        signature = payload_signature(MINE, certificate=_certificate(start, end))
+        until = cosign_payload.verify(ARTIFACT, signature, entry(MINE), NOW)
+        assert until == NOW + timedelta(hours=end)
     for certificate, said in [
         (_certificate(-5, -1), "the certificate beside the signature is valid from"),
         (_certificate(1, 5), "the certificate beside the signature is valid from"),
