@@ -135,6 +135,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         deletion_policy=spec.choice("deletionPolicy", DeletionPolicy, DeletionPolicy.UNINSTALL),
         approval=_read_approval(spec.sub("approval"), namespace, defaults),
         verify=read_verify(spec.sub("verify")),
+        drift=_read_drift(spec.sub("drift")),
     )
 
 
@@ -320,3 +321,8 @@ def _read_approval(approval: Fields, namespace: str, defaults: BundleDefaults) -
             approval, "expires", DEFAULT_APPROVAL_EXPIRES, least=MIN_APPROVAL_EXPIRES
         ),
     )
+
+
+def _read_drift(drift: Fields) -> Drift:
+    interval = _duration(drift, "interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
+    return read_drift(drift, interval)

@@ -199,6 +199,7 @@ class BundleSpec:
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
     approval: Approval = Approval()
     verify: Verify | None = None
+    drift: Drift = Drift()
 
     @property
     def release(self) -> str:
