@@ -28,7 +28,7 @@ from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy import approval
+from copyrator.bundles.policy import plan_due
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
 from copyrator.bundles.policy.requests import Request, pending_request
 from copyrator.bundles.policy.resolution import retry_at
@@ -212,7 +212,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         attempted_namespace=_attempted_namespace(status, spec),
         request=pending_request(ours, status),
         retry_at=retry_at(status),
-        judge_at=approval.next_look(status),
+        judge_at=plan_due.next_look(status),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
         awaits_approval_since=_awaits_approval_since(status),

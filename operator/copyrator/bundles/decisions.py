@@ -20,7 +20,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
-from copyrator.bundles.policy import approval, gates, state, verdicts
+from copyrator.bundles.policy import approval, gates, plan_due, plan_record, state, verdicts
 from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result, Target
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
@@ -63,9 +63,9 @@ class Case:
         if self.target is None or self.spec.suspend:
             return False
         if self.decision.action is state.Action.NOTHING:
-            return approval.must_make_baseline(self.status, self.spec, self.target, self.now)
+            return plan_due.must_make_baseline(self.status, self.spec, self.target, self.now)
         asked = any(one.gate == approval.GATE.name and one.objects for one in self.results)
-        return asked and approval.must_plan(self.status, self.target, self.now)
+        return asked and plan_due.must_plan(self.status, self.target, self.now)
 
     def known(self, entry: BundleEntry) -> tuple[object, ...]:
         """What the decision was made from: with the same again nothing has to be done."""
@@ -99,7 +99,7 @@ def decided(
         found = Candidate(wanted.version, wanted.digest)
         waiting = None
         if not resolution.plan_refused:
-            waiting = approval.kept(status, spec, found, target, now)
+            waiting = plan_due.kept(status, spec, found, target, now)
         if waiting is not None and entry.plan_request is None:
             status = replace(status, plan=replace(status.plan, newer=wanted.version))
             wanted = replace(wanted, version=waiting.version, digest=waiting.digest)
@@ -110,7 +110,7 @@ def decided(
     if resolution.tag:
         decision = state.decide(status, wanted, spec.retry, now)
     if target is not None and decision.action is state.Action.NOTHING:
-        status = approval.dropped(status, target)
+        status = plan_record.dropped(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     results, held = _judged(case, moment)
     return replace(case, results=results, held=held)

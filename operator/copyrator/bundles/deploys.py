@@ -6,7 +6,6 @@ Each reconcile does what is due and returns; nothing here waits for a registry o
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -22,7 +21,7 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, at_rest, decided, noted
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import approval, signature, state, verdicts
+from copyrator.bundles.policy import plan_decision, plan_due, state, verdicts
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -105,7 +104,7 @@ class Deploys:
         known = (entry.resource_version, resolution, values_hash)
         settled = known in (memory.settled, memory.settled_without_account)
         if settled and observed is None:
-            self._plan_next_poll(entry, spec, resolution, self._context.clock())
+            self._resolutions.set_next_poll(entry, spec, resolution, self._context.clock())
             self._context.wake_at(entry.key, memory.next_poll)
         elif resolution.error is not None:
             await self._poll_failed(entry, spec, resolution.error, observed or entry.status)
@@ -178,7 +177,7 @@ class Deploys:
         status = observed or entry.status
         case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
         self._context.memory(entry.key).judged_at = now
-        self._plan_next_poll(entry, spec, resolution, case.now)
+        self._resolutions.set_next_poll(entry, spec, resolution, case.now)
         next_poll = self._context.memory(entry.key).next_poll or case.now
         status = noted(case, next_poll)
         if case.deploys:
@@ -221,29 +220,12 @@ class Deploys:
         written = await self._writer.write(case.entry, status, verdict)
         if case.is_plan_dropped:
             await self._plans.discard(written)
-        judge_at = approval.next_look(status)
+        judge_at = plan_due.next_look(status)
         awaited = until or judge_at
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
         self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at)
         return written
-
-    def _plan_next_poll(
-        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
-    ) -> None:
-        """At the next slot; sooner where the tag may be pushed soon."""
-        memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
-        if (
-            resolution.unresolved is not None
-            and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
-        ):
-            memory.poll_failures += 1
-            memory.next_poll = poll_retry(slot, memory.poll_failures, now)
-        else:
-            memory.poll_failures, memory.next_poll = 0, slot.after(now)
-            memory.unsigned = memory.unsigned + 1 if _awaits_signature(resolution) else 0
-            if memory.unsigned:
-                memory.next_poll = poll_retry(slot, memory.unsigned, now)
 
     async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:
         """Report a missing service account; the next poll stays as planned."""
@@ -282,21 +264,13 @@ class Deploys:
         now = self._context.clock()
         status = state.begin(status, wanted, now)
         is_planned = spec.approval.is_asked
-        status = approval.used(status) if is_planned else approval.unused(status)
+        status = plan_decision.used(status) if is_planned else plan_decision.unused(status)
         status = self._runs.named(entry, spec, status)
         verdict = verdicts.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
         if not is_planned and entry.status.plan.job is not None:
             await self._plans.discard(self._context.bundles.get(entry.key) or entry)
         return True
-
-
-def _awaits_signature(resolution: Resolution) -> bool:
-    """Whether a version may be deployed as soon as it is signed."""
-    held = resolution.held
-    return held is not None and any(
-        one.gate == signature.NAME and one.objects for one in held.results
-    )
 
 
 def _requests(entry: BundleEntry) -> str:

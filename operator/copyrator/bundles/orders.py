@@ -9,9 +9,10 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted, PlanStatus
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.policy.deploy_job import build_deploy_job
+from copyrator.bundles.policy.deploy_order import DeployOrder
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import hash_of
-from copyrator.bundles.policy.job import DeployOrder, build_deploy_job
 from copyrator.bundles.policy.plan_script import withheld
 from copyrator.bundles.policy.state import Wanted
 

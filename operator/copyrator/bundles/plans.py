@@ -24,12 +24,13 @@ from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, plan_order
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plan_reader import PlanFault, PlanReader
-from copyrator.bundles.policy import approval
-from copyrator.bundles.policy.approval import Made
+from copyrator.bundles.policy import plan_decision, plan_record
+from copyrator.bundles.policy.deploy_job import build_plan_job
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
-from copyrator.bundles.policy.job import JobKind, build_plan_job
+from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.plan_record import Made
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import MissingReferenceError, References
 from copyrator.bundles.seals import Seals
@@ -101,7 +102,7 @@ class Plans:
         status = before = entry.status
         if entry.is_planning:
             status = await self._observed(entry, spec, status)
-        status = approval.decided(status, entry.annotations, self._context.clock())
+        status = plan_decision.decided(status, entry.annotations, self._context.clock())
         if status is before and not has_turn:
             return None
         self._context.judge_again(entry.key, spec)
@@ -119,8 +120,8 @@ class Plans:
             memory.values_of = None
         if not memory.is_tidied and spec.approval.is_asked:
             status = entry.status
-            if approval.ended_since(status, self._context.clock() - LEFT_WITHIN):
-                await self.seals.remove_others(entry, approval.needed(status))
+            if plan_record.ended_since(status, self._context.clock() - LEFT_WITHIN):
+                await self.seals.remove_others(entry, plan_record.needed(status))
         memory.is_tidied = True
 
     async def begin(
@@ -138,7 +139,7 @@ class Plans:
             return False
         is_requested = entry.request is not None
         now = self._context.clock()
-        status = approval.begun(status, target, job, now, is_requested=is_requested)
+        status = plan_record.begun(status, target, job, now, is_requested=is_requested)
         if entry.plan_request is not None:
             status = replace(status, last_handled_plan=entry.plan_request)
         is_made = False
@@ -164,7 +165,7 @@ class Plans:
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
         await self._jobs.end_plans(entry.key, entry.uid, but=entry.status.plan.job)
-        await self.seals.remove_others(entry, approval.needed(entry.status))
+        await self.seals.remove_others(entry, plan_record.needed(entry.status))
 
     async def _make_job(self, entry: BundleEntry, spec: BundleSpec) -> bool:
         """Create the Job of the recorded plan; False where the values aren't its own any more.
@@ -247,11 +248,11 @@ class Plans:
             baseline=await self.seals.operations(entry, status.baseline),
         )
         before = status.baseline
-        status = approval.planned(status, made, spec, self._context.clock())
+        status = plan_record.planned(status, made, spec, self._context.clock())
         await self.seals.remove_values(entry, job.name)
         self._context.memory(entry.key).values_of = None
         if status.baseline != before:
-            await self.seals.remove_others(entry, approval.needed(status))
+            await self.seals.remove_others(entry, plan_record.needed(status))
         return status
 
     async def _blocked(
@@ -289,7 +290,7 @@ class Plans:
         self._context.memory(entry.key).values_of = status.plan.job
         self._context.queue.add(entry.key)  # they are deleted once this is written
         now = self._context.clock()
-        return approval.failed(status, why.reason, why.message, spec.retry, now)
+        return plan_record.failed(status, why.reason, why.message, spec.retry, now)
 
     def _count(self, job: JobRecord, status: BundleStatus) -> None:
         metrics = self._context.metrics

@@ -19,8 +19,8 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.verify import refs_of
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.policy.deploy_order import Login
 from copyrator.bundles.policy.identity import ValuesFiles
-from copyrator.bundles.policy.job import Login
 from copyrator.bundles.policy.pod import CA_KEY
 from copyrator.bundles.policy.trust import SPEC, read_requirement
 from copyrator.bundles.reference_scopes import Ref

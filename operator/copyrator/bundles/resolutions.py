@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy import signature, verdicts
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
+from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access
@@ -76,6 +78,23 @@ class Resolutions:
         if memory.again is not None:
             self._context.wake_at(entry.key, memory.next_poll, self._context.again_at(entry.key))
 
+    def set_next_poll(
+        self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, now: datetime
+    ) -> None:
+        """At the next slot; sooner where the tag may be pushed soon."""
+        memory, slot = self._context.memory(entry.key), self._context.slot(entry, spec)
+        if (
+            resolution.unresolved is not None
+            and resolution.unresolved.reason is BundleReason.TAG_NOT_FOUND
+        ):
+            memory.poll_failures += 1
+            memory.next_poll = poll_retry(slot, memory.poll_failures, now)
+        else:
+            memory.poll_failures, memory.next_poll = 0, slot.after(now)
+            memory.unsigned = memory.unsigned + 1 if _awaits_signature(resolution) else 0
+            if memory.unsigned:
+                memory.next_poll = poll_retry(slot, memory.unsigned, now)
+
     def _is_wanted(self, entry: BundleEntry, spec: BundleSpec, desired: DesiredVersion) -> bool:
         now, monotonic = self._context.clock(), self._context.monotonic()
         memory = self._context.memory(entry.key)
@@ -129,6 +148,14 @@ class Resolutions:
             return
         verdict = verdicts.polling(spec.reference, spec.version)
         await self._writer.write(entry, entry.status, verdict, decided=False)
+
+
+def _awaits_signature(resolution: Resolution) -> bool:
+    """Whether a version may be deployed as soon as it is signed."""
+    held = resolution.held
+    return held is not None and any(
+        one.gate == signature.NAME and one.objects for one in held.results
+    )
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:

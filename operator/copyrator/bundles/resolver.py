@@ -16,7 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import approval, gates, signature
+from copyrator.bundles.policy import gates, plan_due, signature
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -95,7 +95,7 @@ class Resolver:
     def _with_trust(self, found: Resolution) -> Resolution | None:
         """Judge what is deployed, and what a plan waits for, by the signatures asked for now."""
         status = self.entry.status
-        there, plan = status.deployed, approval.awaited(status)
+        there, plan = status.deployed, plan_due.awaited(status)
         verdicts = {
             digest: self._signature(digest)
             for digest in (there.digest, found.digest, plan.digest)

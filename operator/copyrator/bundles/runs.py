@@ -21,9 +21,10 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
-from copyrator.bundles.policy import approval, state, verdicts
+from copyrator.bundles.policy import plan_record, state, verdicts
 from copyrator.bundles.policy.blocked import secrets_of
-from copyrator.bundles.policy.job import ApprovedOperations, DeployOrder, build_deploy_job
+from copyrator.bundles.policy.deploy_job import build_deploy_job
+from copyrator.bundles.policy.deploy_order import ApprovedOperations, DeployOrder
 from copyrator.bundles.policy.observation import (
     Ending,
     JobRecord,
@@ -283,7 +284,7 @@ class Runs:
             verdict = verdicts.will_retry(status)
         entry = await self._writer.write(entry, status, verdict, decided=False)
         if status.attempted.plan_job is not None:
-            await self._seals.remove_others(entry, approval.needed(status))
+            await self._seals.remove_others(entry, plan_record.needed(status))
             self._context.judge_again(entry.key, spec)  # for the baseline
         if not status.available.version:
             # The registry had nothing: poll it again.

@@ -14,7 +14,7 @@ from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import PlanDecision, parse_status
-from copyrator.bundles.policy.approval import is_spent
+from copyrator.bundles.policy.plan_due import is_spent
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_permissions import allowed

@@ -19,8 +19,7 @@ from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.decisions import Case, decided, noted
-from copyrator.bundles.policy import approval, state
-from copyrator.bundles.policy.approval import Made
+from copyrator.bundles.policy import approval, plan_decision, plan_record, state
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.plan import (
     Operation,
@@ -30,6 +29,7 @@ from copyrator.bundles.policy.plan import (
     read_operation,
     risky,
 )
+from copyrator.bundles.policy.plan_record import Made
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.resolver import Resolution
 
@@ -174,7 +174,7 @@ class World:
             baseline=self.stored.get(status.baseline.job or ""),
         )
         self.stored[job] = plan
-        self.status = approval.planned(status, made, self.read(), self.now)
+        self.status = plan_record.planned(status, made, self.read(), self.now)
         found = self.status.plan
         assert found.id is not None
         whole = frozenset(effects(plan, made.missing_namespace))
@@ -183,7 +183,7 @@ class World:
 
     def plan_fails(self, reason: BundleReason) -> None:
         spec = self.read()
-        self.status = approval.failed(self.status, reason, "no", spec.retry, self.now)
+        self.status = plan_record.failed(self.status, reason, "no", spec.retry, self.now)
         self.visit()
 
     def deploy_ends(self, outcome: tuple[Outcome, BundleReason]) -> None:
@@ -208,7 +208,7 @@ class World:
                 break
         else:
             raise AssertionError("it never comes to rest")
-        kept = approval.needed(self.status)
+        kept = plan_record.needed(self.status)
         self.stored = {job: plan for job, plan in self.stored.items() if job in kept}
 
     def step(self) -> bool:
@@ -226,7 +226,9 @@ class World:
         if case.target is not None and (case.must_plan or entry.plan_request is not None):
             job = f"plan-{(entry.status.plan.number or 0) + 1}"
             is_requested = entry.request is not None
-            status = approval.begun(status, case.target, job, self.now, is_requested=is_requested)
+            status = plan_record.begun(
+                status, case.target, job, self.now, is_requested=is_requested
+            )
             if entry.plan_request is not None:
                 status = replace(status, last_handled_plan=entry.plan_request)
             self.status = status
@@ -240,7 +242,7 @@ class World:
 
     def observed(self, entry: BundleEntry) -> BundleStatus:
         before = self.status.plan.decision
-        status = approval.decided(self.status, entry.annotations, self.now)
+        status = plan_decision.decided(self.status, entry.annotations, self.now)
         if status.plan.decision != before:
             assert status.plan.id is not None
             if status.plan.decision == "Approved":
@@ -256,9 +258,9 @@ class World:
         status = state.begin(status, case.wanted, self.now)
         if case.spec.approval.is_asked:
             self.check(case)
-            status = approval.used(status)
+            status = plan_decision.used(status)
         else:
-            status = approval.unused(status)
+            status = plan_decision.unused(status)
             self.holding.clear()
         job = f"deploy-{status.attempted.attempt}"
         status = replace(status, attempted=replace(status.attempted, job=job))

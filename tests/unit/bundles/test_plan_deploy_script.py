@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.plan_jobs import SHELLS, TOOLS, Ended, Pod, graph, node
 
-from copyrator.bundles.policy.job import AUTO_ROLLBACK
+from copyrator.bundles.policy.deploy_job import AUTO_ROLLBACK
 from copyrator.bundles.policy.plan import Plan, read_operation
 from copyrator.bundles.policy.plan_script import PlanExit, SealedFile, deploy_command
 from copyrator.bundles.policy.report import last_error_line

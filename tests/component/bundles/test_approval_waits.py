@@ -1,0 +1,204 @@
+"""What becomes of a plan that waits, and of Bundles whose approval is switched on or off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    ON_RISK,
+    PATIENT,
+    annotate,
+    approve,
+    deployed,
+    idle,
+    pending,
+    plan,
+    refresh,
+    secrets,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
+from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+
+async def test_a_stream_of_pushes_replaces_no_plan_that_waits(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, version="1.*")
+    operator = await run(timer_interval=1.0)
+    found = await waits(cluster)
+    for number in range(1, 6):
+        registry.put("app", f"1.{number}.0", f"{number}")
+        registry.put("app", "1.0.0", f"pushed again {number}")
+        annotate(cluster, requestedAt=f"{number}")  # polls at once
+        await waits(cluster, newer=f"1.{number}.0", id=found["id"])
+    await idle(operator)
+    assert len(cluster.jobs("plan")) == 1
+    approve(cluster, found)
+    await eventually(lambda: werf.applied)
+    assert werf.applied[0][0] == found["digest"]
+    await waits(cluster, version="1.5.0")
+
+
+@pytest.mark.parametrize("restart", [False, True])
+async def test_a_plan_that_nobody_decides_about_is_made_anew_when_it_expires(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    restart: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
+    bundle(approval={"mode": "Always", "expires": "2s"})
+    operator = await run()
+    found = await waits(cluster)
+    if restart:
+        await operator.stop()
+        await run()
+    werf.todo = lambda _: [CREATE, DELETE]
+    again = await waits(cluster, number=2)
+    assert again["startedAt"] >= found["expiresAt"]
+    assert datetime.fromisoformat(again["startedAt"]) <= datetime.now(UTC)
+    assert again["id"] != found["id"]
+
+
+async def test_an_approval_does_not_expire(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
+    bundle(approval={"mode": "Always", "expires": "1s"}, suspend=True)
+    await run()
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    found = plan(cluster)
+    approve(cluster, found)
+    expires = datetime.fromisoformat(found["expiresAt"])
+    await eventually(lambda: datetime.now(UTC) > expires)
+    cluster.change("bundles", "shop", spec={"suspend": None})
+    status = await deployed(cluster)
+    assert status["plan"]["job"] == found["job"]
+
+
+async def test_a_suspended_bundle_is_planned_on_request_only(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, suspend=True)
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Suspended")
+    await idle(operator)
+    assert cluster.runs == []
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    assert cluster.status()["lastHandledPlan"] == "now"
+    approve(cluster, plan(cluster))
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    await idle(operator)
+    assert cluster.jobs() == []
+
+
+async def test_a_paused_bundle_is_not_planned_nor_deployed_and_a_decision_is_kept(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, metadata={"annotations": {"operator.werf.dev/plan-at": "1"}})
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert cluster.runs == []
+    assert registry.asked == []
+    annotate(cluster, **{"disable-autoupdate": None})
+    found = await waits(cluster)
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    asked = len(registry.asked)
+    approve(cluster, found)
+    await eventually(lambda: plan(cluster).get("decision") == "Approved")
+    annotate(cluster, **{"approved-plan": None, "approved-by": None})
+    await idle(operator)
+    assert cluster.jobs() == []
+    assert len(registry.asked) == asked
+    annotate(cluster, **{"disable-autoupdate": None})
+    await deployed(cluster)
+
+
+async def test_what_waits_is_deployed_when_approval_is_no_longer_asked_for(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await waits(cluster)
+    cluster.change("bundles", "shop", spec={"approval": None})
+    status = await deployed(cluster)
+    assert "plan" not in status["history"][0]
+    assert [made for _, made in werf.applied] == [""]
+    await idle(operator)
+    assert secrets(cluster) == set()
+    # What was planned then is worth nothing later.
+    cluster.change("bundles", "shop", spec={"approval": ALWAYS})
+    werf.revision = 1
+    annotate(cluster, forceAt="now")
+    await waits(cluster, number=2)
+
+
+async def test_an_approval_ends_with_a_deploy_that_needed_none(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, retry={"limit": 3, "backoff": "60s"})
+    operator = await run()
+    werf.ends = fail
+    approve(cluster, await waits(cluster))
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    werf.ends = succeed
+    cluster.change("bundles", "shop", spec={"approval": None})
+    await deployed(cluster)
+    cluster.change("bundles", "shop", spec={"approval": ALWAYS})
+    werf.todo = lambda _: [UPDATE]
+    annotate(cluster, forceAt="now")
+    await waits(cluster)
+    await idle(operator)
+    assert len(werf.applied) == 2
+
+
+async def test_a_deploy_that_runs_when_approval_is_asked_for_ends_and_its_retry_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_deploys = True
+    bundle(retry=PATIENT)
+    operator = await run()
+    await eventually(lambda: len(cluster.jobs()) == 1)
+    cluster.change("bundles", "shop", spec={"approval": ALWAYS})
+    await idle(operator)
+    cluster.end_job(cluster.runs[0], *fail({}))
+    found = await waits(cluster)
+    await idle(operator)
+    assert len(cluster.jobs()) == 1
+    werf.holds_deploys = False
+    approve(cluster, found)
+    await deployed(cluster)
+
+
+async def test_a_risky_retry_of_a_plan_that_passed_by_itself_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ON_RISK, retry=PATIENT)
+    operator = await run()
+    werf.ends = fail
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    werf.todo = lambda _: [UPDATE, DELETE]
+    found = await waits(cluster)
+    assert found["risky"] == [DELETE]
+    await idle(operator)
+    assert len(werf.applied) == 1
+    assert pending(cluster) == "AwaitingApproval"

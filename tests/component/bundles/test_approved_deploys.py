@@ -1,0 +1,264 @@
+"""What is deployed is what was approved: requests, retries, and edits that come between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    ON_RISK,
+    PATIENT,
+    annotate,
+    approve,
+    deployed,
+    idle,
+    lose,
+    operations,
+    plan,
+    refresh,
+    secrets,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf
+
+from copyrator.api.keys import BundleKey
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+
+async def test_a_force_and_a_request_are_asked_for_although_the_same_was_approved_before(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    werf.todo = lambda _: [UPDATE]  # which an approved create would cover
+
+    annotate(cluster, requestedAt="now")
+    found = await waits(cluster)
+    await idle(operator)
+    assert "lastHandledRequest" not in cluster.status()
+    assert len(werf.applied) == 1
+    approve(cluster, found)
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    await deployed(cluster)
+
+    annotate(cluster, forceAt="now")
+    found = await waits(cluster)
+    await idle(operator)
+    assert len(werf.applied) == 2
+    approve(cluster, found)
+    await eventually(lambda: cluster.status().get("lastHandledForce") == "now")
+    await deployed(cluster)
+
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
+    found = await waits(cluster)
+    await idle(operator)
+    assert cluster.status()["forceUpdate"] == 1
+    approve(cluster, found)
+    await eventually(lambda: cluster.status()["forceUpdate"] == 0)
+    await deployed(cluster)
+    assert len(werf.applied) == 4
+
+
+async def test_a_plan_of_what_is_deployed_does_not_approve_a_force(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS)
+    operator = await run()
+    approve(cluster, await waits(cluster))
+    first = (await deployed(cluster))["plan"]
+    werf.todo = lambda _: [UPDATE]
+    refresh(cluster)
+    await eventually(lambda: plan(cluster)["outcome"] == "Planned" and plan(cluster) != first)
+    assert "decision" not in plan(cluster)
+    annotate(cluster, forceAt="now")
+    await waits(cluster)
+    await idle(operator)
+    assert len(werf.applied) == 1
+
+
+async def test_a_failed_apply_is_tried_again_as_far_as_it_was_approved(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, retry=PATIENT)
+    operator = await run()
+    werf.todo = lambda _: [CREATE, "create ::Service:app"]
+    werf.ends = fail
+    first = await waits(cluster)
+    approve(cluster, first)
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    # It did a half: the rest, and an update of what is there, was approved.
+    werf.todo = lambda _: [UPDATE, "create ::Service:app"]
+    await eventually(lambda: len(werf.applied) == 2)
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    second = cluster.status()["history"][0]
+    assert (second["approvedBy"], second["outcome"]) == ("ann", "Failed")
+    assert second["plan"] != first["id"]
+    # Something else wasn't.
+    werf.todo, werf.ends = lambda _: [UPDATE, DELETE], succeed
+    found = await waits(cluster, operations=2)
+    await idle(operator)
+    assert len(werf.applied) == 2
+    assert secrets(cluster) == operations(found, first)
+    approve(cluster, found, "cleo")
+    status = await deployed(cluster)
+    assert status["history"][0]["approvedBy"] == "cleo"
+
+
+async def test_the_secrets_of_a_superseded_approval_go(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, retry=PATIENT)
+    await run()
+    werf.ends = fail
+    approve(cluster, await waits(cluster))
+    await eventually(lambda: cluster.reason() == "DeployFailed")
+    werf.todo = lambda _: [DELETE]
+    approve(cluster, await waits(cluster, operations=1, number=2))
+    await eventually(lambda: len(werf.applied) == 2)
+    werf.ends = succeed
+    found = (await deployed(cluster))["plan"]
+    approved = {"job": found["approved"]["job"]}
+    assert secrets(cluster) <= operations(found, approved)
+
+
+async def test_an_interrupted_attempt_is_made_anew_as_approved(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, retry=PATIENT)
+    await run()
+    werf.holds_deploys = True
+    approve(cluster, await waits(cluster))
+    await eventually(lambda: cluster.runs and len(cluster.jobs()) == 1)
+    werf.holds_deploys = False
+    lose(cluster, "jobs", cluster.runs[-1])
+    status = await deployed(cluster)
+    assert [one["outcome"] for one in status["history"]] == ["Succeeded", "Interrupted"]
+    assert [one["approvedBy"] for one in status["history"]] == ["ann", "ann"]
+
+
+async def test_a_first_install_into_a_missing_namespace_creates_it_as_approved(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ON_RISK, retry=PATIENT, project_namespace="prod")
+    await run()
+    werf.holds_deploys = True
+    found = await waits(cluster)
+    assert found["risky"] == ["create ::Namespace:prod"]
+    assert found["counts"] == {"create": 2}
+    approve(cluster, found)
+    # An attempt that is lost before it creates the namespace needs no second approval.
+    await eventually(lambda: len(cluster.jobs()) == 1)
+    werf.holds_deploys = False
+    lose(cluster, "jobs", cluster.runs[-1])
+    await deployed(cluster)
+    assert len(werf.applied) == 1
+
+
+async def test_what_was_deleted_between_plan_and_deploy_is_planned_anew(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, retry=PATIENT)
+    operator = await run()
+    found = await waits(cluster)
+    werf.todo = lambda _: [CREATE, "create ::Service:app"]
+    approve(cluster, found)
+    again = await waits(cluster, operations=2)
+    entry = cluster.status()["history"][0]
+    assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged")
+    assert cluster.status()["attempted"]["failures"] == 0
+    await idle(operator)
+    assert werf.applied == []
+    approve(cluster, again)
+    await deployed(cluster)
+
+
+async def test_values_edited_before_the_deploy_begins_are_planned(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(approval=ALWAYS, values="values")
+    operator = await run()
+    first = await waits(cluster)
+    cluster.change("configmaps", "values", data={"values.yaml": "a: 2"})
+    approve(cluster, first)
+    await eventually(lambda: plan(cluster).get("id") not in (None, first["id"]))
+    found = await waits(cluster)
+    await idle(operator)
+    assert werf.applied == []
+    assert secrets(cluster) == operations(found)
+    approve(cluster, found)
+    await deployed(cluster)
+    await eventually(lambda: secrets(cluster) == operations(found))
+
+
+async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """The same process tries to create the Job again: not one of another spec."""
+    bundle(approval=ALWAYS, retry=PATIENT)
+    operator = await run()
+    found = await waits(cluster)
+    refused = cluster.refuse("create", "/jobs", 500)
+    approve(cluster, found)
+    await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Running")
+    cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
+    await eventually(lambda: operator.bundles.get(BundleKey("team", "shop")).generation == 2)
+    refused.clear()
+    again = await waits(cluster)
+    assert again["id"] != found["id"]
+    await idle(operator)
+    assert werf.applied == []
+    approve(cluster, again)
+    await deployed(cluster)
+
+
+@pytest.mark.parametrize("what", ["operations", "values-000", "salt"])
+@pytest.mark.parametrize("how", ["replaced", "deleted"])
+async def test_a_secret_of_ours_that_is_not_as_planned_ends_the_deploy(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    what: str,
+    how: str,
+    monkeypatch: Any,
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.runs.BLOCKED_AFTER", 0.1)
+    monkeypatch.setattr("copyrator.bundles.runs.LOOK_AGAIN", 0.2)
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(approval=ALWAYS, values="values", retry=PATIENT)
+    await run()
+    found = await waits(cluster)
+    werf.holds_deploys = True
+    cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
+    approve(cluster, found)
+    await eventually(lambda: len(cluster.jobs()) == 1)
+    werf.holds_deploys = False
+    (job,) = cluster.jobs()
+    name = f"{found['job'] if what == 'operations' else job['metadata']['name']}-{what}"
+    secret = cluster.look("secrets", name) or {}
+    lose(cluster, "secrets", name)
+    if how == "replaced":
+        data = dict.fromkeys(secret["data"], "b3RoZXI=")
+        cluster.write(path_of("secrets", name), {**secret, "data": data})
+        werf.finish(job)
+    else:  # the pod can't start; the Job controller ends what was given up
+        given_up = "operator.werf.dev/given-up"
+        await eventually(
+            lambda: given_up in (cluster.jobs()[0]["metadata"]["annotations"]), "given up"
+        )
+        cluster.end_without_pod(job["metadata"]["name"])
+    await eventually(lambda: cluster.status().get("history"))
+    entry = cluster.status()["history"][0]
+    assert (entry["outcome"], entry["reason"]) == ("Interrupted", "PlanChanged"), entry
+    assert werf.applied == []

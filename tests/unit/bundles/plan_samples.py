@@ -1,0 +1,77 @@
+"""What tests of plans in the status begin with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec, Retry
+from copyrator.api.bundle_status import (
+    BundleStatus,
+    Deployed,
+    OperationCounts,
+    PlanOutcome,
+    PlanStatus,
+)
+from copyrator.api.times import format_time
+from copyrator.bundles.policy.gates import (
+    Target,
+)
+from copyrator.bundles.policy.plan import Operation, OperationType, Plan
+from copyrator.bundles.policy.plan_record import Made
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+LATER = NOW + timedelta(hours=2)
+TARGET = Target(version="1.1", digest="sha256:b", values_hash="v", spec_hash="s", job_hash="j")
+MADE_OF = {
+    "version": "1.1",
+    "digest": "sha256:b",
+    "values_hash": "v",
+    "spec_hash": "s",
+    "job_hash": "j",
+}
+DEPLOYED = Deployed(version="1.1", digest="sha256:b", values_hash="v", spec_hash="s")
+RETRY = Retry(limit=2, backoff=30)
+PLANNED = PlanStatus(
+    **MADE_OF,
+    job="shop-plan-1",
+    number=1,
+    outcome=PlanOutcome.PLANNED,
+    id="id-1",
+    revision=2,
+    seal="seal-1",
+    counts=OperationCounts(create=2, apply=1),
+    risky_operations=1,
+    expires_at=format_time(LATER),
+)
+
+
+def spec(mode: ApprovalMode = ApprovalMode.ALWAYS, **more: Any) -> BundleSpec:
+    return BundleSpec(
+        namespace="prod",
+        name="shop",
+        registry="r",
+        repo="a",
+        project_namespace="prod",
+        approval=Approval(mode, 3600.0),
+        retry=RETRY,
+        **{"version": "1.*", **more},
+    )
+
+
+def with_plan(**changes: Any) -> BundleStatus:
+    return BundleStatus(plan=replace(PLANNED, **changes))
+
+
+def operation(kind: OperationType, group: str, name: str) -> Operation:
+    return Operation(kind, "", group, "ConfigMap", name)
+
+
+CREATE = operation(OperationType.CREATE, "", "a")
+DELETE = operation(OperationType.DELETE, "", "b")
+RECREATE = operation(OperationType.RECREATE, "", "hook")
+
+
+def made(*operations: Operation, **more: Any) -> Made:
+    return Made(Plan(3, operations), more.pop("missing", None), "seal-2", **more)

@@ -1,0 +1,130 @@
+"""When a plan is made, and for which version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.bundles.plan_samples import (
+    DEPLOYED,
+    LATER,
+    MADE_OF,
+    NOW,
+    PLANNED,
+    RECREATE,
+    TARGET,
+    made,
+    spec,
+    with_plan,
+)
+
+from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.bundle_status import (
+    Attempted,
+    Baseline,
+    BundleStatus,
+    Deployed,
+    GateState,
+    GateStatus,
+)
+from copyrator.api.times import format_time
+from copyrator.bundles.policy import plan_due, plan_record
+from copyrator.bundles.policy.gates import (
+    Candidate,
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "wanted"),
+    [
+        (BundleStatus(), True),
+        (with_plan(), False),
+        (with_plan(outcome="Running"), False),
+        *[(with_plan(**{name: "other"}), True) for name in MADE_OF],
+        (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-1")), True),
+        (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-0")), False),
+        (with_plan(outcome="Failed"), False),
+        (with_plan(outcome="Failed", next_retry_at=format_time(NOW)), True),
+        (with_plan(outcome="Failed", next_retry_at=format_time(LATER)), False),
+        (with_plan(expires_at=format_time(NOW)), True),
+        (with_plan(expires_at=format_time(NOW), decision="Approved"), False),
+        (with_plan(expires_at=format_time(NOW), decision="Rejected"), False),
+    ],
+)
+def test_a_plan_is_made_once_for_what_it_is_made_of(status: BundleStatus, wanted: bool) -> None:
+    assert plan_due.must_plan(status, TARGET, NOW) is wanted
+
+
+@pytest.mark.parametrize(
+    ("status", "found", "version"),
+    [
+        (with_plan(), "1.2", "1.1"),
+        (with_plan(outcome="Running"), "1.2", "1.1"),
+        (with_plan(decision="Approved", expires_at=format_time(NOW)), "1.2", "1.1"),
+        (with_plan(), "1.1", None),
+        (with_plan(outcome="Failed"), "1.2", None),
+        (with_plan(decision="Rejected"), "1.2", None),
+        (with_plan(expires_at=format_time(NOW)), "1.2", None),
+        (with_plan(values_hash="old"), "1.2", None),
+        (with_plan(spec_hash="old"), "1.2", None),
+        (with_plan(version="2.0"), "1.2", None),
+        (with_plan(), "1.0.9", None),  # the registry has 1.1 no longer
+        (replace(with_plan(), deployed=DEPLOYED), "1.2", None),
+        (replace(with_plan(), attempted=Attempted(plan_job="shop-plan-1")), "1.2", None),
+        (BundleStatus(), "1.2", None),
+    ],
+)
+def test_a_newer_version_waits_for_the_decision_about_the_plan(
+    status: BundleStatus, found: str, version: str | None
+) -> None:
+    candidate = Candidate(found, "sha256:b" if found == "1.1" else "sha256:c")
+    target = replace(TARGET, version=found, digest=candidate.digest)
+    kept = plan_due.kept(status, spec(), candidate, target, NOW)
+    assert (kept and kept.version) == version
+
+
+@pytest.mark.parametrize("tag", ["latest", "stable"])
+def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: str) -> None:
+    status = with_plan(version="latest")
+    candidate = Candidate(tag, "sha256:c")
+    target = replace(TARGET, version=tag, digest="sha256:c")
+    kept = plan_due.kept(status, spec(version=tag), candidate, target, NOW)
+    assert (kept is not None) is (tag == "latest")
+
+
+@pytest.mark.parametrize(
+    ("mode", "deployed", "base", "wanted"),
+    [
+        (ApprovalMode.ON_RISK, DEPLOYED, Baseline(), True),
+        (ApprovalMode.ALWAYS, DEPLOYED, Baseline(), False),
+        (ApprovalMode.ON_RISK, replace(DEPLOYED, digest="sha256:a"), Baseline(), False),
+        (
+            ApprovalMode.ON_RISK,
+            DEPLOYED,
+            Baseline(digest="sha256:b", values_hash="v", spec_hash="s", job="shop-plan-0"),
+            False,
+        ),
+    ],
+)
+def test_the_first_plan_of_what_is_deployed_is_the_baseline(
+    mode: ApprovalMode, deployed: Deployed, base: Baseline, wanted: bool
+) -> None:
+    status = BundleStatus(
+        deployed=deployed, baseline=base, attempted=Attempted(plan_job="shop-plan-1"), plan=PLANNED
+    )
+    assert plan_due.must_make_baseline(status, spec(mode), TARGET, NOW) is wanted
+    running = replace(status, plan=replace(PLANNED, job="shop-plan-2", outcome="Running"))
+    after = plan_record.planned(running, made(RECREATE), spec(mode), NOW).baseline
+    expected = Baseline(
+        digest="sha256:b", values_hash="v", spec_hash="s", job="shop-plan-2", seal="seal-2"
+    )
+    assert after == (expected if wanted else base)
+
+
+def test_the_next_look_is_when_a_failed_plan_or_a_gate_is_due() -> None:
+    waits = GateStatus(name="x", state=GateState.WAITING, until=format_time(LATER))
+    failed = with_plan(outcome="Failed", next_retry_at=format_time(NOW))
+    assert plan_due.next_look(BundleStatus()) is None
+    assert plan_due.next_look(BundleStatus(gates=(waits,))) == LATER
+    assert plan_due.next_look(replace(failed, gates=(waits,))) == NOW
+    assert plan_due.next_look(with_plan(next_retry_at=format_time(NOW))) is None

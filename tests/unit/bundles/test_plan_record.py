@@ -1,0 +1,237 @@
+"""What the status says of a plan, from its beginning to what it found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.bundles.plan_samples import (
+    CREATE,
+    DELETE,
+    MADE_OF,
+    NOW,
+    PLANNED,
+    RECREATE,
+    RETRY,
+    TARGET,
+    made,
+    operation,
+    spec,
+    with_plan,
+)
+
+from copyrator.api.bundle_spec import ApprovalMode
+from copyrator.api.bundle_status import (
+    MAX_RISKY,
+    ApprovedPlan,
+    Attempted,
+    Baseline,
+    BundleReason,
+    BundleStatus,
+    OperationCounts,
+    PlanStatus,
+)
+from copyrator.api.times import format_time
+from copyrator.bundles.policy import plan_record
+from copyrator.bundles.policy.plan import Operation, OperationType, Plan
+
+
+def test_a_plan_has_a_number_of_its_own_and_counts_failures_of_the_same_deploy() -> None:
+    failed = with_plan(outcome="Failed", failures=2, number=7, approved=ApprovedPlan(id="x"))
+    again = plan_record.begun(failed, TARGET, "shop-plan-8", NOW).plan
+    assert again == PlanStatus(
+        **MADE_OF,
+        job="shop-plan-8",
+        number=8,
+        outcome="Running",
+        failures=2,
+        started_at=format_time(NOW),
+        approved=ApprovedPlan(id="x"),
+    )
+    other = plan_record.begun(failed, replace(TARGET, digest="sha256:c"), "shop-plan-8", NOW).plan
+    assert (other.failures, other.approved, other.number) == (None, ApprovedPlan(), 8)
+    assert plan_record.begun(BundleStatus(), TARGET, "shop-plan-1", NOW).plan.number == 1
+
+
+@pytest.mark.parametrize(("before", "seconds"), [(None, 30), (1, 60), (2, None)])
+def test_a_failed_plan_is_made_again_a_limited_number_of_times(
+    before: int | None, seconds: int | None
+) -> None:
+    status = with_plan(outcome="Running", failures=before)
+    plan = plan_record.failed(status, BundleReason.PLAN_FAILED, "broken", RETRY, NOW).plan
+    due = format_time(NOW + timedelta(seconds=seconds)) if seconds else None
+    assert (plan.outcome, plan.reason, plan.message) == ("Failed", "PlanFailed", "broken")
+    assert (plan.failures, plan.next_retry_at) == ((before or 0) + 1, due)
+
+
+def test_a_plan_says_what_it_does() -> None:
+    running = with_plan(outcome="Running", failures=1, id=None, message="blocked")
+    plan = plan_record.planned(running, made(CREATE, DELETE), spec(), NOW).plan
+    assert (plan.outcome, plan.message, plan.failures) == ("Planned", None, None)
+    assert (plan.revision, plan.operations, plan.seal) == (3, 2, "seal-2")
+    assert plan.counts == OperationCounts(create=1, delete=1)
+    assert (plan.risky, plan.risky_operations) == ((str(DELETE),), 1)
+    assert plan.made_at == format_time(NOW)
+    assert plan.expires_at == format_time(NOW + timedelta(hours=1))
+    assert plan.decision is None
+    assert plan.id is not None
+
+
+def test_the_namespace_that_werf_creates_is_risky() -> None:
+    running = with_plan(outcome="Running")
+    plan = plan_record.planned(running, made(CREATE, missing="prod"), spec(), NOW).plan
+    assert plan.counts == OperationCounts(create=2)
+    assert plan.risky == ("create ::Namespace:prod",)
+
+
+def test_the_status_names_a_bounded_number_of_risky_operations() -> None:
+    many = [operation(OperationType.DELETE, "", f"x{n:03}") for n in range(MAX_RISKY + 5)]
+    plan = plan_record.planned(with_plan(outcome="Running"), made(*many), spec(), NOW).plan
+    assert (len(plan.risky), plan.risky_operations) == (MAX_RISKY, MAX_RISKY + 5)
+
+
+def test_equal_effects_of_equal_content_have_one_id() -> None:
+    def id_of(*operations: Operation, **more: Any) -> str | None:
+        status = with_plan(outcome="Running", **more)
+        return plan_record.planned(status, made(*operations), spec(), NOW).plan.id
+
+    assert id_of(CREATE, DELETE) == id_of(DELETE, CREATE, number=9)
+    others = [
+        id_of(CREATE),
+        *(id_of(CREATE, DELETE, **{name: "x"}) for name in ("digest", "values_hash", "job_hash")),
+    ]
+    assert len({id_of(CREATE, DELETE), *others}) == 5
+
+
+@pytest.mark.parametrize(
+    ("found", "carried"), [((CREATE,), True), ((), True), ((CREATE, DELETE), False)]
+)
+def test_an_approval_carries_over_to_a_retry_that_does_no_more(
+    found: tuple[Operation, ...], carried: bool
+) -> None:
+    before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
+    running = with_plan(outcome="Running", approved=before)
+    plan = plan_record.planned(running, made(*found, approved=Plan(2, (CREATE,))), spec(), NOW).plan
+    expected = ("Approved", "ann", "then") if carried else (None, None, None)
+    assert (plan.decision, plan.by, plan.at) == expected
+    assert plan.approved == before
+
+
+UPDATE = operation(OperationType.UPDATE, "", "a")
+
+
+@pytest.mark.parametrize("outcome", ["Failed", "Interrupted", "Succeeded", "Running", None])
+@pytest.mark.parametrize("digest", ["sha256:b", "sha256:a"])
+def test_what_a_failed_attempt_created_may_be_updated_by_the_next(
+    outcome: str | None, digest: str
+) -> None:
+    before = ApprovedPlan(id="id-0", by="ann", at="then", job="shop-plan-0", seal="seal-0")
+    attempted = Attempted(outcome=outcome, digest=digest, values_hash="v", spec_hash="s")
+    running = replace(with_plan(outcome="Running", approved=before), attempted=attempted)
+    plan = plan_record.planned(running, made(UPDATE, approved=Plan(2, (CREATE,))), spec(), NOW).plan
+    tried = digest == "sha256:b" and outcome in ("Failed", "Interrupted")
+    assert plan.decision == ("Approved" if tried else None)
+
+
+def test_the_missing_namespace_was_approved_with_the_plan_of_that_id() -> None:
+    first = plan_record.planned(
+        with_plan(outcome="Running"), made(CREATE, missing="prod"), spec(), NOW
+    )
+    approved = ApprovedPlan(id=first.plan.id, by="ann", at="then", job="shop-plan-0", seal="x")
+    running = with_plan(outcome="Running", approved=approved)
+    again = made(CREATE, missing="prod", approved=Plan(3, (CREATE,)))
+    assert plan_record.planned(running, again, spec(), NOW).plan.decision == "Approved"
+    other = replace(running, plan=replace(running.plan, approved=replace(approved, id="other")))
+    assert plan_record.planned(other, again, spec(), NOW).plan.decision is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "requested", "holds"),
+    [
+        ("Failed", False, True),
+        ("Interrupted", False, True),
+        ("Succeeded", False, False),
+        ("Failed", True, False),
+    ],
+)
+def test_an_approval_ends_with_its_deploy_and_covers_no_request(
+    outcome: str, requested: bool, holds: bool
+) -> None:
+    approved = ApprovedPlan(id="id-1")
+    attempted = Attempted(
+        plan_job="shop-plan-1",
+        outcome=outcome,
+        digest="sha256:b",
+        values_hash="v",
+        spec_hash="s",
+    )
+    status = replace(with_plan(approved=approved), attempted=attempted)
+    plan = plan_record.begun(status, TARGET, "shop-plan-2", NOW, is_requested=requested).plan
+    assert plan.approved == (approved if holds else ApprovedPlan())
+
+
+def test_the_approval_of_a_plan_that_nobody_used_holds_for_a_request() -> None:
+    status = with_plan(approved=ApprovedPlan(id="id-1"))
+    plan = plan_record.begun(status, TARGET, "shop-plan-2", NOW, is_requested=True).plan
+    assert plan.approved == ApprovedPlan(id="id-1")
+
+
+@pytest.mark.parametrize(
+    ("plan", "attempted", "jobs"),
+    [
+        (PLANNED, Attempted(), {"shop-plan-1"}),
+        (replace(PLANNED, outcome="Running"), Attempted(), {"shop-plan-1"}),
+        (replace(PLANNED, outcome="Failed"), Attempted(job="d", plan_job="shop-plan-1"), set()),
+        (
+            replace(PLANNED, approved=ApprovedPlan(job="shop-plan-0")),
+            Attempted(outcome="Running", job="shop-deploy-1", plan_job="shop-plan-x"),
+            {"shop-plan-0", "shop-plan-1", "shop-deploy-1", "shop-plan-x"},
+        ),
+    ],
+)
+def test_secrets_are_kept_for_the_jobs_that_need_them(
+    plan: PlanStatus, attempted: Attempted, jobs: set[str]
+) -> None:
+    status = BundleStatus(plan=plan, attempted=attempted, baseline=Baseline(job="base"))
+    assert set(plan_record.needed(status)) - {None} == jobs | {"base"}
+
+
+@pytest.mark.parametrize(
+    ("status", "since"),
+    [
+        (BundleStatus(), False),
+        (with_plan(made_at=format_time(NOW)), True),
+        (with_plan(made_at=format_time(NOW - timedelta(seconds=1))), False),
+        (with_plan(started_at=format_time(NOW)), True),
+        (BundleStatus(attempted=Attempted(finished_at=format_time(NOW))), False),
+        (BundleStatus(attempted=Attempted(finished_at=format_time(NOW), plan_job="x")), True),
+    ],
+)
+def test_what_ended_lately_may_have_left_secrets(status: BundleStatus, since: bool) -> None:
+    assert plan_record.ended_since(status, NOW) is since
+
+
+def test_what_a_chart_does_every_time_is_not_risky() -> None:
+    running = with_plan(outcome="Running")
+    found = made(RECREATE, DELETE, baseline=Plan(2, (RECREATE,)))
+    plan = plan_record.planned(running, found, spec(ApprovalMode.ON_RISK), NOW).plan
+    assert plan.risky == (str(DELETE),)
+
+
+@pytest.mark.parametrize(
+    ("status", "stays"),
+    [
+        (with_plan(), True),  # of what is deployed: a user asked for it
+        (with_plan(digest="sha256:a"), False),
+        (with_plan(digest="sha256:a", outcome="Running"), False),
+        (
+            replace(with_plan(digest="sha256:a"), attempted=Attempted(plan_job="shop-plan-1")),
+            True,
+        ),
+    ],
+)
+def test_a_plan_of_what_is_not_wanted_any_more_goes(status: BundleStatus, stays: bool) -> None:
+    after = plan_record.dropped(status, TARGET)
+    assert after.plan == (status.plan if stays else PlanStatus(number=1))
