@@ -38,6 +38,12 @@ from copyrator.api.bundle_status import (
     VersionRef,
     parse_status,
 )
+from copyrator.api.drift import (
+    DEFAULT_DRIFT_INTERVAL,
+    MIN_DRIFT_INTERVAL,
+    Drift,
+    read_drift,
+)
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.times import format_duration, parse_duration

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.drift import Drift
 from copyrator.api.globs import Globs
 
 DEFAULT_VERSION: Final = "latest"
@@ -199,7 +200,7 @@ class BundleSpec:
     deletion_policy: DeletionPolicy = DeletionPolicy.UNINSTALL
     approval: Approval = Approval()
     verify: Verify | None = None
-    drift: Drift = Drift()
+    drift: Drift = field(default_factory=Drift)
 
     @property
     def release(self) -> str:

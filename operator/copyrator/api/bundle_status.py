@@ -7,10 +7,11 @@ written by ``to_dict``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.drift_status import DriftStatus
 from copyrator.api.records import Record
 
 MAX_GATES: Final = 10
@@ -169,6 +170,8 @@ class Attempted(Record):
     """The Job that made that plan."""
     approved_by: str | None = None
     """Who approved it; None where the mode let it pass."""
+    correction: bool | None = None
+    """True: it deploys again what is deployed, because that had drifted."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -230,6 +233,7 @@ class HistoryEntry(Record):
     job: str | None = None
     plan: str | None = None
     approved_by: str | None = None
+    correction: bool | None = None
     time: str | None = None
 
 
@@ -324,6 +328,9 @@ class Baseline(Record):
     """The Job that made it."""
     seal: str | None = None
     """Hash of the Secret with its operations."""
+    made_at: str | None = None
+    unproven: bool | None = None
+    """True: it was made so late after the deploy that it may have what had drifted before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,7 +365,9 @@ class BundleStatus(Record):
     plan: PlanStatus = PlanStatus()
     """Only where the spec or the operator's settings ask for approval, or a user for a plan."""
     baseline: Baseline = Baseline()
-    """Only where spec.approval.mode is OnRisk."""
+    """Only where spec.approval.mode is OnRisk, or spec.drift asks for drift."""
+    drift: DriftStatus = field(default_factory=DriftStatus)
+    """Likewise; no more than its check's number where neither does."""
     history: tuple[HistoryEntry, ...] = ()
     next_poll_at: str | None = None
     last_error: LastError = LastError()

@@ -25,12 +25,15 @@ class DriftMode(StrEnum):
     """The same version is deployed again."""
 
 
+_ALL: Final = Globs(("*",))
+
+
 @dataclass(frozen=True, slots=True)
 class Ignored:
     """Objects whose changes are no drift."""
 
     kind: str
-    names: Globs = Globs(("*",))
+    names: Globs = _ALL
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Protocol
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
 from copyrator.api.bundle_status import (
-    Attempted,
-    Baseline,
     BundleStatus,
-    Deployed,
     PlanDecision,
     PlanOutcome,
     PlanStatus,
@@ -41,9 +39,18 @@ def is_for(plan: PlanStatus, target: Target) -> bool:
     )
 
 
-def content_of(
-    made_of: Target | PlanStatus | Deployed | Attempted | Baseline,
-) -> tuple[str | None, str | None, str | None]:
+class _Made(Protocol):
+    """What was made of a digest, values and a spec."""
+
+    @property
+    def digest(self) -> str | None: ...
+    @property
+    def values_hash(self) -> str | None: ...
+    @property
+    def spec_hash(self) -> str | None: ...
+
+
+def content_of(made_of: _Made) -> tuple[str | None, str | None, str | None]:
     """What is deployed, but for its version's name: digest, values and spec."""
     return made_of.digest, made_of.values_hash, made_of.spec_hash
 
