@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from copyrator.api.drift_status import DriftStatus
+from copyrator.api.plan_status import Baseline, PlanStatus, PreviewPlan
 from copyrator.api.records import Record
 
 MAX_GATES: Final = 10
@@ -20,8 +21,6 @@ MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
 """Rejected candidates that a status lists."""
-MAX_RISKY: Final = 20
-"""Risky operations that a status lists."""
 MAX_LOG_TAIL: Final = 2048
 """Characters of a failed Job's log that a status holds."""
 
@@ -237,102 +236,6 @@ class HistoryEntry(Record):
     time: str | None = None
 
 
-class PlanOutcome(StrEnum):
-    """The state of a plan."""
-
-    RUNNING = "Running"
-    PLANNED = "Planned"
-    FAILED = "Failed"
-
-
-class PlanDecision(StrEnum):
-    """A person's decision about a plan."""
-
-    APPROVED = "Approved"
-    REJECTED = "Rejected"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationCounts(Record):
-    """How many operations a plan has of each type (bundles/policy/plan.py, OperationType)."""
-
-    create: int | None = None
-    update: int | None = None
-    delete: int | None = None
-    recreate: int | None = None
-    apply: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovedPlan(Record):
-    """The plan that was approved last; a retry of its deploy is compared with it."""
-
-    id: str | None = None
-    by: str | None = None
-    at: str | None = None
-    job: str | None = None
-    seal: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanStatus(Record):
-    """The plan of the next deploy. Written before its Job is created, as an attempt is."""
-
-    job: str | None = None
-    number: int | None = None
-    """Number of this plan; never used twice in a Bundle's life, so no Job's name is either."""
-    outcome: str | None = None
-    """A value of PlanOutcome."""
-    reason: str | None = None
-    message: str | None = None
-    failures: int | None = None
-    """How many plans of this same deploy failed in a row."""
-    next_retry_at: str | None = None
-    version: str | None = None
-    digest: str | None = None
-    values_hash: str | None = None
-    spec_hash: str | None = None
-    job_hash: str | None = None
-    """Of everything else that the deploy's Job gets."""
-    started_at: str | None = None
-    made_at: str | None = None
-    id: str | None = None
-    revision: int | None = None
-    """Of the release, that the deploy makes."""
-    operations: int | None = None
-    counts: OperationCounts = OperationCounts()
-    risky: tuple[str, ...] = ()
-    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
-    risky_operations: int | None = None
-    seal: str | None = None
-    """Hash of the Secret with the operations, which the deploy's Job checks."""
-    expires_at: str | None = None
-    """When it is made anew, unless a decision comes before."""
-    newer: str | None = None
-    """A newer version that would be planned instead."""
-    decision: str | None = None
-    """A value of PlanDecision."""
-    by: str | None = None
-    at: str | None = None
-    approved: ApprovedPlan = ApprovedPlan()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline(Record):
-    """The first plan of what is deployed: what its chart does every time."""
-
-    digest: str | None = None
-    values_hash: str | None = None
-    spec_hash: str | None = None
-    job: str | None = None
-    """The Job that made it."""
-    seal: str | None = None
-    """Hash of the Secret with its operations."""
-    made_at: str | None = None
-    unproven: bool | None = None
-    """True: it was made so late after the deploy that it may have what had drifted before."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastError(Record):
     """The newest error, until a success clears it."""
@@ -362,9 +265,11 @@ class BundleStatus(Record):
     """Only gates that the spec or the operator's settings ask for."""
     verification: Verification = Verification()
     """Only where the spec or the operator's signature policy asks for signatures."""
-    plan: PlanStatus = PlanStatus()
+    plan: PlanStatus = field(default_factory=PlanStatus)
     """Only where the spec or the operator's settings ask for approval, or a user for a plan."""
-    baseline: Baseline = Baseline()
+    preview: PreviewPlan = field(default_factory=PreviewPlan)
+    """Only where a user asked for a plan of another version; for a day."""
+    baseline: Baseline = field(default_factory=Baseline)
     """Only where spec.approval.mode is OnRisk, or spec.drift asks for drift."""
     drift: DriftStatus = field(default_factory=DriftStatus)
     """Likewise; no more than its check's number where neither does."""
@@ -378,7 +283,7 @@ class BundleStatus(Record):
     last_handled_force: str | None = None
     """The last value of the forceAt annotation that was handled."""
     last_handled_plan: str | None = None
-    """The last value of the plan-at annotation that was handled."""
+    """The last value of the plan-at annotation that was handled, with plan-version or without."""
     last_failed_request: str | None = None
     """A value of the requestedAt annotation that can't be handled yet; the conditions have the
     cause. Absent once it is handled.

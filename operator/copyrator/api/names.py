@@ -81,6 +81,10 @@ ANN_PLAN_AT: Final = "operator.werf.dev/plan-at"
 """On a Bundle, any new value: make the plan of what would be deployed now anew, even while another
 one waits for a decision.
 """
+ANN_PLAN_VERSION: Final = "operator.werf.dev/plan-version"
+"""On a Bundle, beside plan-at: a tag or range, as in ``spec.version``, that is planned instead of
+what would be deployed. Such a plan is only shown.
+"""
 ANN_APPROVED_PLAN: Final = "operator.werf.dev/approved-plan"
 """On a Bundle: the ID of the plan in its status, which may be deployed then."""
 ANN_REJECTED_PLAN: Final = "operator.werf.dev/rejected-plan"

@@ -12,7 +12,7 @@ import sys
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -23,13 +23,19 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome, Trust
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
 from copyrator.api.conditions import ready_reason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy import plan_due
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
+from copyrator.bundles.policy.preview import (
+    PreviewRequest,
+    requested_plan,
+    requested_preview,
+)
 from copyrator.bundles.policy.requests import Request, pending_request
 from copyrator.bundles.policy.resolution import retry_at
 from copyrator.bundles.policy.takeover import is_inherited
@@ -84,6 +90,10 @@ class BundleEntry:
     """When the plan was made that waits for a decision."""
     plan_request: str | None
     """A user's request for a plan that hasn't been handled yet."""
+    preview_request: PreviewRequest | None
+    """The same for a plan of another version."""
+    has_preview: bool
+    """The status has such a plan."""
     is_untrusted: bool
     """What is deployed isn't signed by who is trusted."""
     labels: Mapping[str, str]
@@ -120,6 +130,10 @@ class BundleEntry:
         return self.plan_id is not None and any(
             self.annotations.get(name) == self.plan_id for name in decisions
         )
+
+    def without_status(self) -> BundleEntry:
+        """The Bundle as one for which nothing was done or requested yet."""
+        return replace(self, packed_status=_EMPTY, is_inherited=False, request=None)
 
     @property
     def release(self) -> tuple[str, str] | None:
@@ -216,7 +230,9 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
         awaits_approval_since=_awaits_approval_since(status),
-        plan_request=_plan_request(ours, status),
+        plan_request=requested_plan(ours, status),
+        preview_request=requested_preview(ours, status),
+        has_preview=status.preview.outcome is not None,
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
@@ -239,11 +255,6 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
         return InvalidSpec("spec", text)
 
 
-def _plan_request(annotations: Mapping[str, str], status: BundleStatus) -> str | None:
-    asked = annotations.get(names.ANN_PLAN_AT)
-    return asked if asked != status.last_handled_plan else None
-
-
 def _awaits_approval_since(status: BundleStatus) -> datetime | None:
     waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates)
     return parse_time(status.plan.made_at) if waits else None
@@ -258,6 +269,10 @@ def _attempted_namespace(status: BundleStatus, spec: BundleSpec | InvalidSpec) -
 
 _NONE: Final[Mapping[str, str]] = {}
 """Shared by all entries without relevant labels or annotations; never changed."""
+
+
+_EMPTY: Final = zlib.compress(b"{}")
+"""A status without anything."""
 
 
 @lru_cache(maxsize=32)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from copyrator.api import names
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
@@ -90,8 +90,14 @@ class Memory:
     """The plan whose Job this process has created or seen: if it doesn't exist, it is lost."""
     plan_counted: int | None = None
     """The plan whose outcome the metrics have."""
+    preview_begun: int | None = None
+    """The same of a preview."""
+    preview_asked: str = ""
+    """The request for a preview for which the registry is asked."""
+    preview_since: float = 0.0
+    """Monotonic seconds: the registry's answers to it must be at least so new."""
     look_at: datetime | None = None
-    """When to look again for what blocks a plan's Job."""
+    """When to look again for what blocks a plan's Job, or whether a preview's time is over."""
     values_of: str | None = None
     """The failed plan's Job whose values are deleted once its outcome is in the status."""
     is_tidied: bool = False
@@ -197,6 +203,11 @@ class Context:
         if memory.asked_since is None:
             memory.asked_since = self.monotonic() - spec.interval
 
+    def look_at(self, key: BundleKey, moment: datetime) -> None:
+        """Reconcile the Bundle at this time, whatever else it waits for then."""
+        memory = self.memory(key)
+        memory.look_at = min(memory.look_at or moment, moment)
+
     def take(self, entry: BundleEntry) -> bool:
         """Store a Bundle; False where nothing changed (BundleRegistry.take)."""
         before = self.bundles.get(entry.key)
@@ -235,18 +246,15 @@ class Context:
         self.scheduler.remove(key)
 
     def wake_at(self, key: BundleKey, *moments: datetime | None) -> None:
-        """Requeue the Bundle at the earliest of these times, or when its account is checked."""
+        """Requeue the Bundle at the earliest of these times, or of those it has besides."""
         known = [moment for moment in moments if moment is not None]
         memory = self.memory(key)
-        account_at = memory.account_at if known else None
-        if account_at is not None and account_at > self.clock():
-            known.append(account_at)
-        if memory.look_at is not None:
-            known.append(memory.look_at)
+        now, account_at = self.clock(), memory.account_at if known else None
+        known += [at for at in (account_at, memory.look_at) if at is not None and at > now]
         if not known:
             self.scheduler.remove(key)
             return
-        delay = max((min(known) - self.clock()).total_seconds(), 0.0)
+        delay = max((min(known) - now).total_seconds(), 0.0)
         self.scheduler.set(key, self.monotonic() + delay)
 
 
@@ -262,7 +270,7 @@ def _stake(entry: BundleEntry | None) -> tuple[object, ...]:
     return entry.uid, entry.releases, entry.running_release, entry.deployed_at, entry.deleting
 
 
-async def cancel_all(tasks: set[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Collection[asyncio.Task[Any]]) -> None:
     """Cancel tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()

@@ -32,6 +32,7 @@ from copyrator.bundles.policy.schedule import poll_retry
 from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
+from copyrator.bundles.previews import Previews
 from copyrator.bundles.references import Access, MissingReferenceError, References
 from copyrator.bundles.resolutions import Resolutions
 from copyrator.bundles.resolver import Resolution
@@ -53,6 +54,7 @@ class Deploys:
         runs: Runs,
         *,
         plans: Plans,
+        previews: Previews,
         trust: TrustStore,
     ) -> None:
         self._context = context
@@ -62,12 +64,12 @@ class Deploys:
         self._accounts = Accounts(context)
         self._runs = runs
         self._plans = plans
+        self._previews = previews
         self._trust = trust
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
         self._accounts.forget(key)
-        self._plans.forget(key)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Do what is due.
@@ -76,6 +78,8 @@ class Deploys:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
+        memory.look_at = None
+        entry = await self._previews.visit(entry, spec)
         observed = await self._plans.observe(entry, spec)
         if entry.is_paused:
             memory.desired = memory.asked_since = memory.again = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -136,10 +136,12 @@ class Jobs:
         except NotFound:
             return
 
-    async def end_plans(self, key: BundleKey, uid: str, *, but: str | None = None) -> None:
-        """End a Bundle's Jobs that plan, but for the one of this name: nobody needs them."""
+    async def end_plans(
+        self, key: BundleKey, uid: str, *, but: Collection[str | None] = ()
+    ) -> None:
+        """End a Bundle's Jobs that plan, but for those of these names: nobody needs them."""
         for job in self.of(key, uid):
-            if job.kind is JobKind.PLAN and job.name != but and not job.done:
+            if job.kind is JobKind.PLAN and job.name not in but and not job.done:
                 await self.give_up(job)
 
     async def pods(self, job: JobRecord) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Attempted, PlanStatus
+from copyrator.api.bundle_status import Attempted
 from copyrator.api.names import BUNDLE_PREFIX
+from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.policy.deploy_job import build_deploy_job
 from copyrator.bundles.policy.deploy_order import DeployOrder

@@ -1,8 +1,10 @@
-"""Which Bundles may begin a plan now: so many are made at once, the others wait their turn."""
+"""Which plans may be begun now: so many are made at once, the others wait their turn."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, NamedTuple
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context
@@ -12,53 +14,69 @@ LOOK_AGAIN: Final = 30.0
 """Seconds after which a Bundle asks again whose turn hasn't come."""
 
 
+class Ticket(NamedTuple):
+    """A plan in the queue: a Bundle may have one of its next deploy, and a preview."""
+
+    key: BundleKey
+    is_preview: bool = False
+
+
 class PlanQueue:
-    """The plans that are being made, and the Bundles that wait, in their order."""
+    """The plans that are being made, and those that wait, in their order."""
 
     def __init__(self, context: Context, jobs: Jobs) -> None:
         self._context = context
         self._jobs = jobs
-        self._waiting: dict[BundleKey, None] = {}
-        self._called: dict[BundleKey, bool] = {}
+        self._waiting: dict[Ticket, None] = {}
+        self._called: dict[Ticket, bool] = {}
         """Those whose turn has come, and whether they have taken it, until that reconcile ends."""
-        self._beginning: dict[BundleKey, str] = {}
-        """Jobs that were begun and that the watch hasn't shown yet, by their Bundle."""
+        self._beginning: dict[Ticket, str] = {}
+        """Jobs that were begun and that the watch hasn't shown yet."""
         jobs.plan_changed = self._changed
 
-    def turn(self, key: BundleKey) -> bool:
-        """Whether a Bundle that waits is to ask again now."""
-        return key in self._called or key in self._waiting
+    def turn(self, ticket: Ticket) -> bool:
+        """Whether one that waits is to ask again now."""
+        return ticket in self._called or ticket in self._waiting
 
-    def reconciling(self, key: BundleKey) -> None:
-        """A reconcile begins: it takes the turn, if that has come."""
-        if key in self._called:
-            self._called[key] = True
+    @contextmanager
+    def reconciling(self, key: BundleKey) -> Iterator[None]:
+        """Around each reconcile of a Bundle: a turn that it doesn't use is the next one's."""
+        for ticket in _tickets(key):
+            if ticket in self._called:
+                self._called[ticket] = True
+        try:
+            yield
+        finally:
+            for ticket in _tickets(key):
+                if self._called.get(ticket):  # else it was called meanwhile: it is reconciled again
+                    del self._called[ticket]
+                    self._call()
 
-    def reconciled(self, key: BundleKey) -> None:
-        """It has ended: a turn that it took and didn't use is the next one's."""
-        if self._called.get(key):  # else it was called meanwhile, and is reconciled again
-            del self._called[key]
-            self._call()
-
-    def begin(self, key: BundleKey, job: str) -> bool:
-        """Whether the Bundle may create this Job now; else it waits."""
-        self._called.pop(key, None)
+    def begin(self, ticket: Ticket, job: str) -> bool:
+        """Whether this Job may be created now; else the plan waits."""
+        self._called.pop(ticket, None)
         if not self._free:
-            self._waiting.setdefault(key)
-            self._context.queue.add_after(key, LOOK_AGAIN)
+            self._waiting.setdefault(ticket)
+            self._context.queue.add_after(ticket.key, LOOK_AGAIN)
             return False
-        self._waiting.pop(key, None)
-        self._beginning[key] = job
+        self._waiting.pop(ticket, None)
+        self._beginning[ticket] = job
         return True
 
-    def end(self, key: BundleKey) -> None:
+    def end(self, ticket: Ticket) -> None:
         """The Job that was begun isn't created, or doesn't exist any more."""
-        if self._beginning.pop(key, None) is not None:
+        if self._beginning.pop(ticket, None) is not None:
             self._call()
 
-    def forget(self, key: BundleKey) -> None:
-        """The Bundle needs no plan."""
-        self._waiting.pop(key, None)
+    def forget(self, ticket: Ticket) -> None:
+        """The plan isn't needed."""
+        self._waiting.pop(ticket, None)
+
+    def forget_all(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        for ticket in _tickets(key):
+            self.forget(ticket)
+            self.end(ticket)
 
     @property
     def _free(self) -> int:
@@ -66,14 +84,19 @@ class PlanQueue:
         return max(self._context.settings.max_plan_jobs - running, 0)
 
     def _changed(self, key: BundleKey, job: str, has_ended: bool) -> None:
-        if self._beginning.get(key) == job:
-            del self._beginning[key]
+        for ticket in _tickets(key):
+            if self._beginning.get(ticket) == job:
+                del self._beginning[ticket]
         if has_ended:
             self._call()
 
     def _call(self) -> None:
-        """Requeue as many Bundles as may begin; who doesn't need a plan any more holds up none."""
-        for key in list(self._waiting)[: self._free]:
-            del self._waiting[key]
-            self._called[key] = False
-            self._context.queue.add(key)
+        """Requeue as many Bundles as may begin; a plan that isn't needed any more holds up none."""
+        for ticket in list(self._waiting)[: self._free]:
+            del self._waiting[ticket]
+            self._called[ticket] = False
+            self._context.queue.add(ticket.key)
+
+
+def _tickets(key: BundleKey) -> tuple[Ticket, Ticket]:
+    return Ticket(key), Ticket(key, is_preview=True)

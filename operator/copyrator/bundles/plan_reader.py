@@ -1,15 +1,22 @@
-"""Reads what a plan's Job that has ended found, from its pod and the end of its log."""
+"""Reads what plan Jobs that have ended found, from their pods and the end of their logs.
+
+A reconcile doesn't wait for a log, which a kubelet may never answer: it is read in a task of its
+own, and the Bundle is requeued when that has ended.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from copyrator.api.bundle_status import BundleReason
-from copyrator.bundles.context import Context
+from copyrator.api.keys import BundleKey
+from copyrator.api.times import format_time
+from copyrator.bundles.context import Context, cancel_all
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.observation import JobRecord, ending_of, exit_code
@@ -18,7 +25,13 @@ from copyrator.bundles.policy.plan_block import MAX_TEXT, BlockFault, block_line
 from copyrator.bundles.policy.plan_script import PlanExit
 from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.kube.errors import ApiError
+from copyrator.settings import limits
+from copyrator.workqueue.fairness import FairLimit
 
+LOG_TIMEOUT: Final = 10.0
+"""Seconds that a plan's log may take to be read."""
+LOG_AGAIN: Final = 10.0
+"""Seconds between two tries."""
 LOG_PATIENCE: Final = 120.0
 """Seconds after the Job's end for which a log is requested again that can't be read: its node may
 come back.
@@ -39,6 +52,22 @@ class PlanFault:
     reason: BundleReason = BundleReason.PLAN_FAILED
 
 
+@dataclass(frozen=True, slots=True)
+class PlanDelay:
+    """A Job's plan can't be read yet; why, where that isn't evident."""
+
+    message: str | None = None
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A read of a Job's plan, or the time of the next one."""
+
+    task: asyncio.Task[Plan | PlanFault | PlanDelay]
+    delay: PlanDelay | None = None
+    again_at: datetime | None = None
+
+
 class PlanReader:
     """Reads for all Bundles."""
 
@@ -46,13 +75,63 @@ class PlanReader:
         self._context = context
         self._jobs = jobs
         self._redaction = redaction
+        self._readings: dict[BundleKey, dict[str, _Reading]] = {}
+        """By the Job's name."""
+        self._places = FairLimit(each=limits.TENANT_PLAN_READS, together=limits.TENANTS_PLAN_READS)
 
-    async def read(self, job: JobRecord, nonce: str) -> Plan | PlanFault:
+    def read(
+        self, key: BundleKey, job: JobRecord, nonce: str
+    ) -> Plan | PlanFault | PlanDelay | None:
         """The plan of a Job that has ended, whose block has this nonce.
 
+        None while it is read; the Bundle is requeued then.
+
         Raises:
-            ApiError: its pods, or its log, can't be read now.
+            ApiError: its pods can't be read now.
         """
+        readings = self._readings.setdefault(key, {})
+        reading = readings.get(job.name)
+        if reading is None or (reading.again_at and self._context.clock() >= reading.again_at):
+            task = asyncio.create_task(self._placed(job, nonce), name=f"plan of {job.name}")
+            task.add_done_callback(lambda ended: self._ended(key, ended))
+            for name in [name for name, one in readings.items() if one.task.done()]:
+                del readings[name]  # nobody asks for it any more
+            readings[job.name] = _Reading(task)
+            return None
+        if reading.again_at is not None:
+            self._context.look_at(key, reading.again_at)
+            return reading.delay
+        if not reading.task.done():
+            return None
+        del readings[job.name]
+        found = reading.task.result()
+        if isinstance(found, PlanDelay):
+            again_at = self._context.clock() + timedelta(seconds=LOG_AGAIN)
+            readings[job.name] = _Reading(reading.task, found, again_at)
+            self._context.look_at(key, again_at)
+        return found
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        for reading in self._readings.pop(key, {}).values():
+            reading.task.cancel()
+
+    async def close(self) -> None:
+        """End all reads."""
+        readings = [one for found in self._readings.values() for one in found.values()]
+        self._readings.clear()
+        await cancel_all({one.task for one in readings})
+
+    def _ended(self, key: BundleKey, task: asyncio.Task[Plan | PlanFault | PlanDelay]) -> None:
+        if not task.cancelled():
+            task.exception()  # is raised where the result is taken
+            self._context.queue.add(key)
+
+    async def _placed(self, job: JobRecord, nonce: str) -> Plan | PlanFault | PlanDelay:
+        async with self._places.place(job.namespace):
+            return await self._read(job, nonce)
+
+    async def _read(self, job: JobRecord, nonce: str) -> Plan | PlanFault | PlanDelay:
         pods = await self._jobs.pods(job)
         code = exit_code(pods)
         if not job.complete or code != 0:
@@ -61,18 +140,26 @@ class PlanReader:
                 reason = BundleReason.PLAN_CHANGED
             return PlanFault(await self._cause(job, pods), reason)
         try:
-            plan = await self._block(pods[-1], nonce)
+            async with asyncio.timeout(LOG_TIMEOUT):
+                plan = await self._block(pods[-1], nonce)
+        except TimeoutError:
+            return self._late(job, f"there was no answer within {LOG_TIMEOUT:g} s")
         except ApiError as error:
-            if error.transient and self._may_come(job):
-                raise
+            if error.transient:
+                return self._late(job, error.message)
             plan = BlockFault(f"its log can't be read: {error.message}")
         if isinstance(plan, BlockFault):
             return PlanFault(f"Job {job.name}: {plan.message}")
         return plan
 
-    def _may_come(self, job: JobRecord) -> bool:
+    def _late(self, job: JobRecord, why: str) -> PlanDelay | PlanFault:
+        """A log that can't be read now is tried again for a while."""
         now = self._context.clock()
-        return now < (job.finished or now) + timedelta(seconds=LOG_PATIENCE)
+        end = (job.finished or now) + timedelta(seconds=LOG_PATIENCE)
+        text = f"Job {job.name}: its log can't be read: {why}"
+        if now >= end:
+            return PlanFault(text)
+        return PlanDelay(f"{text}; it is tried again until {format_time(end)}")
 
     async def _block(self, pod: Mapping[str, Any], nonce: str) -> Plan | BlockFault:
         """The plan in a pod's log: its last line says how many have to be read."""

@@ -23,15 +23,19 @@ from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.jobs import Jobs
+from copyrator.bundles.plan_jobs import PlanJobs
+from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import approval, signature, verdicts
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.polls import Polls
+from copyrator.bundles.previews import Previews
 from copyrator.bundles.redaction import Redaction
 from copyrator.bundles.references import References
 from copyrator.bundles.resolutions import bring_forward
 from copyrator.bundles.runs import Runs
+from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StaleError, StatusWriter, publish_gauges
 from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
@@ -105,22 +109,29 @@ class BundleController:
         self._writer = StatusWriter(context)
         self._polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = Redaction(client)
-        self._plans = Plans(context, self._jobs, self._references, self._writer, self._redaction)
-        self._runs = Runs(
-            context,
-            self._jobs,
-            self._references,
-            self._writer,
-            self._redaction,
-            seals=self._plans.seals,
+        seals = Seals(context, self._references)
+        self._plan_jobs = plan_jobs = PlanJobs(
+            context, self._jobs, self._references, self._redaction, seals
         )
+        self._plan_queue = PlanQueue(context, self._jobs)
+        self._runs = Runs(
+            context, self._jobs, self._references, self._writer, self._redaction, seals=seals
+        )
+        planning = context, plan_jobs, self._plan_queue, self._writer
         self._deploys = Deploys(
             context,
             self._references,
             self._writer,
             self._polls,
             self._runs,
-            plans=self._plans,
+            plans=Plans(*planning, seals),
+            previews=Previews(
+                *planning,
+                seals=seals,
+                references=self._references,
+                trust=self._trust,
+                polls=self._polls,
+            ),
             trust=self._trust,
         )
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
@@ -136,6 +147,7 @@ class BundleController:
         await self._trust.stop()
         self._references.forget_all()
         await self._polls.close()
+        await self._plan_jobs.close()
         await self._redaction.close()
 
     def bundle_event(self, body: Mapping[str, Any], *, deleted: bool) -> None:
@@ -171,7 +183,7 @@ class BundleController:
             Exception: an internal error; the Bundle's status reports it; retried likewise.
         """
         try:
-            with self._plans.reconciling(key):
+            with self._plan_queue.reconciling(key):
                 return await self._reconcile(key)
         except ApiError:
             raise
@@ -251,7 +263,7 @@ class BundleController:
             await self._observe(entry)
             return
         for job in self._jobs.of(entry.key, entry.uid):
-            if job.kind is JobKind.PLAN and job.name == entry.status.plan.job:
+            if job.kind is JobKind.PLAN and job.name in _plans_of(entry):
                 continue  # its log has the diff
             await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
         await self._deploys.visit(entry, spec)
@@ -293,4 +305,10 @@ class BundleController:
     def _forget(self, key: BundleKey) -> None:
         self._references.forget(key)
         self._deploys.forget(key)
+        self._plan_queue.forget_all(key)
+        self._plan_jobs.forget(key)
         self._context.forget(key)
+
+
+def _plans_of(entry: BundleEntry) -> tuple[str | None, ...]:
+    return entry.status.plan.job, entry.status.preview.job

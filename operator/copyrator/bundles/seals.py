@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Mapping
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import ApprovedPlan, Baseline
+from copyrator.api.plan_status import ApprovedPlan, Baseline
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy import seal

@@ -94,16 +94,31 @@ class StatusWriter:
             status = failed(status, entry.request)
         if not _says_something_new(entry, status):
             return entry
-        # Not server-side apply, which removes nothing that another manager wrote: after a restored
-        # backup the same change would be written at every poll.
-        there = entry.raw_status
-        there.pop(FORCE_UPDATE, None)  # the user's
-        body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
-        written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
+        written = await self._replace(entry, status)
         self._tell(entry, verdict)
         if gated:
             self._tell_update(entry, status, verdict)
         return written
+
+    async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write a part of the status that no condition depends on; returns the Bundle then.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        if status == entry.status:
+            return entry
+        return await self._replace(entry, status)
+
+    async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Not by server-side apply, which removes nothing that another manager wrote.
+
+        After a restored backup the same change would be written at every poll.
+        """
+        there = entry.raw_status
+        there.pop(FORCE_UPDATE, None)  # the user's
+        body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
+        return await self._patch(entry, body, PatchType.MERGE, subresource="status")
 
     async def hold(self, entry: BundleEntry) -> BundleEntry:
         """Add our finalizer, and remove what the original operator left."""

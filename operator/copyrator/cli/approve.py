@@ -13,7 +13,8 @@ import click
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import PlanDecision, parse_status
+from copyrator.api.bundle_status import parse_status
+from copyrator.api.plan_status import PlanDecision
 from copyrator.bundles.policy.plan_due import is_spent
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from copyrator.api.version_range import VersionError, parse_version
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.installation import operator_namespace_option
@@ -45,7 +46,12 @@ class _Plan(click.Command):
     help="Rules in a file, a directory or - (stdin).",
 )
 @click.option("--refresh", is_flag=True, help="Have the Bundle's plan made anew first.")
-@timeout_option(300.0, "How long --refresh waits.")
+@click.option(
+    "--version",
+    metavar="RANGE",
+    help="Have this version (a tag or a range) of the Bundle planned instead, only to be shown.",
+)
+@timeout_option(300.0, "How long --refresh and --version wait.")
 @cluster_options()
 @operator_namespace_option
 @output_option
@@ -56,6 +62,7 @@ def plan(
     name: str | None,
     filename: str | None,
     refresh: bool,
+    version: str | None,
     timeout: float,
     home: str | None,
     shape: Format,
@@ -70,24 +77,43 @@ def plan(
 
     Or set a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
     on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
-    the permission to read it. --refresh replaces a plan that waits for a decision.
+    the permission to read it. --refresh replaces a plan that waits for a decision. --version plans
+    another version of it, a lower one too, also while the Bundle is suspended; that can't be
+    approved, and replaces no plan.
 
     Exit code: 0 no changes; 2 changes, conflicts or blocked copies; 1 an error.
     """
     if bool(name) == bool(filename):
         raise _WrongUsage("set either a rule (plan rule NAME) or a file (plan -f FILE)")
     if what == "bundles" and name:
-        _plan_bundle(target, name, shape, timeout if refresh else None)
+        _plan_bundle(target, name, shape, timeout, refresh=refresh, version=version)
         return
-    if refresh:
-        raise _WrongUsage("--refresh is only for Bundles (plan bundle NAME --refresh)")
+    if refresh or version is not None:
+        option = "--refresh" if refresh else "--version"
+        raise _WrongUsage(f"{option} is only for Bundles (plan bundle NAME {option})")
     _plan_rules(target, name, filename, home, shape)
 
 
-def _plan_bundle(target: Target, name: str, shape: Format, refresh: float | None) -> None:
-    from copyrator.cli.plan_bundle import plan_bundle  # noqa: PLC0415 - each half is large
+def _plan_bundle(
+    target: Target,
+    name: str,
+    shape: Format,
+    timeout: float,
+    *,
+    refresh: bool,
+    version: str | None,
+) -> None:
+    from copyrator.cli.plan_bundle import Wanted, plan_bundle  # noqa: PLC0415 - each half is large
 
-    if plan_bundle(target, name, shape, refresh):
+    if version is not None:
+        if refresh:
+            raise _WrongUsage("set either --refresh or --version")
+        try:
+            parse_version(version)
+        except VersionError as error:
+            raise _WrongUsage(f"--version {error}") from None
+    wanted = Wanted(timeout, version) if refresh or version is not None else None
+    if plan_bundle(target, name, shape, wanted):
         raise click.exceptions.Exit(CHANGES)
 
 

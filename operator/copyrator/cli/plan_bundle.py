@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from copyrator.api import names
-from copyrator.api.bundle_status import MAX_RISKY, PlanOutcome, PlanStatus, parse_status
+from copyrator.api.bundle_status import parse_status
+from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.bundles.policy.plan import Operation, risky
-from copyrator.cli import rows
+from copyrator.cli import plan_preview, rows
 from copyrator.cli.cluster import Target, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
@@ -27,6 +28,7 @@ from copyrator.cli.output import (
     prose,
 )
 from copyrator.cli.plan_log import DIFF_BYTES, PlanLog, read_plan_log, release_namespace
+from copyrator.cli.plan_preview import ONLY_SHOWN, preview_of, previewed
 from copyrator.cli.plan_rows import API_VERSION
 from copyrator.cli.plan_state import (
     awaits_decision,
@@ -52,21 +54,36 @@ class Shown:
     body: Body
     log: PlanLog
     now: datetime
+    is_preview: bool = False
 
     @property
     def plan(self) -> PlanStatus:
-        """Of the status."""
+        """That of what would be deployed, in the status."""
         return plan_of(self.body)
 
+    @property
+    def summary(self) -> PlanSummary:
+        """The one that is shown."""
+        return preview_of(self.body) if self.is_preview else self.plan
 
-def plan_bundle(target: Target, name: str, shape: Format, refresh: float | None) -> bool:
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be planned before it is shown, and how many seconds that may take."""
+
+    timeout: float
+    version: str | None = None
+    """None: what would be deployed."""
+
+
+def plan_bundle(target: Target, name: str, shape: Format, wanted: Wanted | None) -> bool:
     """Print the plan of a Bundle.
 
     Args:
         target: the cluster.
         name: of the Bundle, perhaps with its namespace.
         shape: of the output.
-        refresh: seconds to wait for a plan made anew; None: the one that is there.
+        wanted: to be made first; None: the plan that is there.
 
     Returns:
         Whether the deploy would change anything.
@@ -74,10 +91,10 @@ def plan_bundle(target: Target, name: str, shape: Format, refresh: float | None)
     Raises:
         Fault: there is no plan, or it is being made, or it failed.
     """
-    found = run(_found(target, name, refresh))
+    found = run(_found(target, name, wanted))
     if shape in (Format.JSON, Format.YAML):
         dump(document(found), shape)
-    if fault := unfinished(found.body, found.now):
+    if fault := _fault(found):
         raise Fault(fault)
     if shape is Format.NAME:
         for operation in found.log.operations or ():
@@ -85,26 +102,37 @@ def plan_bundle(target: Target, name: str, shape: Format, refresh: float | None)
         prose(_missing(found), err=True)
     elif shape in (Format.TABLE, Format.WIDE):
         show(found, wide=shape is Format.WIDE)
-        if awaits_decision(found.body, found.now):
+        if found.is_preview:
+            prose(["", ONLY_SHOWN])
+        elif awaits_decision(found.body, found.now):
             prose(["", f"{how_to_decide(found.body)}."])
-    return bool(found.plan.operations)
+    return bool(found.summary.operations)
 
 
-async def _found(target: Target, name: str, refresh: float | None) -> Shown:
+def _fault(found: Shown) -> str:
+    if found.is_preview:
+        return plan_preview.unfinished(found.body)
+    return unfinished(found.body, found.now)
+
+
+async def _found(target: Target, name: str, wanted: Wanted | None) -> Shown:
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, WHAT, namespace, name)
-        if refresh is not None:
-            body = await _refreshed(client, body, refresh)
-        return await looked_at(client, body)
+        if wanted is None:
+            return await looked_at(client, body)
+        if wanted.version is None:
+            return await looked_at(client, await _refreshed(client, body, wanted.timeout))
+        body = await previewed(client, body, wanted.version, wanted.timeout)
+        return await looked_at(client, body, is_preview=True)
 
 
-async def looked_at(client: KubeClient, body: Body) -> Shown:
+async def looked_at(client: KubeClient, body: Body, *, is_preview: bool = False) -> Shown:
     """A Bundle with its plan's log, where that is finished."""
-    plan = plan_of(body)
-    planned = plan.outcome == PlanOutcome.PLANNED
-    log = await read_plan_log(client, body, plan) if planned else PlanLog()
-    return Shown(body, log, datetime.now(UTC))
+    found = Shown(body, PlanLog(), datetime.now(UTC), is_preview)
+    if found.summary.outcome != PlanOutcome.PLANNED:
+        return found
+    return replace(found, log=await read_plan_log(client, body, found.summary))
 
 
 async def _refreshed(
@@ -114,7 +142,9 @@ async def _refreshed(
 ) -> dict[str, Any]:
     """Have the plan made anew, and wait until that has ended."""
     check_updates_are_on(WHAT, body)
-    token, body = await annotated(client, WHAT, body, names.ANN_PLAN_AT)
+    token, body = await annotated(
+        client, WHAT, body, names.ANN_PLAN_AT, {names.ANN_PLAN_VERSION: None}
+    )
 
     def handled(seen: Body) -> bool:
         check_updates_are_on(WHAT, seen)  # they may be switched off meanwhile
@@ -165,9 +195,9 @@ def show(found: Shown, *, wide: bool = False) -> None:
 
 
 def _head(found: Shown) -> Iterator[str]:
-    plan, metadata = found.plan, found.body["metadata"]
+    plan, metadata = found.summary, found.body["metadata"]
     yield labelled("Bundle", f"{metadata['namespace']}/{metadata['name']}")
-    yield from head(found.body, found.now)
+    yield from (plan_preview.head if found.is_preview else head)(found.body, found.now)
     values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
     release = f"{release_namespace(found.body)}/{metadata['name']}"
     yield labelled("Release", f"{release}, revision {said(plan.revision)}{values}")
@@ -177,8 +207,8 @@ def _head(found: Shown) -> Iterator[str]:
 
 def _missing(found: Shown) -> Iterator[str]:
     """What isn't shown, why, and what to do about it."""
-    log, plan = found.log, found.plan
-    anew = hint_about("plan", "bundle", found.body, "--refresh")
+    log, plan = found.log, found.summary
+    anew = hint_about("plan", "bundle", found.body, *_anew(found))
     if log.fault:
         listed = plan.risky[:MAX_RISKY]
         if listed:
@@ -199,6 +229,13 @@ def _missing(found: Shown) -> Iterator[str]:
         )
 
 
+def _anew(found: Shown) -> tuple[str, ...]:
+    """The options that make it anew."""
+    if not found.is_preview:
+        return ("--refresh",)
+    return "--version", said(preview_of(found.body).requested_version)
+
+
 def columns(found: Shown) -> list[Column]:
     """The columns of the operations; risky ones are marked."""
     marked = _risky(found)
@@ -217,14 +254,14 @@ def columns(found: Shown) -> list[Column]:
 
 def _risky(found: Shown) -> frozenset[Operation]:
     """The risky operations; a few more where the status doesn't name all of them."""
-    listed, operations = set(found.plan.risky), found.log.operations or ()
-    if len(listed) >= (found.plan.risky_operations or 0):
+    listed, operations = set(found.summary.risky), found.log.operations or ()
+    if len(listed) >= (found.summary.risky_operations or 0):
         return frozenset(one for one in operations if str(one) in listed)
     return frozenset(risky(operations, ()))
 
 
 def _knows_all_risky(found: Shown) -> bool:
-    return len(_risky(found)) <= (found.plan.risky_operations or 0)
+    return len(_risky(found)) <= (found.summary.risky_operations or 0)
 
 
 def _reference(operation: Operation) -> str:
@@ -251,7 +288,8 @@ def document(found: Shown) -> dict[str, Any]:
         "apiVersion": API_VERSION,
         "kind": "BundlePlan",
         "bundle": f"{metadata['namespace']}/{metadata['name']}",
-        "plan": found.plan.to_dict(),
+        "plan": found.summary.to_dict(),
+        **({"preview": True} if found.is_preview else {}),
         "operations": None if log.operations is None else listed,
         "diff": log.diff,
         **({"error": log.fault} if log.fault else {}),

@@ -13,7 +13,7 @@ from typing import Any, Final
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_RISKY, PlanStatus
+from copyrator.api.plan_status import MAX_RISKY, PlanSummary
 from copyrator.bundles.policy.job import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.plan import Operation, OperationType, Plan, counts, effects
 from copyrator.bundles.policy.plan_block import MAX_TEXT, BlockFault, block_lines, read_block
@@ -51,7 +51,7 @@ class _UnreadableError(Exception):
     """The log has no plan that may be shown; the message says why."""
 
 
-async def read_plan_log(client: KubeClient, body: Body, plan: PlanStatus) -> PlanLog:
+async def read_plan_log(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
     """Read the log of a plan's Job; a fault, such as a missing permission, is part of the result.
 
     Args:
@@ -71,7 +71,7 @@ async def read_plan_log(client: KubeClient, body: Body, plan: PlanStatus) -> Pla
         return PlanLog(fault=error.message)
 
 
-async def _read(client: KubeClient, body: Body, plan: PlanStatus) -> PlanLog:
+async def _read(client: KubeClient, body: Body, plan: PlanSummary) -> PlanLog:
     if not plan.job:
         raise _UnreadableError("the status names no Job")
     namespace = body["metadata"]["namespace"]
@@ -104,7 +104,7 @@ async def _pods(client: KubeClient, job: Body) -> list[dict[str, Any]]:
     return await listed(client, PODS, metadata["namespace"], selector=selector)
 
 
-def _fault(fault: BlockFault, plan: PlanStatus) -> _UnreadableError:
+def _fault(fault: BlockFault, plan: PlanSummary) -> _UnreadableError:
     return _UnreadableError(f"the Job {said(plan.job)}: {fault.message}")
 
 
@@ -160,7 +160,7 @@ def release_namespace(body: Body) -> str:
     return str(body["metadata"]["namespace"])
 
 
-def agreed(found: Plan, plan: PlanStatus, namespace: str) -> tuple[Operation, ...] | None:
+def agreed(found: Plan, plan: PlanSummary, namespace: str) -> tuple[Operation, ...] | None:
     """The operations, if they are those that the status counts and names; else None.
 
     The status has one more where the release's namespace is missing: werf creates it unplanned.
@@ -180,6 +180,6 @@ def agreed(found: Plan, plan: PlanStatus, namespace: str) -> tuple[Operation, ..
     return None
 
 
-def _may_name(plan: PlanStatus, operation: str) -> bool:
+def _may_name(plan: PlanSummary, operation: str) -> bool:
     """Whether the status names a risky operation, or has more of them than it names."""
     return operation in plan.risky or len(plan.risky) >= MAX_RISKY

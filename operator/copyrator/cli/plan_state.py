@@ -9,17 +9,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    GateState,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-    parse_status,
-)
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, parse_status
 from copyrator.api.conditions import conditions_by_type
 from copyrator.api.counts import count
+from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.plan import OperationType
 from copyrator.cli import rows
@@ -75,7 +68,7 @@ def awaits_decision(body: Body, now: datetime) -> bool:
     return planned and not is_expired(plan, now) and is_due(body)
 
 
-def tally(plan: PlanStatus) -> str:
+def tally(plan: PlanSummary) -> str:
     """``4 operations: 3 create, 1 delete; 1 risky``."""
     if not plan.operations:
         return "no operations"

@@ -105,11 +105,15 @@ def reseal(target: Target, what: str, name: str, timeout: float, no_wait: bool) 
 
 
 async def annotated(
-    client: KubeClient, what: str, body: Mapping[str, Any], annotation: str
+    client: KubeClient,
+    what: str,
+    body: Mapping[str, Any],
+    annotation: str,
+    also: Mapping[str, str | None] | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """Set an annotation to a new value; return that, and the object."""
+    """Set an annotation to a new value, and ``also`` others; return that value, and the object."""
     token = format_micro_time(datetime.now(UTC))
-    patch = {"metadata": {"annotations": {annotation: token}}}
+    patch = {"metadata": {"annotations": {annotation: token, **(also or {})}}}
     metadata = body["metadata"]
     return token, await client.patch(
         RESOURCES[what], metadata["namespace"], metadata["name"], patch

@@ -146,6 +146,13 @@ large objects of one don't delay others."""
 TENANTS_READS: Final = 32
 """The same of all tenants together, of 128 connections for requests."""
 
+TENANT_PLAN_READS: Final = 2
+"""Logs of plans that are read for one namespace at a time: a kubelet that hangs delays nothing
+else."""
+
+TENANTS_PLAN_READS: Final = 8
+"""The same of all namespaces together."""
+
 TENANT_WATCHES: Final = 16
 """Watches of sources for the rules of one tenant's namespace. Each is a connection; rules with the
 same selector share one, and rules that name their source share five of each kind."""

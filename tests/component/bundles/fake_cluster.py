@@ -54,6 +54,8 @@ class BundleCluster(FakeCluster):
             as ``("secrets", "")`` in all namespaces at once, or ``("secrets", "team")`` in one.
         dies_at: the number of the write after which the operator's process dies, without an answer.
         log_faults: HTTP codes with which the next requests for a log are answered.
+        hanging_logs: requests for logs of pods with this in their name get no answer; ``hung`` has
+            their paths.
         statuses: what each Bundle's status was, by its name, oldest first.
     """
 
@@ -69,6 +71,8 @@ class BundleCluster(FakeCluster):
         self.dies_at: int | None = None
         self.dead = asyncio.Event()
         self.log_faults: list[int] = []
+        self.hanging_logs = ""
+        self.hung: list[str] = []
         self.refusals: list[Refusal] = []
         self.statuses: dict[str, list[dict[str, Any]]] = defaultdict(list)
 
@@ -191,6 +195,9 @@ class BundleCluster(FakeCluster):
         if request.path.endswith("/log"):
             if self.log_faults:
                 return await error(self.log_faults.pop(0), "Refused")(request)
+            if self.hanging_logs and self.hanging_logs in request.path:
+                self.hung.append(request.path)
+                await asyncio.sleep(3600)
             pod = request.path.split("/")[-2]
             return web.Response(text=_end_of(self.logs.get(pod, ""), request.query))
         return await super()._get(request)

@@ -151,7 +151,7 @@ async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Long before the next poll."""
-    monkeypatch.setattr("copyrator.bundles.plans.LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plan_jobs.LOOK_AGAIN", 0.5)
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
     bundle(approval=ALWAYS)
@@ -177,7 +177,7 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     werf: Werf,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("copyrator.bundles.plans.LOOK_AGAIN", 0.5)
+    monkeypatch.setattr("copyrator.bundles.plan_jobs.LOOK_AGAIN", 0.5)
     cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
     werf.holds_plans = True
     cluster.pods = {"waiting": {"reason": "ContainerCreating"}}
@@ -212,13 +212,39 @@ async def test_values_that_were_replaced_before_it_started_make_no_plan(
 
 
 async def test_a_log_that_can_not_be_read_yet_is_read_later(
-    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_AGAIN", 0.5)
     cluster.log_faults = [500, 503, 429]
     bundle(approval=ALWAYS)
     await run()
     found = await waits(cluster)
     assert found["number"] == 1
+    said = {one["plan"].get("message", "") for one in cluster.statuses["shop"] if "plan" in one}
+    assert any("its log can't be read: " in text and "tried again until" in text for text in said)
+
+
+async def test_a_kubelet_that_hangs_holds_up_only_its_own_bundle(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With more of them than there are workers; there are 4."""
+    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_TIMEOUT", 4.0)
+    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_AGAIN", 0.5)
+    names = [f"hangs{number}" for number in range(6)]
+    cluster.hanging_logs = "hangs"
+    for name in names:
+        bundle(name, approval=ALWAYS)
+    operator = await run(max_plan_jobs=20)
+    await eventually(lambda: len(cluster.hung) == 2, "reads hang, two of a namespace")
+    await idle(operator)  # no worker waits for them
+    bundle("other")
+    await deployed(cluster, "other")
+    assert len(cluster.hung) == 2, "it was deployed while they hung"
+    text = "its log can't be read: there was no answer within 4 s; it is tried again until"
+    await eventually(lambda: any(text in plan(cluster, name).get("message", "") for name in names))
+    cluster.hanging_logs = ""
+    for name in names:
+        await waits(cluster, name=name)
 
 
 @pytest.mark.parametrize("code", [400, 403, 404])
@@ -240,6 +266,7 @@ async def test_a_log_whose_node_is_gone_is_not_waited_for_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_PATIENCE", 2.0)
+    monkeypatch.setattr("copyrator.bundles.plan_reader.LOG_AGAIN", 0.5)
     cluster.log_faults = [500] * 99
     bundle(approval=ALWAYS, retry=ONCE)
     await run()

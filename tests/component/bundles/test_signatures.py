@@ -256,3 +256,21 @@ async def test_while_only_the_version_of_a_plan_cannot_be_judged_nothing_newer_t
     await eventually(
         lambda: cluster.status().get("deployed", {}).get("digest") == first, "deployed"
     )
+
+
+@pytest.mark.usefixtures("trust")
+async def test_only_what_is_signed_is_planned_for_a_user_who_names_a_version(
+    cluster: BundleCluster, registry: Signed, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.sign(registry.put("app", "1.0.0", "one"))
+    registry.put("app", "1.1.0", "two")
+    bundle(verify=VERIFY, suspend=True)
+    await run()
+    preview: Callable[[], dict[str, Any]] = lambda: cluster.status().get("preview", {})  # noqa: E731
+    annotate(cluster, **{"plan-at": "1", "plan-version": "1.1.0"})
+    await eventually(lambda: preview().get("outcome") == "Failed")
+    assert preview()["reason"] == "Unsigned"
+    assert cluster.jobs("plan") == []
+    annotate(cluster, **{"plan-at": "2", "plan-version": "1.*"})
+    await eventually(lambda: preview().get("outcome") == "Planned")
+    assert preview()["version"] == "1.0.0"

@@ -7,13 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from copyrator.api.bundle_spec import Approval, ApprovalMode, BundleSpec, Retry
-from copyrator.api.bundle_status import (
-    BundleStatus,
-    Deployed,
-    OperationCounts,
-    PlanOutcome,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import BundleStatus, Deployed
+from copyrator.api.plan_status import OperationCounts, PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import (
     Target,

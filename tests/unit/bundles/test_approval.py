@@ -14,12 +14,8 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import (
-    Attempted,
-    BundleReason,
-    BundleStatus,
-    OperationCounts,
-)
+from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus
+from copyrator.api.plan_status import OperationCounts
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.approval import GATE
 from copyrator.bundles.policy.gates import (

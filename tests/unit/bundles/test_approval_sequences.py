@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.decisions import Case, decided, noted
 from copyrator.bundles.policy import approval, plan_decision, plan_record, state

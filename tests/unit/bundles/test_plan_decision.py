@@ -11,12 +11,8 @@ from tests.unit.bundles.plan_samples import (
     with_plan,
 )
 
-from copyrator.api.bundle_status import (
-    ApprovedPlan,
-    Attempted,
-    BundleStatus,
-    PlanDecision,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus
+from copyrator.api.plan_status import ApprovedPlan, PlanDecision
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_decision, plan_due
 

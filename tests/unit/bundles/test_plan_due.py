@@ -19,14 +19,8 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import (
-    Attempted,
-    Baseline,
-    BundleStatus,
-    Deployed,
-    GateState,
-    GateStatus,
-)
+from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, GateState, GateStatus
+from copyrator.api.plan_status import Baseline
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_due, plan_record
 from copyrator.bundles.policy.gates import (

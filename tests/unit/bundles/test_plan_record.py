@@ -23,16 +23,8 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import (
-    MAX_RISKY,
-    ApprovedPlan,
-    Attempted,
-    Baseline,
-    BundleReason,
-    BundleStatus,
-    OperationCounts,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus
+from copyrator.api.plan_status import MAX_RISKY, ApprovedPlan, Baseline, OperationCounts, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_record
 from copyrator.bundles.policy.plan import Operation, OperationType, Plan

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from copyrator.api.bundle_status import PlanDecision
+from copyrator.api.plan_status import PlanDecision
 from copyrator.cli.approve import check_open, outcome
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import printable

@@ -6,13 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import (
-    BundleReason,
-    BundleStatus,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.gates import (
     PASSED,

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import BundleStatus, PlanOutcome, PlanStatus, Trust
+from copyrator.api.bundle_status import BundleStatus, Trust
 from copyrator.api.drift import DriftMode
 from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftVerdict
+from copyrator.api.plan_status import PlanOutcome, PlanStatus
 from copyrator.bundles.policy import drift_due
 from copyrator.bundles.policy.drift_record import is_same
 

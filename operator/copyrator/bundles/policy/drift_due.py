@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, PlanOutcome
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.drift_status import DriftReason, DriftVerdict
+from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.plan_due import content_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import Baseline, BundleStatus, PlanOutcome
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.drift_status import (
     MAX_DRIFTED,
     DriftCheck,
@@ -15,6 +15,7 @@ from copyrator.api.drift_status import (
     DriftStatus,
     DriftVerdict,
 )
+from copyrator.api.plan_status import Baseline, PlanOutcome
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy import drift_due
 from copyrator.bundles.policy.drift import Findings, is_ignored, object_of

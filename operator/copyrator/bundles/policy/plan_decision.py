@@ -7,14 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from copyrator.api.bundle_status import (
-    ApprovedPlan,
-    BundleStatus,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.names import ANN_APPROVED_BY, ANN_APPROVED_PLAN, ANN_REJECTED_PLAN
+from copyrator.api.plan_status import ApprovedPlan, PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.plan_due import is_spent
 

@@ -6,12 +6,8 @@ from datetime import datetime
 from typing import Protocol
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import (
-    BundleStatus,
-    PlanDecision,
-    PlanOutcome,
-    PlanStatus,
-)
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.criteria import admits, is_below
 from copyrator.bundles.policy.gates import Candidate, Target, judged_next

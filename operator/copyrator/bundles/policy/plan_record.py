@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
-from copyrator.api.bundle_status import (
+from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
+from copyrator.api.plan_status import (
     MAX_RISKY,
     ApprovedPlan,
     Baseline,
-    BundleReason,
-    BundleStatus,
     OperationCounts,
-    Outcome,
     PlanDecision,
     PlanOutcome,
     PlanStatus,
@@ -100,12 +99,21 @@ def failed(
     return replace(status, plan=plan)
 
 
+def with_message(status: BundleStatus, message: str | None) -> BundleStatus:
+    """The status with what keeps the plan from being made; without it where nothing does."""
+    if message == status.plan.message:
+        return status
+    return replace(status, plan=replace(status.plan, message=message))
+
+
 def needed(status: BundleStatus) -> tuple[str | None, ...]:
     """The Jobs whose Secrets are still needed."""
     plan, attempted = status.plan, status.attempted
     found = [plan.approved.job, status.baseline.job]
     if plan.outcome != PlanOutcome.FAILED:
         found.append(plan.job)
+    if status.preview.outcome == PlanOutcome.RUNNING:
+        found.append(status.preview.job)
     if attempted.outcome == Outcome.RUNNING:
         found += [attempted.job, attempted.plan_job]
     return tuple(found)
@@ -113,8 +121,8 @@ def needed(status: BundleStatus) -> tuple[str | None, ...]:
 
 def ended_since(status: BundleStatus, then: datetime) -> bool:
     """Whether a plan or a planned attempt has ended since."""
-    plan, attempted = status.plan, status.attempted
-    ends = [plan.made_at or plan.started_at]
+    plan, preview, attempted = status.plan, status.preview, status.attempted
+    ends = [plan.made_at or plan.started_at, preview.made_at or preview.started_at]
     if attempted.plan_job is not None:
         ends.append(attempted.finished_at)
     return any(end >= then for end in map(parse_time, ends) if end is not None)
@@ -127,34 +135,43 @@ class Made:
     plan: Plan
     missing_namespace: str | None
     """The release's namespace, where it doesn't exist."""
-    seal: str
-    """Of the Secret that holds the operations."""
+    seal: str | None = None
+    """Of the Secret that holds the operations; None for one that is only shown."""
     approved: Plan | None = None
     """The plan that was approved last; None where none was, or it can't be read."""
     baseline: Plan | None = None
     """The baseline; likewise."""
 
 
+def found_by(made: Made) -> tuple[tuple[Operation, ...], dict[str, Any]]:
+    """What a plan's operations are, and the fields of its record that say so."""
+    operations = effects(made.plan, made.missing_namespace)
+    named = risky(operations, made.baseline.operations if made.baseline else ())
+    fields = {
+        "outcome": PlanOutcome.PLANNED,
+        "reason": None,
+        "message": None,
+        "revision": made.plan.revision,
+        "operations": len(operations),
+        "counts": OperationCounts.parse(counts(operations)),
+        "risky": tuple(str(one) for one in named[:MAX_RISKY]),
+        "risky_operations": len(named),
+    }
+    return operations, fields
+
+
 def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -> BundleStatus:
     """The status with a plan that was made; an approval of the same deploy carries over."""
     before = status.plan
-    operations = effects(made.plan, made.missing_namespace)
-    found = risky(operations, made.baseline.operations if made.baseline else ())
+    operations, fields = found_by(made)
     plan = replace(
         before,
-        outcome=PlanOutcome.PLANNED,
-        reason=None,
-        message=None,
+        **fields,
         failures=None,
         next_retry_at=None,
         made_at=format_time(now),
         expires_at=format_time(now + timedelta(seconds=spec.approval.expires)),
         id=_id(before, made.plan.revision, operations),
-        revision=made.plan.revision,
-        operations=len(operations),
-        counts=OperationCounts.parse(counts(operations)),
-        risky=tuple(str(one) for one in found[:MAX_RISKY]),
-        risky_operations=len(found),
         seal=made.seal,
     )
     if _covers(status, made, operations):

@@ -84,3 +84,27 @@ def test_a_plan_of_a_bundle_without_approval_is_only_shown(stage: Stage) -> None
     said = plainly(stage.types(f"plan bundle {free} --refresh", code=2))
     assert "update ConfigMap - free\n" in said
     assert status(stage, "free")["deploy"]["version"] == "1.0.0"
+
+
+def test_any_version_can_be_planned_and_isnt_deployed(stage: Stage) -> None:
+    name = bundle(stage, "any", version="1.1.*", suspend=True)
+    release(stage, "any", "1.1.0")
+    stage.wait_reason(BUNDLES.format(stage.apps), "any", "Suspended")
+    said = plainly(stage.types(f"plan bundle {name} --version <1.1", code=2))
+    assert "Version: 1.0.0 " in said
+    assert ", for <1.1\n" in said
+    assert "Changes: 1 operation: 1 create\n" in said
+    assert "create ConfigMap - any\n" in said
+    assert "Create ConfigMap/any\n" in said
+    assert "It is only shown: " in said
+    said = plainly(stage.types(f"describe bundle {name}"))
+    assert "Preview: 1.0.0, made AGE ago: 1 operation: 1 create\n" in said
+    assert "isn't a valid version range" in stage.types(f"plan bundle {name} --version ><", code=1)
+    said = " ".join(stage.types(f"plan bundle {name} --version 7.7.7", code=1).split())
+    assert "7.7.7 isn't planned: TagNotFound: " in said
+    assert "has no plan" in stage.types(f"approve bundle {name} --yes", code=1)
+    configmaps = stage.api.get(f"/api/v1/namespaces/{stage.apps}/configmaps")["items"]
+    assert "any" not in [one["metadata"]["name"] for one in configmaps]
+    found = status(stage, "any")
+    assert "plan" not in found or "outcome" not in found["plan"]
+    assert "deployed" not in found

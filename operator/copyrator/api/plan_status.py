@@ -1,0 +1,122 @@
+"""Plans in the status of a Bundle, as typed records (docs/approval.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from copyrator.api.records import Record
+
+MAX_RISKY: Final = 20
+"""Risky operations that a status lists."""
+
+
+class PlanOutcome(StrEnum):
+    """The state of a plan."""
+
+    RUNNING = "Running"
+    PLANNED = "Planned"
+    FAILED = "Failed"
+
+
+class PlanDecision(StrEnum):
+    """A person's decision about a plan."""
+
+    APPROVED = "Approved"
+    REJECTED = "Rejected"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationCounts(Record):
+    """How many operations a plan has of each type (bundles/policy/plan.py, OperationType)."""
+
+    create: int | None = None
+    update: int | None = None
+    delete: int | None = None
+    recreate: int | None = None
+    apply: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovedPlan(Record):
+    """The plan that was approved last; a retry of its deploy is compared with it."""
+
+    id: str | None = None
+    by: str | None = None
+    at: str | None = None
+    job: str | None = None
+    seal: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanSummary(Record):
+    """A plan, without the objects' content. Written before its Job is created, as an attempt is."""
+
+    job: str | None = None
+    number: int | None = None
+    """Number of this plan; never used twice in a Bundle's life, so no Job's name is either."""
+    outcome: str | None = None
+    """A value of PlanOutcome."""
+    reason: str | None = None
+    message: str | None = None
+    version: str | None = None
+    digest: str | None = None
+    values_hash: str | None = None
+    started_at: str | None = None
+    made_at: str | None = None
+    revision: int | None = None
+    """Of the release, that the deploy makes."""
+    operations: int | None = None
+    counts: OperationCounts = OperationCounts()
+    risky: tuple[str, ...] = ()
+    """As ``TYPE NAMESPACE:GROUP:KIND:NAME``, at most MAX_RISKY; ``risky_operations`` counts all."""
+    risky_operations: int | None = None
+    expires_at: str | None = None
+    """When a plan that nobody decides about is made anew, or a preview removed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanStatus(PlanSummary):
+    """The plan of the next deploy, which approval and the deploy go by."""
+
+    failures: int | None = None
+    """How many plans of this same deploy failed in a row."""
+    next_retry_at: str | None = None
+    spec_hash: str | None = None
+    job_hash: str | None = None
+    """Of everything else that the deploy's Job gets."""
+    id: str | None = None
+    seal: str | None = None
+    """Hash of the Secret with the operations, which the deploy's Job checks."""
+    newer: str | None = None
+    """A newer version that would be planned instead."""
+    decision: str | None = None
+    """A value of PlanDecision."""
+    by: str | None = None
+    at: str | None = None
+    approved: ApprovedPlan = ApprovedPlan()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewPlan(PlanSummary):
+    """A plan of a version that a user named. It is only shown: nothing is deployed by it."""
+
+    requested_version: str | None = None
+    """The tag or range that was named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline(Record):
+    """The first plan of what is deployed: what its chart does every time."""
+
+    digest: str | None = None
+    values_hash: str | None = None
+    spec_hash: str | None = None
+    job: str | None = None
+    """The Job that made it."""
+    seal: str | None = None
+    """Hash of the Secret with its operations."""
+    made_at: str | None = None
+    unproven: bool | None = None
+    """True: it was made so late after the deploy that it may have what had drifted before."""

@@ -1,0 +1,393 @@
+"""Plans of a version that a user names: any, at any time, and only shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    deployed,
+    idle,
+    lose,
+    operations,
+    pending,
+    plan,
+    refresh,
+    secrets,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import CREATE, DELETE, UPDATE, Werf, digest
+from tests.component.bundles.test_crashes import Stage, die_after
+from tests.component.oci.fake_registry import FakeRegistry, answering
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+
+def preview(cluster: BundleCluster, name: str = "shop") -> dict[str, Any]:
+    found: dict[str, Any] = cluster.status(name).get("preview", {})
+    return found
+
+
+def ask(cluster: BundleCluster, version: str, token: str = "now", name: str = "shop") -> None:
+    annotate(cluster, name, **{"plan-at": token, "plan-version": version})
+
+
+async def answered(
+    cluster: BundleCluster, token: str = "now", name: str = "shop"
+) -> dict[str, Any]:
+    """The preview, once the request is handled and has an outcome."""
+
+    def look() -> bool:
+        handled = cluster.status(name).get("lastHandledPlan") == token
+        return handled and preview(cluster, name)["outcome"] != "Running"
+
+    try:
+        await eventually(look, f"{token} is answered", seconds=15)
+    except AssertionError:
+        raise AssertionError(f"{token} isn't answered: {cluster.status(name)}") from None
+    return preview(cluster, name)
+
+
+SPECS: dict[str, dict[str, Any]] = {
+    "without approval": {},
+    "while another plan waits": {"approval": ALWAYS},
+    "while suspended": {"approval": ALWAYS, "suspend": True},
+}
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=SPECS.keys())
+@pytest.mark.parametrize(
+    ("version", "found"), [("1.1.0", "1.1.0"), ("1.*", "1.1.0"), ("<1", "0.9.0"), ("2.x", "2.0.0")]
+)
+async def test_any_version_can_be_planned_and_nothing_follows_from_it(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    spec: dict[str, Any],
+    version: str,
+    found: str,
+) -> None:
+    for tag in ("0.9.0", "1.1.0", "2.0.0"):
+        registry.put("app", tag, tag)
+    bundle(**spec)
+    operator = await run()
+    await eventually(lambda: cluster.reason() in ("Deployed", "AwaitingApproval", "Suspended"))
+    if "approval" in spec and not spec.get("suspend"):
+        await waits(cluster)
+    before, waiting = cluster.status(), pending(cluster)
+    werf.todo = lambda _: [UPDATE, DELETE]
+
+    ask(cluster, version)
+    seen = await answered(cluster)
+
+    assert (seen["outcome"], seen["version"], seen["requestedVersion"]) == (
+        "Planned",
+        found,
+        version,
+    )
+    assert (seen["operations"], seen["risky"]) == (2, [DELETE])
+    job = next(one for one in cluster.jobs("plan") if one["metadata"]["name"] == seen["job"])
+    assert digest(job) == seen["digest"]
+    await idle(operator)
+    after = cluster.status()
+    for part in ("plan", "deployed", "attempted", "gates", "available", "history"):
+        assert after.get(part) == before.get(part), part
+    assert pending(cluster) == waiting
+    assert secrets(cluster) == operations(plan(cluster))
+
+
+async def test_a_preview_can_not_be_approved(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.put("app", "1.1.0", "two")
+    bundle(approval=ALWAYS)
+    operator = await run()
+    waiting = await waits(cluster)
+    ask(cluster, "1.1.0")
+    assert "id" not in await answered(cluster)
+    await idle(operator)
+    assert cluster.jobs() == []
+    approve(cluster, waiting)
+    status = await deployed(cluster, version="1.0.0")
+    assert status["preview"]["version"] == "1.1.0"
+
+
+UNFIT = {
+    "a bad range": (">=1 <", "InvalidSpec", "operator.werf.dev/plan-version: '>=1 <'"),
+    "a regular expression": (r"1\.[0-9]+", "InvalidSpec", "regular expression"),
+    "a very long one": ("1" * 2000, "InvalidSpec", "at most 256 characters"),
+    "a tag that isn't there": ("9.9.9", "TagNotFound", "9.9.9"),
+    "a range without a tag": (">=3", "NoMatchingVersion", "No tag matches >=3"),
+}
+
+
+@pytest.mark.parametrize(("version", "reason", "message"), UNFIT.values(), ids=UNFIT.keys())
+async def test_what_can_not_be_planned_is_said(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    version: str,
+    reason: str,
+    message: str,
+) -> None:
+    bundle()
+    operator = await run()
+    await deployed(cluster)
+    ask(cluster, version)
+    seen = await answered(cluster)
+    assert (seen["outcome"], seen["reason"]) == ("Failed", reason)
+    assert message in seen["message"]
+    assert len(json.dumps(seen)) < 2000
+    await idle(operator)
+    assert cluster.jobs("plan") == []
+    assert cluster.reason() == "Deployed"
+
+
+async def test_a_registry_that_does_not_answer_is_named(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle()
+    await run()
+    await deployed(cluster)
+    registry.fault = answering(503)
+    ask(cluster, "1.*")
+    seen = await answered(cluster)
+    assert seen["reason"] == "RegistryUnreachable"
+    assert cluster.reason() == "Deployed"
+
+
+async def test_missing_values_and_accounts_are_named(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(values="values", suspend=True)
+    await run()
+    await eventually(lambda: cluster.reason() == "Suspended")
+    lose(cluster, "serviceaccounts", "werf")
+    ask(cluster, "1.*")
+    assert (await answered(cluster))["reason"] == "ServiceAccountMissing"
+    lose(cluster, "configmaps", "values")
+    ask(cluster, "1.*", "again")
+    assert (await answered(cluster, "again"))["reason"] == "ValuesMissing"
+
+
+async def test_a_failed_preview_says_what_werf_says_and_is_not_made_again(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    werf.says = lambda *_: (1, "password: hunter2\nError: no such value\n")
+    bundle(values="values", suspend=True)
+    operator = await run()
+    ask(cluster, "1.*")
+    seen = await answered(cluster)
+    assert (seen["reason"], "Error: no such value" in seen["message"]) == ("PlanFailed", True)
+    assert "hunter2" not in json.dumps(cluster.status())
+    await idle(operator)
+    assert len(cluster.jobs("plan")) == 1
+    assert secrets(cluster) == set()
+
+
+async def test_another_request_replaces_a_preview_that_is_being_made(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    registry.put("app", "1.1.0", "two")
+    werf.holds_plans = True
+    bundle(suspend=True, values="values")
+    operator = await run()
+    ask(cluster, "1.0.0")
+    await eventually(lambda: len(cluster.jobs("plan")) == 1)
+    ask(cluster, "1.1.0", "again")
+    await eventually(lambda: len(cluster.jobs("plan")) == 2)
+    await eventually(
+        lambda: "operator.werf.dev/given-up" in cluster.jobs("plan")[0]["metadata"]["annotations"]
+    )
+    werf.finish(cluster.jobs("plan")[1])
+    assert (await answered(cluster, "again"))["version"] == "1.1.0"
+    await idle(operator)
+    assert secrets(cluster) == set()
+
+
+async def test_a_refresh_keeps_the_preview_and_the_preview_keeps_the_plan(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.put("app", "1.1.0", "two")
+    bundle(approval=ALWAYS)
+    operator = await run()
+    await waits(cluster)
+    ask(cluster, "1.1.0")
+    seen = await answered(cluster)
+    annotate(cluster, **{"plan-version": None})
+    refresh(cluster, "later")
+    await waits(cluster, number=2)
+    await idle(operator)
+    assert preview(cluster) == seen
+    assert cluster.status()["lastHandledPlan"] == "later"
+    given_up = [
+        job["metadata"]["name"]
+        for job in cluster.jobs("plan")
+        if "operator.werf.dev/given-up" in job["metadata"]["annotations"]
+    ]
+    assert given_up == []
+
+
+async def test_a_plan_that_is_begun_meanwhile_does_not_end_a_preview(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(approval=ALWAYS, values="values")
+    operator = await run()
+    await waits(cluster)
+    werf.holds_plans = True
+    ask(cluster, "1.*")
+    await eventually(lambda: len(cluster.jobs("plan")) == 2)
+    annotate(cluster, **{"plan-version": None})
+    refresh(cluster, "later")
+    await eventually(lambda: len(cluster.jobs("plan")) == 3)
+    await idle(operator)
+    for job in cluster.jobs("plan")[1:]:
+        assert "operator.werf.dev/given-up" not in job["metadata"]["annotations"]
+        werf.finish(job)
+    await waits(cluster, number=2)
+    await eventually(lambda: preview(cluster)["outcome"] == "Planned")
+
+
+async def test_a_preview_waits_its_turn(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    """It is called when a plan ends, not when it looks again."""
+    werf.holds_plans = True
+    bundle("first", approval=ALWAYS)
+    bundle("second", approval=ALWAYS)
+    bundle("shop", suspend=True)
+    operator = await run(max_plan_jobs=2)
+    await eventually(lambda: len(cluster.jobs("plan")) == 2)
+    ask(cluster, "1.*")
+    await idle(operator)
+    assert len(cluster.jobs("plan")) == 2
+    werf.finish(cluster.jobs("plan")[0])
+    await eventually(lambda: len(cluster.jobs("plan")) == 3, seconds=10)
+    werf.finish(cluster.jobs("plan")[2])
+    await answered(cluster)
+
+
+async def test_a_paused_bundle_has_no_preview(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(metadata={"annotations": {"operator.werf.dev/disable-autoupdate": "true"}})
+    ask(cluster, "1.*")
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert (cluster.runs, registry.asked) == ([], [])
+    annotate(cluster, **{"disable-autoupdate": None})
+    await answered(cluster)
+
+
+async def test_a_preview_is_removed_when_its_time_is_over(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.policy.preview.KEPT", 2)
+    bundle(suspend=True)
+    await run()
+    ask(cluster, "1.*")
+    seen = await answered(cluster)
+    made = datetime.fromisoformat(seen["madeAt"])
+    assert datetime.fromisoformat(seen["expiresAt"]) == made + timedelta(seconds=2)
+    await eventually(lambda: preview(cluster) == {"number": 1}, "removed", seconds=10)
+    assert datetime.now(UTC) >= datetime.fromisoformat(seen["expiresAt"])
+    ask(cluster, "1.*", "again")
+    again = await answered(cluster, "again")
+    assert (again["number"], again["job"] != seen["job"]) == (2, True)
+
+
+async def test_a_preview_whose_job_is_deleted_or_refused_says_so(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    bundle(suspend=True)
+    operator = await run()
+    ask(cluster, "1.*")
+    await eventually(lambda: cluster.jobs("plan"))
+    lose(cluster, "jobs", cluster.runs[0])
+    assert "was deleted before its plan was read" in (await answered(cluster))["message"]
+    refused = cluster.refuse("create", "/jobs", 403, "exceeded quota: jobs")
+    ask(cluster, "1.*", "again")
+    assert "exceeded quota: jobs" in (await answered(cluster, "again"))["message"]
+    refused.clear()
+    werf.holds_plans = False
+    ask(cluster, "1.*", "third")
+    assert (await answered(cluster, "third"))["outcome"] == "Planned"
+    await idle(operator)
+    assert secrets(cluster) == set()
+
+
+async def test_a_bundle_that_is_deleted_ends_its_preview(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_plans = True
+    bundle(suspend=True)
+    await run()
+    ask(cluster, "1.*")
+    await eventually(lambda: cluster.jobs("plan"))
+    lose(cluster, "bundles", "shop")
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+    metadata = cluster.jobs("plan")[0]["metadata"]
+    assert "operator.werf.dev/given-up" in metadata["annotations"]
+    assert metadata["ownerReferences"]
+
+
+async def test_a_preview_of_what_creates_the_namespace_says_so(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(suspend=True, project_namespace="prod")
+    await run()
+    ask(cluster, "1.*")
+    assert (await answered(cluster))["counts"] == {"create": 2}
+    assert preview(cluster)["risky"] == ["create ::Namespace:prod"]
+    assert CREATE not in preview(cluster)["risky"]
+
+
+PREVIEW_WRITES = 7
+"""From the request: the record, discarded Secrets, the values and their salt, the Job, the outcome,
+discarded values."""
+
+
+@pytest.mark.parametrize("number", range(1, PREVIEW_WRITES + 1))
+async def test_the_process_dies_at_any_write_of_a_preview(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf, number: int
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    bundle(suspend=True, values="values")
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Suspended")
+    await idle(operator)
+    await operator.stop()
+    cluster.writes_seen = 0
+
+    ask(cluster, "1.*")
+    await die_after(Stage(cluster, registry, run, bundle), number)
+    operator = await run()
+
+    assert (await answered(cluster))["outcome"] == "Planned"
+    await idle(operator)
+    assert len(cluster.runs) == len(set(cluster.runs)) == 1
+    await eventually(lambda: secrets(cluster) == set())

@@ -1,0 +1,116 @@
+"""The record of a plan that a user asks for of another version."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.unit.bundles.plan_samples import CREATE, DELETE, NOW, PLANNED, RECREATE
+
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.plan_status import OperationCounts, PreviewPlan
+from copyrator.api.times import format_time
+from copyrator.bundles.policy import plan_record, preview
+from copyrator.bundles.policy.gates import Candidate
+from copyrator.bundles.policy.plan import Plan
+from copyrator.bundles.policy.plan_record import Made
+from copyrator.bundles.policy.preview import PreviewRequest
+
+REQUEST = PreviewRequest("now", "1.*")
+BEFORE = BundleStatus(plan=PLANNED, last_handled_plan="before")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "plan", "wanted"),
+    [
+        ({}, None, None),
+        ({"plan-at": "now"}, "now", None),
+        ({"plan-version": "1.*"}, None, None),
+        ({"plan-at": "now", "plan-version": "1.*"}, None, REQUEST),
+        ({"plan-at": "before", "plan-version": "1.*"}, None, None),
+        ({"plan-at": "before"}, None, None),
+    ],
+)
+def test_a_request_is_for_the_plan_or_for_a_preview(
+    annotations: dict[str, str], plan: str | None, wanted: PreviewRequest | None
+) -> None:
+    named = {f"operator.werf.dev/{name}": value for name, value in annotations.items()}
+    assert preview.requested_plan(named, BEFORE) == plan
+    assert preview.requested_preview(named, BEFORE) == wanted
+
+
+def begun(status: BundleStatus = BEFORE) -> BundleStatus:
+    found = Candidate("1.2.0", "sha256:c")
+    return preview.begun(status, REQUEST, found, values_hash="v", job="job", now=NOW)
+
+
+def test_a_preview_is_recorded_beside_the_plan() -> None:
+    status = begun()
+    assert status.plan == PLANNED
+    assert status.last_handled_plan == "now"
+    assert status.preview == PreviewPlan(
+        number=1,
+        job="job",
+        outcome="Running",
+        requested_version="1.*",
+        version="1.2.0",
+        digest="sha256:c",
+        values_hash="v",
+        started_at=format_time(NOW),
+    )
+    assert "job" in plan_record.needed(status)
+
+
+def made(*operations: Any, **more: Any) -> Made:
+    return Made(Plan(3, operations), more.pop("missing", None), **more)
+
+
+def test_a_preview_says_what_it_does_for_a_day() -> None:
+    running = preview.with_message(begun(), "blocked")
+    what = made(CREATE, DELETE, RECREATE, baseline=Plan(2, (RECREATE,)))
+    status = preview.made(running, what, NOW)
+    found = status.preview
+    assert (found.outcome, found.message, found.revision) == ("Planned", None, 3)
+    assert (found.operations, found.counts) == (
+        3,
+        OperationCounts(create=1, delete=1, recreate=1),
+    )
+    assert (found.risky, found.risky_operations) == ((str(DELETE),), 1)
+    end = NOW + timedelta(days=1)
+    assert (found.made_at, found.expires_at) == (format_time(NOW), format_time(end))
+    assert status.plan == PLANNED
+    assert "job" not in plan_record.needed(status)
+    assert preview.expired(status, end - timedelta(seconds=1)) is status
+    assert preview.expired(status, end).preview == PreviewPlan(number=1)
+
+
+def test_what_can_not_be_planned_is_recorded_for_a_day_and_has_no_job() -> None:
+    status = preview.refused(begun(), replace(REQUEST, version="x" * 300), "Reason", "no", NOW)
+    assert status.preview == PreviewPlan(
+        number=2,
+        outcome="Failed",
+        reason="Reason",
+        message="no",
+        requested_version="x" * 256,
+        started_at=format_time(NOW),
+        expires_at=format_time(NOW + timedelta(days=1)),
+    )
+    assert status.last_handled_plan == "now"
+
+
+def test_a_failed_preview_keeps_what_it_is_of() -> None:
+    failed = preview.failed(begun(), "PlanFailed", "no", NOW).preview
+    assert (failed.job, failed.version, failed.outcome) == ("job", "1.2.0", "Failed")
+
+
+def test_numbers_are_never_used_again() -> None:
+    ended = preview.expired(preview.failed(begun(), "x", "y", NOW), NOW + timedelta(days=2))
+    assert begun(ended).preview.number == 2
+
+
+def test_an_equal_message_is_no_change() -> None:
+    status = preview.with_message(begun(), "blocked")
+    assert preview.with_message(status, "blocked") is status
+    assert preview.with_message(status, None).preview.message is None
