@@ -86,6 +86,8 @@ class PlanStatus(PlanSummary):
     spec_hash: str | None = None
     job_hash: str | None = None
     """Of everything else that the deploy's Job gets."""
+    attempt: int | None = None
+    """Number of the newest attempt when it began."""
     id: str | None = None
     seal: str | None = None
     """Hash of the Secret with the operations, which the deploy's Job checks."""

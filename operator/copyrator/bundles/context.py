@@ -92,6 +92,8 @@ class Memory:
     """The plan whose outcome the metrics have."""
     preview_begun: int | None = None
     """The same of a preview."""
+    check_begun: int | None = None
+    """The same of a check for drift."""
     preview_asked: str = ""
     """The request for a preview for which the registry is asked."""
     preview_since: float = 0.0

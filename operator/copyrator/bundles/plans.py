@@ -19,11 +19,13 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import plan_decision, plan_record
+from copyrator.bundles.policy.drift_record import CheckedPlan
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
@@ -48,13 +50,16 @@ class Plans:
         plan_jobs: PlanJobs,
         queue: PlanQueue,
         writer: StatusWriter,
+        *,
         seals: Seals,
+        judge: DriftJudge,
     ) -> None:
         self._context = context
         self._plan_jobs = plan_jobs
         self._queue = queue
         self._writer = writer
         self._seals = seals
+        self._judge = judge
 
     def unneeded(self, key: BundleKey) -> None:
         """No plan has to be begun."""
@@ -91,7 +96,8 @@ class Plans:
         if memory.values_of is not None and not entry.is_planning:
             await self._seals.remove_values(entry, memory.values_of)
             memory.values_of = None
-        if not memory.is_tidied and (spec.approval.is_asked or entry.has_preview):
+        asked = spec.approval.is_asked or spec.drift.is_asked or entry.has_preview
+        if not memory.is_tidied and asked:
             status = entry.status
             if plan_record.ended_since(status, self._context.clock() - LEFT_WITHIN):
                 await self._seals.remove_others(entry, plan_record.needed(status))
@@ -192,13 +198,11 @@ class Plans:
             approved=await self._seals.operations(entry, status.plan.approved),
             baseline=await self._seals.operations(entry, status.baseline),
         )
-        before = status.baseline
         status = plan_record.planned(status, made, spec, self._context.clock())
         await self._seals.remove_values(entry, job.name)
         self._context.memory(entry.key).values_of = None
-        if status.baseline != before:
-            await self._seals.remove_others(entry, plan_record.needed(status))
-        return status
+        found = CheckedPlan(plan, made.missing_namespace)
+        return await self._judge.plan(entry, spec, status, found)
 
     def _failed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, why: PlanFault

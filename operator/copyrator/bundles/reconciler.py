@@ -22,6 +22,8 @@ from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.drift_judge import DriftJudge
+from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_queue import PlanQueue
@@ -117,6 +119,7 @@ class BundleController:
         self._runs = Runs(
             context, self._jobs, self._references, self._writer, self._redaction, seals=seals
         )
+        judge = DriftJudge(context, seals)
         planning = context, plan_jobs, self._plan_queue, self._writer
         self._deploys = Deploys(
             context,
@@ -124,7 +127,8 @@ class BundleController:
             self._writer,
             self._polls,
             self._runs,
-            plans=Plans(*planning, seals),
+            plans=Plans(*planning, seals=seals, judge=judge),
+            drifts=Drifts(*planning, seals=seals, judge=judge),
             previews=Previews(
                 *planning,
                 seals=seals,
@@ -263,7 +267,7 @@ class BundleController:
             await self._observe(entry)
             return
         for job in self._jobs.of(entry.key, entry.uid):
-            if job.kind is JobKind.PLAN and job.name in _plans_of(entry):
+            if job.kind in (JobKind.PLAN, JobKind.DRIFT) and job.name in _plans_of(entry):
                 continue  # its log has the diff
             await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
         await self._deploys.visit(entry, spec)
@@ -311,4 +315,7 @@ class BundleController:
 
 
 def _plans_of(entry: BundleEntry) -> tuple[str | None, ...]:
-    return entry.status.plan.job, entry.status.preview.job
+    """Jobs whose logs a user may want to read, or that haven't been read yet."""
+    status = entry.status
+    check = status.drift.check.job if entry.is_checking else None
+    return status.plan.job, status.preview.job, status.drift.found_job, check

@@ -22,12 +22,16 @@ from copyrator.api.conditions import (
     build_conditions,
     ready_reason,
     unmanaged_conditions,
+    with_further,
 )
+from copyrator.api.drift_status import DriftReason
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
+from copyrator.bundles import drift_events
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import signature, verdicts
+from copyrator.bundles.policy import drift_condition, signature, verdicts
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.bundles.reference_watches import ReferenceWatches
@@ -87,7 +91,7 @@ class StatusWriter:
             verdict,
             generation=generation or 0,
             now=now,
-            further=_further(status) if gated else None,
+            further=_further(status, spec, gated=gated),
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
@@ -96,6 +100,7 @@ class StatusWriter:
             return entry
         written = await self._replace(entry, status)
         self._tell(entry, verdict)
+        drift_events.tell(self._context, entry, written)
         if gated:
             self._tell_update(entry, status, verdict)
         return written
@@ -109,6 +114,25 @@ class StatusWriter:
         if status == entry.status:
             return entry
         return await self._replace(entry, status)
+
+    async def conclude(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write what a check for drift found, if it changed, and the condition that says so.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        if status == entry.status or not isinstance(entry.spec, BundleSpec):
+            return entry
+        conditions = with_further(
+            status.conditions,
+            ConditionType.DRIFTED,
+            drift_condition.drifted(status, entry.spec),
+            generation=status.observed_generation or 0,
+            now=self._context.clock(),
+        )
+        written = await self._replace(entry, replace(status, conditions=tuple(conditions)))
+        drift_events.tell(self._context, entry, written)
+        return written
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Not by server-side apply, which removes nothing that another manager wrote.
@@ -262,12 +286,17 @@ class StatusWriter:
         )
 
 
-def _further(status: BundleStatus) -> dict[ConditionType, FurtherCondition | None]:
-    """The conditions of a Bundle with gates."""
-    return {
-        ConditionType.UPDATE_PENDING: verdicts.update_pending(status),
-        ConditionType.VERIFIED: signature.verified_condition(status),
-    }
+def _further(
+    status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
+) -> dict[ConditionType, FurtherCondition | None]:
+    """The conditions of a Bundle with gates, and of one that is checked for drift."""
+    found: dict[ConditionType, FurtherCondition | None] = {}
+    if gated:
+        found[ConditionType.UPDATE_PENDING] = verdicts.update_pending(status)
+        found[ConditionType.VERIFIED] = signature.verified_condition(status)
+    if isinstance(spec, BundleSpec):
+        found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)
+    return found
 
 
 def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -305,6 +334,9 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     for reason, count in reasons.items():
         gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
+    drifted = Counter(entry.drifted for entry in context.bundles if entry.drifted)
+    for reason in (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING):
+        context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
     context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
     context.metrics.oldest_poll_seconds.set(oldest)
     context.metrics.plans_awaiting_approval.set(len(waiting))

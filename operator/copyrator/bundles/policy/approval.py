@@ -100,6 +100,6 @@ def summary(plan: PlanStatus) -> str:
 GATE: Final = Gate(
     name="approval",
     concerns=lambda spec: spec.approval.is_asked,
-    occasions=frozenset(Occasion),
+    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
 )

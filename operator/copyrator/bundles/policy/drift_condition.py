@@ -41,8 +41,7 @@ def drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition | None:
 
 
 def _drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
-    drift = status.drift
-    reason, text = DriftReason.DRIFTED, f"{objects(status)} {_verb(drift.count)} drifted"
+    reason, text = DriftReason.DRIFTED, f"{objects(status)} {verb(status)} drifted"
     if spec.drift.mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING
         text += (
@@ -55,8 +54,9 @@ def _drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
     return FurtherCondition(ConditionStatus.TRUE, reason, text)
 
 
-def _verb(count: int | None) -> str:
-    return "has" if count == 1 else "have"
+def verb(status: BundleStatus) -> str:
+    """That fits ``objects``."""
+    return "has" if status.drift.count == 1 else "have"
 
 
 def objects(status: BundleStatus) -> str:

@@ -20,6 +20,14 @@ from copyrator.bundles.policy.plan_due import content_of
 
 PROVEN_WITHIN: Final = timedelta(minutes=15)
 """After a deploy: what has drifted until a later baseline was made is part of it, unseen."""
+HINDRANCES: Final = frozenset(
+    {
+        BundleReason.SUSPENDED,
+        BundleReason.AUTOUPDATE_DISABLED,
+        DriftReason.NOT_AS_DEPLOYED,
+    }
+)
+"""Reasons for which nothing is compared now, whatever the last check found."""
 AT_ONCE: Final = datetime(1, 1, 1, tzinfo=UTC)
 
 

@@ -211,8 +211,7 @@ def noted(status: BundleStatus, why: drift_due.Hindrance | None) -> BundleStatus
     """
     drift = status.drift
     if why is None:
-        known = drift.verdict not in (None, DriftVerdict.UNKNOWN)
-        if known and drift.reason is not None:
+        if drift.reason in drift_due.HINDRANCES:
             drift = replace(drift, reason=None, message=None)
     else:
         drift = replace(drift, reason=why.reason, message=why.message)

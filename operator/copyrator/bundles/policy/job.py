@@ -20,6 +20,8 @@ class JobKind(StrEnum):
 
     DEPLOY = "deploy"
     PLAN = "plan"
+    DRIFT = "drift"
+    """A plan of what is deployed."""
     UNINSTALL = "uninstall"
 
 

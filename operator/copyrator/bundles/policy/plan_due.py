@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Protocol
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
@@ -72,20 +72,6 @@ def next_look(status: BundleStatus) -> datetime | None:
 def _has_expired(plan: PlanStatus, now: datetime) -> bool:
     expires = parse_time(plan.expires_at)
     return plan.decision is None and expires is not None and now >= expires
-
-
-def must_make_baseline(
-    status: BundleStatus, spec: BundleSpec, target: Target, now: datetime
-) -> bool:
-    """Whether what is deployed, and isn't to change, is to be planned once.
-
-    The plan has what the chart does every time, such as recreating its hooks.
-    """
-    return (
-        spec.approval.mode is ApprovalMode.ON_RISK
-        and content_of(target) == content_of(status.deployed) != content_of(status.baseline)
-        and must_plan(status, target, now)
-    )
 
 
 def awaited(status: BundleStatus) -> PlanStatus:
