@@ -90,6 +90,7 @@ class Drifts:
         if has_ended:
             await self._plan_jobs.discard(entry)
             self._context.judge_again(entry.key, spec)  # it may be corrected
+            self._context.queue.add(entry.key)  # its Job isn't needed any more
         return entry
 
     async def _observed(

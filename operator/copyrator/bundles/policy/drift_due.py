@@ -133,12 +133,14 @@ def _after_correction(status: BundleStatus, spec: BundleSpec, regular: datetime)
 
 
 def next_slot(uid: str, interval: float, after: datetime) -> datetime:
-    """The first of a Bundle's times after a moment."""
-    phase = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:6]) / 2**48 * interval
-    number = (after.timestamp() - phase) // interval
-    while (moment := datetime.fromtimestamp(number * interval + phase, UTC)) <= after:
-        number += 1
-    return moment
+    """The first of a Bundle's times after a moment.
+
+    Whole seconds, as times in a status are: a check isn't due again in the second of its beginning.
+    """
+    period = max(int(interval), 1)
+    phase = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8]) % period
+    number = (int(after.timestamp()) - phase) // period + 1
+    return datetime.fromtimestamp(number * period + phase, UTC)
 
 
 def slots_between(uid: str, interval: float, after: datetime, until: datetime) -> int:
@@ -146,7 +148,7 @@ def slots_between(uid: str, interval: float, after: datetime, until: datetime) -
     if until <= after:
         return 0
     first = next_slot(uid, interval, after)
-    return 0 if first > until else 1 + int((until - first).total_seconds() // interval)
+    return 0 if first > until else 1 + int((until - first).total_seconds() / max(interval, 1.0))
 
 
 def is_regular(status: BundleStatus, spec: BundleSpec, uid: str, began: str | None) -> bool:
