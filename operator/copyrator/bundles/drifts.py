@@ -21,7 +21,7 @@ from copyrator.bundles.orders import is_made_of, target_of
 from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanFault
-from copyrator.bundles.policy import drift_due, drift_record
+from copyrator.bundles.policy import drift_due, drift_record, plan_record
 from copyrator.bundles.policy.drift_record import CheckedPlan
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
@@ -85,10 +85,12 @@ class Drifts:
     async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
         """Record what became of the check."""
         status = await self._observed(entry, spec, entry.status)
-        has_ended = status.drift.check.outcome != PlanOutcome.RUNNING
+        before, check = entry.status, status.drift.check
         entry = await self._writer.conclude(entry, status)
-        if has_ended:
-            await self._plan_jobs.discard(entry)
+        if check.outcome != PlanOutcome.RUNNING:
+            left = set(plan_record.needed(before)) - set(plan_record.needed(status))
+            if left - ({check.job} if check.outcome == PlanOutcome.PLANNED else set()):
+                await self._plan_jobs.discard(entry)
             self._context.judge_again(entry.key, spec)  # it may be corrected
             self._context.queue.add(entry.key)  # its Job isn't needed any more
         return entry
@@ -122,6 +124,7 @@ class Drifts:
         else:
             found = CheckedPlan(plan, await self._plan_jobs.missing_namespace(spec))
             status = await self._judge.check(entry, spec, status, found)
+            await self._seals.remove_values(entry, job.name)
         self._plan_jobs.count(job, succeeded=not isinstance(plan, PlanFault))
         return status
 

@@ -45,12 +45,12 @@ def _drifted(status: BundleStatus, spec: BundleSpec) -> FurtherCondition:
     if spec.drift.mode is DriftMode.CORRECT and is_recurring(status):
         reason = DriftReason.DRIFT_RECURRING
         text += (
-            f" again after {MOST_CORRECTIONS} corrections, so something else changes them each "
-            "time: find it, or name them in spec.drift.ignore"
+            f" again after {MOST_CORRECTIONS} corrections, so something else changes the "
+            "same objects each time: find it, or name them in spec.drift.ignore"
         )
     elif spec.drift.mode is DriftMode.DETECT:
-        text += ": a deploy would restore them, copyrator reconcile bundle -n "
-        text += f"{spec.namespace} {spec.name} --force"
+        command = f"copyrator reconcile bundle -n {spec.namespace} {spec.name} --force"
+        text += f"; to restore what was deployed: {command}"
     return FurtherCondition(ConditionStatus.TRUE, reason, text)
 
 
