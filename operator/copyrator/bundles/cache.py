@@ -35,7 +35,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy import plan_due
+from copyrator.bundles.policy import drift_correction, plan_due
 from copyrator.bundles.policy.drift_due import due_at
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
 from copyrator.bundles.policy.preview import (
@@ -105,6 +105,8 @@ class BundleEntry:
     """When what is deployed is checked for drift; None while that isn't due by its status."""
     is_checking: bool
     """A check for drift is recorded that has no outcome yet."""
+    correctable: str | None
+    """The Job that found drift that is to be corrected."""
     drifted: str
     """Reason of the condition Drifted where it is True; else empty."""
     is_untrusted: bool
@@ -250,6 +252,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         has_preview=status.preview.outcome is not None,
         drift_at=None if isinstance(spec, InvalidSpec) else due_at(status, spec, hashed, uid),
         is_checking=status.drift.check.outcome == PlanOutcome.RUNNING,
+        correctable=_correctable(status, spec),
         drifted=_drifted(status),
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
@@ -271,6 +274,12 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
         log.exception("the spec of a Bundle can't be read: %s", what)
         text = f"the operator failed to parse it ({what}); report a bug with the Bundle's spec"
         return InvalidSpec("spec", text)
+
+
+def _correctable(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:
+    if isinstance(spec, InvalidSpec) or not drift_correction.is_asked(status, spec):
+        return None
+    return status.drift.found_job
 
 
 def _drifted(status: BundleStatus) -> str:

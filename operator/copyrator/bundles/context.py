@@ -94,6 +94,8 @@ class Memory:
     """The same of a preview."""
     check_begun: int | None = None
     """The same of a check for drift."""
+    correctable: str | None = None
+    """The Job that found drift, for which a correction was decided about."""
     preview_asked: str = ""
     """The request for a preview for which the registry is asked."""
     preview_since: float = 0.0

@@ -42,7 +42,8 @@ class DriftJudge:
                 return drift_record.unknown(status, DriftReason.BASELINE_UNREADABLE, text)
         if baseline is None:  # or it was deleted: this one is unproven then
             seal = await self._seals.store_operations(entry, job, found.plan.text)
-            return drift_record.based(drift_record.made(status, found, seal, now), now)
+            status = drift_record.based(drift_record.made(status, found, seal, now), now)
+            return drift_record.switched_off(status, spec)
         beyond = findings(found.operations, baseline.operations, spec.drift)
         kept = None
         if beyond.drifted:

@@ -72,6 +72,10 @@ class Drifts:
         """
         if entry.is_checking:
             entry = await self._observe(entry, spec)
+        memory = self._context.memory(entry.key)
+        if entry.correctable is not None and memory.correctable != entry.correctable:
+            memory.correctable = entry.correctable
+            self._context.judge_again(entry.key, spec)
         due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
         is_due = due is not None and due <= self._context.clock()
         if is_due and not drift_due.hindrance(entry.status, spec, entry.spec_hash, values_hash):
@@ -91,7 +95,6 @@ class Drifts:
             left = set(plan_record.needed(before)) - set(plan_record.needed(status))
             if left - ({check.job} if check.outcome == PlanOutcome.PLANNED else set()):
                 await self._plan_jobs.discard(entry)
-            self._context.judge_again(entry.key, spec)  # it may be corrected
             self._context.queue.add(entry.key)  # its Job isn't needed any more
         return entry
 
