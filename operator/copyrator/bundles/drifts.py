@@ -20,12 +20,13 @@ from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.orders import is_made_of, target_of
 from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
-from copyrator.bundles.plan_reader import PlanFault
+from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import drift_due, drift_record, plan_record
 from copyrator.bundles.policy.drift_record import CheckedPlan
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.plan import Plan
 from copyrator.bundles.policy.state import Wanted
 from copyrator.bundles.seals import Seals
 from copyrator.bundles.status import StatusWriter
@@ -112,16 +113,20 @@ class Drifts:
                 return drift_record.failed(status, BundleReason.PLAN_FAILED, text)
             return await self._made_job(entry, spec, status)
         memory.check_begun = check.number
-        if not job.done:
-            blocked = await self._plan_jobs.hindrance(entry, spec, job, check.message)
-            return drift_record.with_message(status, blocked)
-        return await self._taken(entry, spec, status, job)
+        found = await self._plan_jobs.progress(entry, spec, job, check.message)
+        if isinstance(found, PlanDelay):
+            return drift_record.with_message(status, found.message)
+        return await self._taken(entry, spec, status, job, found)
 
     async def _taken(
-        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, job: JobRecord
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        job: JobRecord,
+        plan: Plan | PlanFault,
     ) -> BundleStatus:
         """The status with what the Job that has ended found, or with why it found nothing out."""
-        plan = await self._plan_jobs.read(entry, job)
         if isinstance(plan, PlanFault):
             status = drift_record.failed(status, plan.reason, plan.message)
         else:
