@@ -18,6 +18,7 @@ from copyrator.api.bundle import (
 )
 from copyrator.api.bundle_spec import DEFAULT_VERSION, ApprovalMode, DeletionPolicy, ValuesKind
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
+from copyrator.api.drift import DriftMode
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rule import RuleSpec, parse_rule
 from copyrator.api.rule_spec import (
@@ -130,6 +131,7 @@ BUNDLES: list[dict[str, Any]] = [
             "job": {"podLabels": {"a": "b"}, "tolerations": [{"operator": "Exists"}]},
             "retry": {"limit": 1},
             "approval": {"mode": "OnRisk"},
+            "drift": {"mode": "Detect", "ignore": [{"kind": "Deployment", "name": "web-*"}]},
             "verify": {
                 "anyOf": [
                     {"cosign": {"keysFrom": REF}},
@@ -235,6 +237,7 @@ ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (RULE, "status.conditions[].status", ConditionStatus),
     (BUNDLE, "spec.deletionPolicy", DeletionPolicy),
     (BUNDLE, "spec.approval.mode", ApprovalMode),
+    (BUNDLE, "spec.drift.mode", DriftMode),
     (BUNDLE, "spec.valuesFrom[].kind", ValuesKind),
     (BUNDLE, "status.conditions[].status", ConditionStatus),
 ]
