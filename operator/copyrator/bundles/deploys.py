@@ -93,7 +93,6 @@ class Deploys:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
-        memory.look_at = None
         await self._visit(entry, spec)
         if memory.look_at is not None and memory.look_at <= self._context.clock():
             self._context.queue.add(entry.key)  # it has passed meanwhile

@@ -10,11 +10,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.policy import plan_due
 from copyrator.bundles.policy.job import DEPLOY_CONTAINER, JobKind
 from copyrator.bundles.policy.observation import JobRecord, read_job
 from copyrator.bundles.policy.report import plain, printed_digests
+from copyrator.bundles.policy.retention import plan_ttl
 from copyrator.kube.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from copyrator.kube.resources import JOBS, PODS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -122,9 +126,24 @@ class Jobs:
         uid = metadata["annotations"][names.ANN_BUNDLE_UID]
         return record if record is not None and record.bundle_uid == uid else None
 
-    async def cut_ttl(self, job: JobRecord, seconds: int) -> None:
-        """Set the TTL of a Job whose outcome is recorded to ``seconds`` after its end."""
-        if job.ttl == seconds or not job.done or job.deleting:
+    async def limit(self, entry: BundleEntry, spec: BundleSpec) -> None:
+        """Set the TTLs of a Bundle's Jobs, of which none is an attempt's without an outcome.
+
+        The Bundle is reconciled again when a plan's time to be decided is over.
+        """
+        others = spec.job.ttl_seconds_after_finished
+        for job in self.of(entry.key, entry.uid):
+            if job.kind not in _PLANS:
+                await self.set_ttl(job, others)
+                continue
+            now = self._context.clock()
+            if end := plan_due.waits_until(entry.status, now):
+                self._context.look_at(entry.key, end)
+            await self.set_ttl(job, plan_ttl(job.name, entry.status, others, now))
+
+    async def set_ttl(self, job: JobRecord, seconds: int | None) -> None:
+        """Set the TTL of a Job whose outcome is recorded to ``seconds`` after its end, if any."""
+        if seconds is None or job.ttl == seconds or not job.done or job.deleting:
             return
         patch = {"spec": {"ttlSecondsAfterFinished": seconds}, "metadata": {"uid": job.uid}}
         try:

@@ -207,7 +207,6 @@ class Plans:
     def _failed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, why: PlanFault
     ) -> BundleStatus:
-        self._context.memory(entry.key).values_of = status.plan.job
-        self._context.queue.add(entry.key)  # they are deleted once this is written
+        self._context.memory(entry.key).values_of = status.plan.job  # deleted once this is written
         now = self._context.clock()
         return plan_record.failed(status, why.reason, why.message, spec.retry, now)

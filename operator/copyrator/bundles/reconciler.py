@@ -30,7 +30,6 @@ from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import approval, signature, verdicts
 from copyrator.bundles.policy.gates import Gates
-from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
 from copyrator.bundles.redaction import Redaction
@@ -266,10 +265,8 @@ class BundleController:
         if entry.is_running:
             await self._observe(entry)
             return
-        for job in self._jobs.of(entry.key, entry.uid):
-            if job.kind in (JobKind.PLAN, JobKind.DRIFT) and job.name in _plans_of(entry):
-                continue  # its log has the diff
-            await self._jobs.cut_ttl(job, spec.job.ttl_seconds_after_finished)
+        self._context.memory(entry.key).look_at = None
+        await self._jobs.limit(entry, spec)
         await self._deploys.visit(entry, spec)
 
     async def _visit_deleted(self, entry: BundleEntry) -> None:
@@ -312,10 +309,3 @@ class BundleController:
         self._plan_queue.forget_all(key)
         self._plan_jobs.forget(key)
         self._context.forget(key)
-
-
-def _plans_of(entry: BundleEntry) -> tuple[str | None, ...]:
-    """Jobs whose logs a user may want to read, or that haven't been read yet."""
-    status = entry.status
-    check = status.drift.check.job if entry.is_checking else None
-    return status.plan.job, status.preview.job, status.drift.found_job, check

@@ -99,6 +99,8 @@ class StatusWriter:
         if not _says_something_new(entry, status):
             return entry
         written = await self._replace(entry, status)
+        if status.plan != entry.status.plan:
+            self._context.queue.add(entry.key)  # its Job and Secrets are kept for another time now
         self._tell(entry, verdict)
         drift_events.tell(self._context, entry, written)
         if gated:
@@ -108,12 +110,16 @@ class StatusWriter:
     async def record(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write a part of the status that no condition depends on; returns the Bundle then.
 
+        It is reconciled again: what is recorded may have to be tidied up.
+
         Raises:
             StaleError: as ``write``.
         """
         if status == entry.status:
             return entry
-        return await self._replace(entry, status)
+        written = await self._replace(entry, status)
+        self._context.queue.add(entry.key)
+        return written
 
     async def conclude(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Write what a check for drift found, if it changed, and the condition that says so.

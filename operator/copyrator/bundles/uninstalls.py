@@ -67,7 +67,7 @@ class Uninstalls:
     async def _finish(self, entry: BundleEntry, jobs: Sequence[JobRecord]) -> None:
         """The release is uninstalled: set the Jobs' TTL, and remove the Bundle's finalizer now."""
         for job in jobs:
-            await self._jobs.cut_ttl(job, self._context.settings.jobs_ttl)
+            await self._jobs.set_ttl(job, self._context.settings.jobs_ttl)
         self._count(next(job for job in jobs if job.complete))
         text = f"Release {entry.key.name} is uninstalled"
         self._context.record(entry, NORMAL, "Uninstalled", text)

@@ -52,6 +52,7 @@ class Approver:
             and not pending(cluster)
             and self.stage.verdicts() == list(verdicts)
             and secrets(cluster) <= kept
+            and all("ttlSecondsAfterFinished" in job["spec"] for job in cluster.jobs("plan"))
         )
 
 
@@ -91,10 +92,10 @@ def planned_at_the_second_try(stage: Stage, werf: Werf) -> None:
 
 
 JOURNEYS = {
-    "a first deploy": Journey(16, first, (OK,), 1),
-    "a deploy that fails and is tried again": Journey(23, bad_at_first, (OK, NOT), 1),
-    "a retry that does more": Journey(24, worse_than_planned, (OK, NOT), 2),
-    "a plan that fails and is made again": Journey(24, planned_at_the_second_try, (OK,), 1),
+    "a first deploy": Journey(17, first, (OK,), 1),
+    "a deploy that fails and is tried again": Journey(25, bad_at_first, (OK, NOT), 1),
+    "a retry that does more": Journey(26, worse_than_planned, (OK, NOT), 2),
+    "a plan that fails and is made again": Journey(26, planned_at_the_second_try, (OK,), 1),
 }
 POINTS = [
     pytest.param(name, number, id=f"{name}-{number}")

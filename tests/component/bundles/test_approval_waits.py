@@ -18,6 +18,7 @@ from tests.component.bundles.approvals import (
     pending,
     plan,
     refresh,
+    reject,
     secrets,
     waits,
 )
@@ -202,3 +203,60 @@ async def test_a_risky_retry_of_a_plan_that_passed_by_itself_waits(
     await idle(operator)
     assert len(werf.applied) == 1
     assert pending(cluster) == "AwaitingApproval"
+
+
+def ttl(cluster: BundleCluster, number: int = 0) -> int | None:
+    found: int | None = cluster.jobs("plan")[number]["spec"].get("ttlSecondsAfterFinished")
+    return found
+
+
+@pytest.mark.parametrize("decide", [approve, reject], ids=["approved", "rejected"])
+async def test_the_job_of_a_plan_is_kept_as_long_as_it_waits(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, decide: Callable[..., None]
+) -> None:
+    """Not by a timer of the Job: nobody may be there for longer than that."""
+    bundle(approval={"mode": "Always", "expires": "720h"})
+    operator = await run()
+    found = await waits(cluster)
+    await idle(operator)
+    assert ttl(cluster) is None
+    await operator.stop()
+    await run()
+    decide(cluster, found)
+    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600)
+
+
+@pytest.mark.parametrize("annotation", ["", "disable-autoupdate"], ids=["", "paused"])
+async def test_the_job_of_a_plan_that_was_only_shown_is_kept_until_it_expires(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    annotation: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Long before the next poll, and also where none follows."""
+    monkeypatch.setattr("copyrator.api.bundle.MIN_APPROVAL_EXPIRES", 1.0)
+    bundle(suspend=True, approval={"mode": "Never", "expires": "3s"})
+    await run()
+    refresh(cluster)
+    await eventually(lambda: plan(cluster).get("outcome") == "Planned")
+    assert ttl(cluster) is None
+    if annotation:
+        annotate(cluster, **{annotation: "true"})
+        await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    expires = datetime.fromisoformat(plan(cluster)["expiresAt"])
+    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600, "its TTL is set", seconds=15)
+    assert datetime.now(UTC) >= expires
+
+
+async def test_the_job_of_a_plan_that_was_replaced_goes(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle(approval=ALWAYS, job={"ttlSecondsAfterFinished": 77})
+    await run()
+    await waits(cluster)
+    refresh(cluster)
+    await waits(cluster, number=2)
+    await eventually(lambda: ttl(cluster) == 77)
+    assert ttl(cluster, 1) is None

@@ -312,6 +312,7 @@ async def test_a_preview_is_removed_when_its_time_is_over(
     seen = await answered(cluster)
     made = datetime.fromisoformat(seen["madeAt"])
     assert datetime.fromisoformat(seen["expiresAt"]) == made + timedelta(seconds=2)
+    await eventually(lambda: cluster.jobs("plan")[0]["spec"].get("ttlSecondsAfterFinished") == 2)
     await eventually(lambda: preview(cluster) == {"number": 1}, "removed", seconds=10)
     assert datetime.now(UTC) >= datetime.fromisoformat(seen["expiresAt"])
     ask(cluster, "1.*", "again")
@@ -366,9 +367,9 @@ async def test_a_preview_of_what_creates_the_namespace_says_so(
     assert CREATE not in preview(cluster)["risky"]
 
 
-PREVIEW_WRITES = 7
+PREVIEW_WRITES = 8
 """From the request: the record, discarded Secrets, the values and their salt, the Job, the outcome,
-discarded values."""
+discarded values, the Job's TTL."""
 
 
 @pytest.mark.parametrize("number", range(1, PREVIEW_WRITES + 1))

@@ -54,7 +54,8 @@ def build_plan_job(
 ) -> dict[str, Any]:
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
-    Its log has contents, so no part of it becomes the container's message.
+    Its log has contents, so no part of it becomes the container's message. It has no TTL: the plan
+    may wait for a decision for any time (``retention``).
     """
     command = plan_command(nonce, _sealed(order).files)
     env = pod.variables(_werf_env(order))
@@ -63,6 +64,7 @@ def build_plan_job(
     job = _owned_job(order, kind, name, main)
     job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
     job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
+    del job["spec"]["ttlSecondsAfterFinished"]
     return job
 
 

@@ -10,7 +10,9 @@ from copyrator.api import names
 from copyrator.api.bundle_spec import BundleSpec
 
 LONG_TTL: Final = 3 * 24 * 3600
-"""Seconds that a Job is kept until its outcome is in the status; then the TTL is cut."""
+"""Seconds that a Job is kept until its outcome is in the status; then the TTL is cut. The same of a
+plan that doesn't wait for a decision any more.
+"""
 DEPLOY_CONTAINER: Final = "werf"
 LOGIN_CONTAINER: Final = "login"
 

@@ -69,6 +69,13 @@ def next_look(status: BundleStatus) -> datetime | None:
     return min((at for at in (due, judged_next(status.gates)) if at is not None), default=None)
 
 
+def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
+    """When the time to decide about the plan is over; None where nobody may decide any more."""
+    plan, end = status.plan, parse_time(status.plan.expires_at)
+    is_open = plan.outcome == PlanOutcome.PLANNED and plan.decision is None
+    return end if is_open and end and now < end and not is_spent(status) else None
+
+
 def _has_expired(plan: PlanStatus, now: datetime) -> bool:
     expires = parse_time(plan.expires_at)
     return plan.decision is None and expires is not None and now >= expires

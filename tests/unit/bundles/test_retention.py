@@ -1,0 +1,50 @@
+"""How long the Jobs of plans are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.unit.bundles.plan_samples import LATER, NOW, PLANNED, with_plan
+
+from copyrator.api.bundle_status import Attempted, BundleStatus
+from copyrator.api.plan_status import PreviewPlan
+from copyrator.api.times import format_time
+from copyrator.bundles.policy import plan_due
+from copyrator.bundles.policy.retention import plan_ttl
+
+JOB = "shop-plan-1"
+DAYS = 24 * 3600
+YEAR = NOW + timedelta(days=365)
+
+
+@pytest.mark.parametrize(
+    ("status", "seconds"),
+    [
+        (with_plan(), None),
+        (with_plan(expires_at=format_time(YEAR)), None),
+        (with_plan(outcome="Running", expires_at=None), None),
+        (with_plan(expires_at=format_time(NOW)), 3 * DAYS),
+        (with_plan(decision="Approved"), 3 * DAYS),
+        (with_plan(decision="Rejected"), 3 * DAYS),
+        (with_plan(outcome="Failed"), 3 * DAYS),
+        (replace(with_plan(), attempted=Attempted(plan_job=JOB)), 3 * DAYS),
+        (BundleStatus(), 120),
+        (with_plan(job="another"), 120),
+        (BundleStatus(plan=PLANNED, preview=PreviewPlan(job=JOB)), None),
+        (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Running")), None),
+        (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Planned")), DAYS),
+        (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Failed")), DAYS),
+    ],
+)
+def test_a_plan_that_waits_is_kept_as_long_as_it_waits(
+    status: BundleStatus, seconds: int | None
+) -> None:
+    assert plan_ttl(JOB, status, 120, NOW) == seconds
+
+
+def test_it_is_asked_again_when_the_time_to_decide_is_over() -> None:
+    assert plan_due.waits_until(with_plan(), NOW) == LATER
+    assert plan_due.waits_until(with_plan(), LATER) is None
+    assert plan_due.waits_until(BundleStatus(), NOW) is None
