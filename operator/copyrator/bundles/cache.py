@@ -105,6 +105,8 @@ class BundleEntry:
     """When what is deployed is checked for drift; None while that isn't due by its status."""
     is_checking: bool
     """A check for drift is recorded that has no outcome yet."""
+    checked_at: datetime | None
+    """When the last check for drift ended."""
     correctable: str | None
     """The Job that found drift that is to be corrected."""
     drifted: str
@@ -252,6 +254,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         has_preview=status.preview.outcome is not None,
         drift_at=None if isinstance(spec, InvalidSpec) else due_at(status, spec, hashed, uid),
         is_checking=status.drift.check.outcome == PlanOutcome.RUNNING,
+        checked_at=parse_time(status.drift.checked_at),
         correctable=_correctable(status, spec),
         drifted=_drifted(status),
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,

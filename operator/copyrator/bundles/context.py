@@ -94,6 +94,8 @@ class Memory:
     """The same of a preview."""
     check_begun: int | None = None
     """The same of a check for drift."""
+    are_checks_tidied: bool = False
+    """Likewise what a former one may have left of checks for drift."""
     correctable: str | None = None
     """The Job that found drift, for which a correction was decided about."""
     preview_asked: str = ""

@@ -7,7 +7,8 @@ approval for days. As with other plans the record is written before its Job is c
 from __future__ import annotations
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus
@@ -33,6 +34,12 @@ from copyrator.bundles.status import StatusWriter
 from copyrator.kube.errors import Forbidden
 
 log = logging.getLogger(__name__)
+
+
+LEFT_WITHIN: Final = timedelta(minutes=1)
+"""For so long after a check's end a new process looks for what a former one may have left; later
+the Bundle's next check does.
+"""
 
 
 class Drifts:
@@ -74,6 +81,8 @@ class Drifts:
         if entry.is_checking:
             entry = await self._observe(entry, spec)
         memory = self._context.memory(entry.key)
+        if not memory.are_checks_tidied:
+            await self._tidy(entry)
         if entry.correctable is not None and memory.correctable != entry.correctable:
             memory.correctable = entry.correctable
             self._context.judge_again(entry.key, spec)
@@ -87,6 +96,12 @@ class Drifts:
             self._context.look_at(entry.key, due)
         return entry
 
+    async def _tidy(self, entry: BundleEntry) -> None:
+        """Delete what a former process may have left when it died right after a check."""
+        if entry.checked_at and self._context.clock() < entry.checked_at + LEFT_WITHIN:
+            await self._plan_jobs.discard(entry)
+            self._context.memory(entry.key).are_checks_tidied = True
+
     async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
         """Record what became of the check."""
         status = await self._observed(entry, spec, entry.status)
@@ -94,8 +109,11 @@ class Drifts:
         entry = await self._writer.conclude(entry, status)
         if check.outcome != PlanOutcome.RUNNING:
             left = set(plan_record.needed(before)) - set(plan_record.needed(status))
-            if left - ({check.job} if check.outcome == PlanOutcome.PLANNED else set()):
+            left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
+            memory = self._context.memory(entry.key)
+            if left or not memory.are_checks_tidied:
                 await self._plan_jobs.discard(entry)
+                memory.are_checks_tidied = True
             self._context.queue.add(entry.key)  # its Job isn't needed any more
         return entry
 

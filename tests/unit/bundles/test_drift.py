@@ -423,6 +423,11 @@ MADE_OF_ATTEMPT: dict[str, Any] = {
         (status(drift=TWICE), spec(), (ConditionStatus.TRUE, "DriftRecurring")),
         (status(drift=TWICE), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
         (
+            status(drift=TWICE, attempted=replace(TRIED, attempt=2)),  # not checked since
+            spec(),
+            (ConditionStatus.TRUE, "Drifted"),
+        ),
+        (
             status(drift=replace(FOUND, verdict=DriftVerdict.NOT_DRIFTED)),
             spec(),
             (ConditionStatus.FALSE, "InSync"),

@@ -29,10 +29,14 @@ def plan_of(status: BundleStatus, job: str | None) -> PlanStatus | DriftCheck | 
 
 
 def is_recurring(status: BundleStatus) -> bool:
-    """Whether drift came back after so many corrections that no more are made."""
+    """Whether drift came back after so many corrections that no more are made.
+
+    It isn't known until the last of them has been checked.
+    """
     drift = status.drift
     return (
         drift.verdict == DriftVerdict.DRIFTED
+        and drift.attempt == status.attempted.attempt
         and (drift.corrections or 0) >= MOST_CORRECTIONS
         and is_same(drift, drift.objects)
     )

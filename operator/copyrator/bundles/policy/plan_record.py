@@ -126,7 +126,6 @@ def ended_since(status: BundleStatus, then: datetime) -> bool:
     """Whether a plan or a planned attempt has ended since."""
     plan, preview, attempted = status.plan, status.preview, status.attempted
     ends = [plan.made_at or plan.started_at, preview.made_at or preview.started_at]
-    ends += [status.drift.checked_at, status.drift.check.started_at]
     if attempted.plan_job is not None:
         ends.append(attempted.finished_at)
     return any(end >= then for end in map(parse_time, ends) if end is not None)
