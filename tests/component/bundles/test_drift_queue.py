@@ -80,7 +80,7 @@ async def test_half_of_the_places_are_for_checks(
     await eventually(lambda: len(running(cluster, "drift")) == checks)
     async with asyncio.timeout(20):
         await finish_checks(cluster, werf, NAMES)
-    assert max(most) == checks
+    assert max(most) <= checks
     assert len(cluster.jobs("drift")) == len(NAMES)
 
 
