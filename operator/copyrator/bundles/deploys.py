@@ -26,6 +26,7 @@ from copyrator.bundles.decisions import Case, at_rest, decided, noted
 from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import (
+    approval,
     drift_correction,
     drift_due,
     drift_record,
@@ -126,10 +127,12 @@ class Deploys:
         await self._handle(entry, spec, resolution, desired, observed)
 
     async def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> None:
-        """Report that nothing is done."""
+        """Its updates are off: nothing is requested from the registry, planned or deployed."""
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = memory.again = None
         self._context.wake_at(entry.key)
+        if not self._plans.is_made(entry, status):
+            status = approval.paused(status)
         status = replace(status, ready=kept_ready(status), next_poll_at=None)
         status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
         await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))

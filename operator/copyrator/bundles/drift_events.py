@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 def tell(context: Context, before: BundleEntry, written: BundleEntry) -> None:
     """Emit an Event where something has drifted, came back, or was corrected."""
     status, attempted = written.status, before.status.attempted
-    if attempted.correction and status.attempted.outcome != attempted.outcome:
+    was_running = attempted.correction and attempted.outcome == Outcome.RUNNING
+    if was_running and status.attempted.outcome != Outcome.RUNNING:
         _tell_correction(context, written, status)
     old, new = _condition(before), _condition(written)
     is_true = new.get("status") == ConditionStatus.TRUE

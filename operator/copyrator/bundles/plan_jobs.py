@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import timedelta
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanSummary
 from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, obstacle
 from copyrator.bundles.cache import BundleEntry
@@ -32,6 +34,9 @@ log = logging.getLogger(__name__)
 
 
 RecordedPlan = PlanSummary | DriftCheck
+
+PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+"""What the status says of a plan without a Job, of a Bundle whose updates are off."""
 
 
 class RefusedError(Exception):

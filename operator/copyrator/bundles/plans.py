@@ -21,10 +21,10 @@ from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.orders import is_made_of
-from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
+from copyrator.bundles.plan_jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
-from copyrator.bundles.policy import plan_decision, plan_record
+from copyrator.bundles.policy import approval, plan_decision, plan_record
 from copyrator.bundles.policy.drift_record import CheckedPlan
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
@@ -102,6 +102,11 @@ class Plans:
                 await self._seals.remove_others(entry, plan_record.needed(status))
         memory.is_tidied = True
 
+    def is_made(self, entry: BundleEntry, status: BundleStatus) -> bool:
+        """Whether the plan in the status is being made: its Job was created."""
+        begun = self._context.memory(entry.key).plan_begun
+        return status.plan.outcome == PlanOutcome.RUNNING and begun == status.plan.number
+
     async def begin(
         self,
         entry: BundleEntry,
@@ -118,6 +123,7 @@ class Plans:
         is_requested = entry.request is not None
         now = self._context.clock()
         status = plan_record.begun(status, target, job, now, is_requested=is_requested)
+        status = approval.planning(status)
         if entry.plan_request is not None:
             status = replace(status, last_handled_plan=entry.plan_request)
         is_made = False
@@ -159,11 +165,13 @@ class Plans:
         job = await self._plan_jobs.find(entry, plan)
         if job is None:
             self._queue.end(Ticket(entry.key))
+            if entry.is_paused and memory.plan_begun != plan.number:
+                return plan_record.with_message(status, PAUSED.format(plan.job))
             text = f"Job {plan.job} was deleted before its plan was read"
             if memory.plan_begun != plan.number:
                 try:
                     await self._make_job(entry, spec)
-                    return status
+                    return plan_record.with_message(status, None)
                 except RefusedError as error:
                     text = str(error)
             return self._failed(entry, spec, status, PlanFault(text))

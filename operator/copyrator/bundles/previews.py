@@ -17,7 +17,7 @@ from copyrator.api.version_range import VersionError, parse_version
 from copyrator.bundles.blocked import missing_account
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
+from copyrator.bundles.plan_jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import preview, signature
@@ -110,6 +110,8 @@ class Previews:
         job = await self._plan_jobs.find(entry, record)
         if job is None:
             self._queue.end(Ticket(entry.key, is_preview=True))
+            if entry.is_paused and memory.preview_begun != record.number:
+                return preview.with_message(status, PAUSED.format(record.job))
             if memory.preview_begun == record.number:
                 return self._failed(
                     status, f"Job {record.job} was deleted before its plan was read"

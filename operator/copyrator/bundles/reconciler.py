@@ -24,6 +24,7 @@ from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.drifts import Drifts
+from copyrator.bundles.gauges import publish_gauges
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_queue import PlanQueue
@@ -37,7 +38,7 @@ from copyrator.bundles.references import References
 from copyrator.bundles.resolutions import bring_forward
 from copyrator.bundles.runs import Runs
 from copyrator.bundles.seals import Seals
-from copyrator.bundles.status import StaleError, StatusWriter, publish_gauges
+from copyrator.bundles.status import StaleError, StatusWriter
 from copyrator.bundles.trust import TrustStore
 from copyrator.kube.errors import ApiError, Forbidden, NotFound
 from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter

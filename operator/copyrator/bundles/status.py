@@ -1,4 +1,4 @@
-"""Writes the status and the finalizer of a Bundle, and the gauges of all Bundles.
+"""Writes the status and the finalizer of a Bundle.
 
 A status is written once for each change, and not without one.
 """
@@ -6,7 +6,6 @@ A status is written once for each change, and not without one.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from dataclasses import replace
 from typing import Any, Final
 
@@ -24,7 +23,6 @@ from copyrator.api.conditions import (
     unmanaged_conditions,
     with_further,
 )
-from copyrator.api.drift_status import DriftReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
@@ -34,7 +32,6 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.policy import drift_condition, signature, verdicts
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
-from copyrator.bundles.reference_watches import ReferenceWatches
 from copyrator.kube.client.client import PatchType
 from copyrator.kube.errors import ConflictError, Invalid, NotFound
 from copyrator.kube.events import NORMAL, WARNING, EventType
@@ -43,9 +40,6 @@ from copyrator.kube.resources import BUNDLES
 log = logging.getLogger(__name__)
 
 _NAMED_RIVALS: Final = 3
-
-_REASONS: Final = frozenset(reason.value for reason in BundleReason)
-"""A status can be forged, and must not make new label values."""
 
 
 class StaleError(Exception):
@@ -321,32 +315,3 @@ def _says_something_new(entry: BundleEntry, status: BundleStatus) -> bool:
     if before is None or after is None or not isinstance(entry.spec, BundleSpec):
         return before != after
     return not same_rhythm(entry.spec, before, after)
-
-
-def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
-    """Set the gauges of all Bundles and what they name, and the age of the oldest poll."""
-    reasons: Counter[str] = Counter()
-    quarantined, oldest, now = 0, 0.0, context.monotonic()
-    waiting = [one.awaits_approval_since for one in context.bundles if one.awaits_approval_since]
-    for entry in context.bundles:
-        reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
-        quarantined += entry.quarantined
-        memory = context.memories.get(entry.key)
-        asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
-        if memory is not None and asks:
-            oldest = max(oldest, now - memory.answered_at)
-    gauge = context.metrics.bundles
-    gauge.clear()
-    for reason, count in reasons.items():
-        gauge.labels(reason).set(count)
-    context.metrics.bundles_quarantined.set(quarantined)
-    drifted = Counter(entry.drifted for entry in context.bundles if entry.drifted)
-    for reason in (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING):
-        context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
-    context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
-    context.metrics.oldest_poll_seconds.set(oldest)
-    context.metrics.plans_awaiting_approval.set(len(waiting))
-    longest = (context.clock() - min(waiting)).total_seconds() if waiting else 0.0
-    context.metrics.oldest_plan_seconds.set(longest)
-    for scope, count in watches.count().items():
-        context.metrics.bundle_references.labels(scope).set(count)

@@ -100,9 +100,16 @@ async def test_a_suspended_bundle_is_planned_on_request_only(
     await eventually(lambda: cluster.reason() == "Suspended")
     await idle(operator)
     assert cluster.runs == []
+    assert pending(cluster) == "Suspended"
+    werf.holds_plans = True
     refresh(cluster)
+    await eventually(lambda: cluster.jobs("plan"))
+    await waits(cluster, "Planning", outcome="Running")
+    werf.holds_plans = False
+    werf.finish(cluster.jobs("plan")[0])
     await eventually(lambda: plan(cluster).get("outcome") == "Planned")
     assert cluster.status()["lastHandledPlan"] == "now"
+    await waits(cluster)
     approve(cluster, plan(cluster))
     await eventually(lambda: plan(cluster).get("decision") == "Approved")
     await idle(operator)
@@ -132,6 +139,39 @@ async def test_a_paused_bundle_is_not_planned_nor_deployed_and_a_decision_is_kep
     assert len(registry.asked) == asked
     annotate(cluster, **{"disable-autoupdate": None})
     await deployed(cluster)
+
+
+@pytest.mark.parametrize("is_preview", [False, True], ids=["plan", "preview"])
+async def test_a_plan_without_a_job_is_made_when_its_bundle_is_not_paused_any_more(
+    cluster: BundleCluster, run: Run, bundle: Make, werf: Werf, is_preview: bool
+) -> None:
+    """The process died between the record and the Job, and then the Bundle was paused."""
+
+    def record() -> dict[str, Any]:
+        found: dict[str, Any] = cluster.status().get("preview" if is_preview else "plan", {})
+        return found
+
+    refused = cluster.refuse("create", "/jobs", 500)
+    bundle(approval=None if is_preview else ALWAYS, suspend=is_preview)
+    if is_preview:
+        annotate(cluster, **{"plan-at": "now", "plan-version": "1.*"})
+    operator = await run()
+    await eventually(lambda: record().get("outcome") == "Running")
+    await operator.stop()
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    refused.clear()
+
+    operator = await run()
+    await eventually(lambda: "isn't created until the annotation" in record().get("message", ""))
+    await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
+    await idle(operator)
+    assert cluster.runs == []
+    assert pending(cluster) != "Planning"
+
+    annotate(cluster, **{"disable-autoupdate": None})
+    await eventually(lambda: record()["outcome"] == "Planned")
+    assert (record()["number"], "message" in record()) == (1, False)
+    assert len(cluster.jobs("plan")) == 1
 
 
 async def test_what_waits_is_deployed_when_approval_is_no_longer_asked_for(

@@ -8,6 +8,7 @@ from tests.e2e.installation import RULES
 from tests.e2e.operator_process import until
 
 from copyrator import __version__
+from demo.chart import render
 from localcluster.api import ApiStatusError
 
 KR = "replicator.v1.mittwald.de/"
@@ -125,6 +126,24 @@ def test_what_install_prints_is_taken_by_the_api_server(stage):
     stage.cluster.kubectl(
         "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", input=printed
     )
+
+
+def test_install_prints_the_policies_of_the_chart_for_its_namespace(stage, cluster):
+    printed = stage.types("install --print --no-crds -n ops --image r.example.com/c:1")
+    bodies = [body for body in yaml.safe_load_all(printed) if body]
+    policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    found = [body for body in bodies if body["kind"] in policies]
+    rendered = render(cluster.helm, namespace="ops", policy=True).rights
+    named = {(one["kind"], one["metadata"]["name"]): one.get("spec") for one in rendered}
+    assert len(found) == 4
+    for body in found:
+        assert named[body["kind"], body["metadata"]["name"]] == body["spec"]
+    assert "system:serviceaccount:ops:copyrator" in printed
+    without = stage.types(
+        "install --print --no-crds --no-policies -n ops --image r.example.com/c:1"
+    )
+    others = [body for body in yaml.safe_load_all(without) if body]
+    assert others == [body for body in bodies if body["kind"] not in policies]
 
 
 def test_version_names_both_sides(stage):

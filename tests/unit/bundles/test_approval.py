@@ -14,9 +14,10 @@ from tests.unit.bundles.plan_samples import (
 )
 
 from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus
+from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts
 from copyrator.api.times import format_time
+from copyrator.bundles.policy import approval
 from copyrator.bundles.policy.approval import GATE
 from copyrator.bundles.policy.gates import (
     PASSED,
@@ -62,6 +63,11 @@ PLANNING = Waiting("Planning", "the deploy is being planned")
     [
         (BundleStatus(), "Always", PLANNING),
         (with_plan(outcome="Running"), "Always", PLANNING),
+        (
+            with_plan(outcome="Failed", message="broken", next_retry_at=format_time(NOW)),
+            "Always",
+            PLANNING,
+        ),
         (
             with_plan(outcome="Running", message="Job x is blocked: no node"),
             "Always",
@@ -140,3 +146,53 @@ def test_a_request_tries_again_what_kept_changing(occasion: Occasion) -> None:
 def test_it_is_asked_where_the_spec_or_the_settings_ask_for_approval() -> None:
     assert [GATE.concerns(spec(mode)) for mode in ApprovalMode] == [False, True, True]
     assert frozenset(Occasion) - GATE.occasions == {Occasion.CORRECTION}
+
+
+# --- nothing is planned ---
+
+SUSPENDED = Waiting(
+    "Suspended",
+    "nothing is planned while spec.suspend is true, unless it is asked for: copyrator plan bundle "
+    "-n prod shop --refresh",
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (BundleStatus(), SUSPENDED),
+        (with_plan(expires_at=format_time(NOW)), SUSPENDED),
+        (with_plan(outcome="Failed", next_retry_at=format_time(NOW)), SUSPENDED),
+        (with_plan(outcome="Running"), PLANNING),
+        (with_plan(decision="Approved"), PASSED),
+    ],
+)
+def test_a_suspended_bundle_is_not_said_to_be_planned_unless_it_is(
+    status: BundleStatus, verdict: Verdict
+) -> None:
+    candidate = Candidate("1.1", "sha256:b")
+    facts = Facts(status, Occasion.NEW_DIGEST, TARGET)
+    assert GATE.judge(spec(suspend=True), candidate, facts, NOW) == verdict
+
+
+def test_the_gate_of_a_paused_bundle_does_not_say_that_it_is_planned() -> None:
+    other = GateStatus(name="signature", state="Passed")
+    planning = GateStatus(name="approval", state="Waiting", reason="Planning", message="x")
+    waits = GateStatus(name="approval", state="Waiting", reason="AwaitingApproval", message="x")
+    status = BundleStatus(gates=(other, planning))
+    first, ours = approval.paused(status).gates
+    assert (first, ours.reason, ours.state) == (other, "AutoupdateDisabled", "Waiting")
+    assert ours.message is not None
+    assert "operator.werf.dev/disable-autoupdate" in ours.message
+    assert approval.paused(approval.paused(status)) == approval.paused(status)
+    for gates in ((), (waits,), (other,)):
+        kept = BundleStatus(gates=gates)
+        assert approval.paused(kept) == kept
+
+
+def test_the_gate_says_that_it_is_planned_once_a_plan_is_begun() -> None:
+    waits = GateStatus(name="approval", state="Waiting", reason="Suspended", message="x")
+    (ours,) = approval.planning(BundleStatus(gates=(waits,))).gates
+    assert (ours.reason, ours.message) == ("Planning", PLANNING.message)
+    other = BundleStatus(gates=(GateStatus(name="signature", state="Passed"),))
+    assert approval.planning(other) == other

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateStatus
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.gates import (
@@ -16,11 +19,15 @@ from copyrator.bundles.policy.gates import (
     Gate,
     Occasion,
     Refused,
+    Result,
     Target,
     Verdict,
     Waiting,
+    recorded,
 )
 from copyrator.bundles.policy.plan_due import content_of, must_plan
+
+_BEING_PLANNED: Final = "the deploy is being planned"
 
 
 def passes(plan: PlanStatus, mode: ApprovalMode) -> bool:
@@ -43,8 +50,9 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
             f"values change, or until {_command('reconcile', spec)}",
         )
     plan = status.plan
-    if must_plan(status, target, now) or plan.outcome == PlanOutcome.RUNNING:
-        return Waiting(BundleReason.PLANNING, plan.message or "the deploy is being planned")
+    is_due = must_plan(status, target, now)
+    if is_due or plan.outcome == PlanOutcome.RUNNING:
+        return _planning(plan, spec, is_begun=not is_due)
     if plan.outcome == PlanOutcome.FAILED:
         return _failure(plan)
     if passes(plan, spec.approval.mode):
@@ -53,6 +61,14 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
         return Refused(BundleReason.PLAN_REJECTED, f"plan {plan.id} was rejected{_by(plan)}")
     text = f"plan {plan.id} ({summary(plan)}) waits for approval: {_command('approve', spec)}"
     return Waiting(BundleReason.AWAITING_APPROVAL, text, parse_time(plan.expires_at))
+
+
+def _planning(plan: PlanStatus, spec: BundleSpec, *, is_begun: bool) -> Waiting:
+    if spec.suspend and not is_begun:
+        text = "nothing is planned while spec.suspend is true, unless it is asked for"
+        return Waiting(BundleReason.SUSPENDED, f"{text}: {_command('plan', spec)} --refresh")
+    said = plan.message if is_begun else None  # else it is of an earlier plan
+    return Waiting(BundleReason.PLANNING, said or _BEING_PLANNED)
 
 
 def _keeps_changing(status: BundleStatus, target: Target, spec: BundleSpec) -> bool:
@@ -95,6 +111,27 @@ def summary(plan: PlanStatus) -> str:
     )
     text = ", ".join(parts) or "no changes"
     return text + (f"; {plan.risky_operations} risky" if plan.risky_operations else "")
+
+
+def planning(status: BundleStatus) -> BundleStatus:
+    """The status of a Bundle whose plan is begun; its gates were asked before."""
+    return _saying(status, Waiting(BundleReason.PLANNING, _BEING_PLANNED), lambda _: True)
+
+
+def paused(status: BundleStatus) -> BundleStatus:
+    """The status of a Bundle whose updates are off, so that nothing is planned."""
+    text = f"nothing is planned until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
+    waits = Waiting(BundleReason.AUTOUPDATE_DISABLED, text)
+    return _saying(status, waits, lambda gate: gate.reason == BundleReason.PLANNING)
+
+
+def _saying(
+    status: BundleStatus, verdict: Waiting, replaces: Callable[[GateStatus], bool]
+) -> BundleStatus:
+    """The status whose record of this gate, if there is one to be replaced, is this verdict."""
+    (ours,) = recorded([Result(GATE.name, verdict)])
+    gates = (ours if one.name == GATE.name and replaces(one) else one for one in status.gates)
+    return replace(status, gates=tuple(gates))
 
 
 GATE: Final = Gate(

@@ -1,0 +1,44 @@
+"""The gauges of all Bundles."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.drift_status import DriftReason
+from copyrator.bundles.context import Context
+from copyrator.bundles.reference_watches import ReferenceWatches
+
+_REASONS: Final = frozenset(reason.value for reason in BundleReason)
+"""A status can be forged, and must not make new label values."""
+
+
+def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
+    """Set the gauges of all Bundles and what they name, and the age of the oldest poll."""
+    reasons: Counter[str] = Counter()
+    quarantined, oldest, now = 0, 0.0, context.monotonic()
+    waiting = [one.awaits_approval_since for one in context.bundles if one.awaits_approval_since]
+    for entry in context.bundles:
+        reasons[entry.reason if entry.reason in _REASONS else "Unknown"] += 1
+        quarantined += entry.quarantined
+        memory = context.memories.get(entry.key)
+        asks = isinstance(entry.spec, BundleSpec) and not entry.is_paused and not entry.deleting
+        if memory is not None and asks:
+            oldest = max(oldest, now - memory.answered_at)
+    gauge = context.metrics.bundles
+    gauge.clear()
+    for reason, count in reasons.items():
+        gauge.labels(reason).set(count)
+    context.metrics.bundles_quarantined.set(quarantined)
+    drifted = Counter(entry.drifted for entry in context.bundles if entry.drifted)
+    for reason in (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING):
+        context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
+    context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
+    context.metrics.oldest_poll_seconds.set(oldest)
+    context.metrics.plans_awaiting_approval.set(len(waiting))
+    longest = (context.clock() - min(waiting)).total_seconds() if waiting else 0.0
+    context.metrics.oldest_plan_seconds.set(longest)
+    for scope, count in watches.count().items():
+        context.metrics.bundle_references.labels(scope).set(count)

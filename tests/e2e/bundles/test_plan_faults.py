@@ -1,0 +1,122 @@
+"""Plans against quotas and evictions, as the API server and its controllers do them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
+from tests.e2e.bundles.private_registry import front
+from tests.e2e.bundles.test_approval import ALWAYS, approve, plan, secrets, wait_planned
+
+from localcluster import Cluster
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+SOON = {"limit": 9, "backoff": "3s"}
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, log) as operator:
+        yield operator
+
+
+def wait_said(team: Team, *words: str) -> dict[str, Any]:
+    """The plan, once its message has these words."""
+    within(
+        DEPLOY,
+        lambda: all(word in plan(team).get("message", "") for word in words),
+        lambda: f"{words}: {json.dumps(team.status('shop'))}",
+    )
+    return plan(team)
+
+
+def limit(team: Team, **hard: str) -> None:
+    """A quota that is in force: its controller has counted."""
+    named = {key.replace("__", "/").replace("_", "."): value for key, value in hard.items()}
+    team.create("resourcequotas", "quota", spec={"hard": named})
+    within(
+        DEPLOY,
+        lambda: (team.get("resourcequotas", "quota") or {})["status"].get("hard") == named,
+        "the quota is in force",
+    )
+
+
+def test_a_quota_that_forbids_the_job_is_named_and_the_plan_made_when_it_is_gone(
+    team: Team,
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    limit(team, count__jobs_batch="0")
+    team.create("configmaps", "values", data={"values.yaml": "greeting: hello\n"})
+    team.bundle("shop", values="values", approval=ALWAYS, retry=SOON, interval="1h")
+    found = wait_said(team, "exceeded quota: quota", "count/jobs.batch=1")
+    assert found["reason"] == "PlanFailed"
+    within(DEPLOY, lambda: plan(team)["number"] > 1, "it is tried again")
+    within(DEPLOY, lambda: "exceeded quota" in team.condition("shop", "UpdatePending")["message"])
+    assert team.jobs("shop", "plan") == []
+    team.delete("resourcequotas", "quota")
+    approve(team, wait_planned(team, "1.0.0"))
+    status = team.wait_deployed("shop", digest)
+    assert [one["outcome"] for one in status["history"]] == ["Succeeded"]
+    within(DEPLOY, lambda: len(secrets(team)) == 1, "what failed plans left is gone")
+
+
+def test_a_quota_that_forbids_the_pod_is_pointed_at_and_the_plan_goes_on_without_it(
+    team: Team,
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    limit(team, pods="0")
+    team.bundle("shop", approval=ALWAYS, retry=SOON, interval="1h")
+    found = wait_said(team, "it has no pod; its Events may name the cause, such as a quota")
+    assert found["outcome"] == "Running"
+    assert team.condition("shop", "UpdatePending")["reason"] == "Planning"
+    team.delete("resourcequotas", "quota")
+    again = wait_planned(team, "1.0.0")
+    assert (again["job"], again["number"]) == (found["job"], 1)
+    approve(team, again)
+    team.wait_deployed("shop", digest)
+
+
+def test_a_quota_that_forbids_the_copies_of_values_is_named(team: Team) -> None:
+    team.publish("1.0.0", "first")
+    team.create("configmaps", "values", data={"values.yaml": "greeting: hello\n"})
+    limit(team, count__secrets="0")
+    team.bundle("shop", values="values", approval=ALWAYS, retry=SOON)
+    within(
+        DEPLOY,
+        lambda: "exceeded quota: quota" in team.condition("shop").get("message", ""),
+        lambda: json.dumps(team.status("shop")),
+    )
+    team.delete("resourcequotas", "quota")
+    wait_planned(team, "1.0.0")
+
+
+def test_an_evicted_plan_is_named_and_made_again(team: Team) -> None:
+    digest = team.publish("1.0.0", "first")
+    stalling = threading.Event()
+    stalling.set()
+    with front(team.cluster.registry, stalling=stalling) as host:
+        team.bundle("shop", registry=host, approval=ALWAYS, retry=SOON, interval="1h")
+        name = str(within(DEPLOY, lambda: running_pod(team), "a pod plans"))
+        team.api.create(f"{team.path('pods', name)}/eviction", {"metadata": {"name": name}})
+        found = wait_said(team, "condition DisruptionTarget")
+        assert (found["reason"], found["outcome"]) == ("PlanFailed", "Failed")
+        stalling.clear()
+        again = wait_planned(team, "1.0.0")
+        assert again["number"] > 1
+        assert "attempted" not in team.status("shop")  # no digest is blamed
+        approve(team, again)
+        team.wait_deployed("shop", digest)
+
+
+def running_pod(team: Team) -> str | None:
+    """The pod of the newest plan Job, once it runs."""
+    for job in team.jobs("shop", "plan"):
+        selector = f"batch.kubernetes.io/job-name={job['metadata']['name']}"
+        for pod in team.api.get(team.path("pods"), labelSelector=selector)["items"]:
+            if pod["status"]["phase"] == "Running":
+                return str(pod["metadata"]["name"])
+    return None
