@@ -11,6 +11,7 @@ from localcluster.signing import public_key, sign
 FILE = "bundles/hello.yaml"
 NAME = "hello"
 PAUSE = "operator.werf.dev/disable-autoupdate"
+PLAN_AT = "operator.werf.dev/plan-at"
 KEYS = "release-keys"
 """The ConfigMap with the public key of who signs."""
 SECONDS = 60.0
@@ -120,6 +121,33 @@ def approve(world: World) -> Rows:
     return Rows(("TAG", "OUTCOME", "PLAN", "APPROVED BY"), [row])
 
 
+def correct_drift(world: World) -> Rows:
+    """Set spec.drift, edit an object of the release, and see that it is put right."""
+    world.objects.patch("bundles", NAME, APPS, {"spec": {"drift": {"mode": "Correct"}}})
+    until(lambda: _wait_drifted(world, "False"), seconds=SECONDS, what="the release to be compared")
+    world.objects.patch("configmaps", NAME, APPS, {"data": {"greeting": "Edited"}})
+    _annotate(world, "now", PLAN_AT)
+
+    def look() -> Manifest:
+        last: Manifest = _bundle(world)["status"]["history"][0]
+        greeting = _release(world).get("greeting")
+        if not last.get("correction") or greeting == "Edited":
+            raise NotYet(f"the last attempt is {last}; the greeting is {greeting!r}")
+        _wait_drifted(world, "False")
+        return last
+
+    last = until(look, seconds=SECONDS, what="what was edited to be put right")
+    (found,) = _bundle(world)["status"]["drift"]["corrected"]
+    row = (found, last["version"], last["outcome"], _release(world)["greeting"])
+    return Rows(("DRIFTED", "TAG", "CORRECTION", "IN THE CLUSTER"), [row])
+
+
+def _wait_drifted(world: World, status: str) -> None:
+    found = condition(_bundle(world), "Drifted")
+    if found.get("status") != status:
+        raise NotYet(f"Drifted is {found.get('status')}: {found.get('message')}")
+
+
 def ask_for_signatures(world: World) -> Rows:
     """Set spec.verify, push 1.0.4 unsigned, and see that it is passed over."""
     signer = {"cosign.pub": public_key(world.key)}
@@ -226,8 +254,8 @@ def _wait_deployed(world: World, version: str, reason: str = "Deployed") -> Rows
     )
 
 
-def _annotate(world: World, value: str | None) -> None:
-    world.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {PAUSE: value}}})
+def _annotate(world: World, value: str | None, name: str = PAUSE) -> None:
+    world.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {name: value}}})
 
 
 CHAPTER = Chapter(
@@ -244,6 +272,7 @@ CHAPTER = Chapter(
         Step("The values ConfigMap is edited and deployed", edit_values),
         Step("spec.approval is set: 1.0.3 is pushed and planned, not deployed", ask_for_approval),
         Step("The plan is approved with copyrator approve: 1.0.3 is deployed", approve),
+        Step("spec.drift is set: an edited object is found and put right", correct_drift),
         Step("spec.verify names a key: 1.0.4 is pushed unsigned, not deployed", ask_for_signatures),
         Step("1.0.4 is signed with that key and deployed", sign_version),
         Step("The Bundle is deleted and its release uninstalled", remove),

@@ -139,6 +139,20 @@ class Metrics:
             "bundles_untrusted",
             "Bundles whose deployed version doesn't satisfy spec.verify or the signature policy.",
         )
+        self.bundles_drifted = self._gauge(
+            "bundles_drifted",
+            "Bundles with objects that aren't as they were deployed, by reason: Drifted, or "
+            "DriftRecurring where corrections don't last.",
+            "reason",
+        )
+        self.drift_checks_skipped = self._counter(
+            "drift_checks_skipped",
+            "Checks for drift that couldn't begin before the next one was due: raise "
+            "--max-plan-jobs, or spec.drift.interval.",
+        )
+        self.drift_corrections = self._counter(
+            "drift_corrections", "Deploys that corrected drift, by result.", "result"
+        )
         self.signature_checks = self._counter(
             "signature_checks",
             "Digests whose signatures were checked; Trusted or NotTrusted.",
@@ -154,7 +168,7 @@ class Metrics:
         )
         self.deploys = self._counter(
             "deploys",
-            "Finished Jobs by action (deploy, plan, uninstall) and result.",
+            "Finished Jobs by action (deploy, plan, drift, uninstall) and result.",
             "action",
             "result",
         )

@@ -39,6 +39,12 @@ from copyrator.api.bundle_status import (
     VersionRef,
     parse_status,
 )
+from copyrator.api.drift import (
+    DEFAULT_DRIFT_INTERVAL,
+    MIN_DRIFT_INTERVAL,
+    Drift,
+    read_drift,
+)
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.keys import BundleKey
 from copyrator.api.tagfilter import FilterError, compile_filter
@@ -141,6 +147,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         min_age=_duration(spec, "minAge", 0.0),
         depends_on=_read_depends_on(spec, BundleKey(namespace, name)),
         windows=read_windows(spec),
+        drift=_read_drift(spec.sub("drift")),
     )
 
 
@@ -341,3 +348,8 @@ def _read_approval(approval: Fields, namespace: str, defaults: BundleDefaults) -
             approval, "expires", DEFAULT_APPROVAL_EXPIRES, least=MIN_APPROVAL_EXPIRES
         ),
     )
+
+
+def _read_drift(drift: Fields) -> Drift:
+    interval = _duration(drift, "interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
+    return read_drift(drift, interval)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.drift_status import DriftStatus
 from copyrator.api.plan_status import Baseline, MissingPermission, PlanStatus, PreviewPlan
 from copyrator.api.records import Record
 
@@ -176,6 +177,8 @@ class Attempted(Record):
     """The Job that made that plan."""
     approved_by: str | None = None
     """Who approved it; None where the mode let it pass."""
+    correction: bool | None = None
+    """True: it deploys again what is deployed, because that had drifted."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -248,6 +251,7 @@ class HistoryEntry(Record):
     job: str | None = None
     plan: str | None = None
     approved_by: str | None = None
+    correction: bool | None = None
     time: str | None = None
 
 
@@ -287,7 +291,9 @@ class BundleStatus(Record):
     preview: PreviewPlan = field(default_factory=PreviewPlan)
     """Only where a user asked for a plan of another version; for a day."""
     baseline: Baseline = field(default_factory=Baseline)
-    """Only where spec.approval.mode is OnRisk."""
+    """Only where spec.approval.mode is OnRisk, or spec.drift asks for drift."""
+    drift: DriftStatus = field(default_factory=DriftStatus)
+    """Likewise; no more than its check's number where neither does."""
     history: tuple[HistoryEntry, ...] = ()
     next_poll_at: str | None = None
     last_error: LastError = LastError()

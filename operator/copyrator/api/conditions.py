@@ -30,6 +30,8 @@ class ConditionType(StrEnum):
     """True while a newer version waits for a gate; only for Bundles with gates."""
     VERIFIED = "Verified"
     """Whether what is deployed is signed by who is trusted; only where signatures are asked for."""
+    DRIFTED = "Drifted"
+    """Whether objects aren't as they were deployed; only where drift is looked for."""
 
 
 class ConditionStatus(StrEnum):
@@ -116,16 +118,39 @@ def build_conditions(
         if one is not None
     )
     return [
-        {
-            "type": kind.value,
-            "status": status.value,
-            "reason": reason,
-            "message": _shorten(message),
-            "observedGeneration": generation,
-            "lastTransitionTime": _since(before.get(kind), status, stamp),
-        }
+        _built(kind, status, reason, message, generation)
+        | {"lastTransitionTime": _since(before.get(kind), status, stamp)}
         for kind, status, reason, message in states
     ]
+
+
+def _built(
+    kind: ConditionType, status: ConditionStatus, reason: str, message: str, generation: int
+) -> dict[str, Any]:
+    return {
+        "type": kind.value,
+        "status": status.value,
+        "reason": str(reason),
+        "message": _shorten(message),
+        "observedGeneration": generation,
+    }
+
+
+def with_further(
+    previous: Any,
+    kind: ConditionType,
+    condition: FurtherCondition | None,
+    *,
+    generation: int,
+    now: datetime,
+) -> list[dict[str, Any]]:
+    """Conditions with a further one replaced; None removes it."""
+    others = [dict(one) for name, one in conditions_by_type(previous).items() if name != kind]
+    if condition is None:
+        return others
+    before, stamp = conditions_by_type(previous).get(kind), format_time(now)
+    built = _built(kind, condition.status, condition.reason, condition.message, generation)
+    return [*others, built | {"lastTransitionTime": _since(before, condition.status, stamp)}]
 
 
 def _since(before: Mapping[str, Any] | None, status: ConditionStatus, stamp: str) -> str:

@@ -99,6 +99,8 @@ class PlanStatus(PlanSummary):
     spec_hash: str | None = None
     job_hash: str | None = None
     """Of everything else that the deploy's Job gets."""
+    attempt: int | None = None
+    """Number of the newest attempt when it began."""
     id: str | None = None
     missing: tuple[MissingPermission, ...] = ()
     """What the Job's account may not do of what the deploy needs, at most MAX_MISSING entries."""
@@ -136,3 +138,6 @@ class Baseline(Record):
     """The Job that made it."""
     seal: str | None = None
     """Hash of the Secret with its operations."""
+    made_at: str | None = None
+    unproven: bool | None = None
+    """True: it was made so late after the deploy that it may have what had drifted before."""

@@ -24,12 +24,19 @@ from copyrator.api.bundle import parse_bundle, parse_status
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
-from copyrator.api.conditions import ready_reason
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    conditions_by_type,
+    ready_reason,
+)
+from copyrator.api.drift_status import DriftReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
-from copyrator.bundles.policy import plan_due
+from copyrator.bundles.policy import drift_correction, plan_due
+from copyrator.bundles.policy.drift_due import due_at
 from copyrator.bundles.policy.identity import release_metadata, spec_hash
 from copyrator.bundles.policy.preview import (
     PreviewRequest,
@@ -96,6 +103,16 @@ class BundleEntry:
     """The same for a plan of another version."""
     has_preview: bool
     """The status has such a plan."""
+    drift_at: datetime | None
+    """When what is deployed is checked for drift; None while that isn't due by its status."""
+    is_checking: bool
+    """A check for drift is recorded that has no outcome yet."""
+    checked_at: datetime | None
+    """When the last check for drift ended."""
+    correctable: str | None
+    """The Job that found drift that is to be corrected."""
+    drifted: str
+    """Reason of the condition Drifted where it is True; else empty."""
     is_untrusted: bool
     """What is deployed isn't signed by who is trusted."""
     labels: Mapping[str, str]
@@ -219,14 +236,16 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
     packed = zlib.compress(pack_status(body.get("status")))
     status = _unpack(packed)
     attempted = status.attempted
+    hashed = spec_hash(raw_spec, labels, annotations) if valid else ""
+    uid = metadata.get("uid", "")
     return BundleEntry(
         key=BundleKey(metadata["namespace"], metadata["name"]),
-        uid=metadata.get("uid", ""),
+        uid=uid,
         resource_version=metadata.get("resourceVersion", ""),
         generation=metadata.get("generation", 0),
         created=metadata.get("creationTimestamp", ""),
         spec=spec,
-        spec_hash=spec_hash(raw_spec, labels, annotations) if valid else "",
+        spec_hash=hashed,
         packed_status=packed,
         reason=sys.intern(ready_reason(status.conditions) or ""),
         quarantined=attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None,
@@ -248,6 +267,11 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         plan_request=requested_plan(ours, status),
         preview_request=requested_preview(ours, status),
         has_preview=status.preview.outcome is not None,
+        drift_at=None if isinstance(spec, InvalidSpec) else due_at(status, spec, hashed, uid),
+        is_checking=status.drift.check.outcome == PlanOutcome.RUNNING,
+        checked_at=parse_time(status.drift.checked_at),
+        correctable=_correctable(status, spec),
+        drifted=_drifted(status),
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
@@ -268,6 +292,20 @@ def _read_spec(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleSpec 
         log.exception("the spec of a Bundle can't be read: %s", what)
         text = f"the operator failed to parse it ({what}); report a bug with the Bundle's spec"
         return InvalidSpec("spec", text)
+
+
+def _correctable(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str | None:
+    if isinstance(spec, InvalidSpec) or not drift_correction.is_asked(status, spec):
+        return None
+    return status.drift.found_job
+
+
+def _drifted(status: BundleStatus) -> str:
+    """Only reasons of ours: a status can be forged, and must not make new label values."""
+    found = conditions_by_type(status.conditions).get(ConditionType.DRIFTED, {})
+    is_true = found.get("status") == ConditionStatus.TRUE
+    reasons = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
+    return next((one for one in reasons if is_true and found.get("reason") == one), "")
 
 
 def _awaits_approval_since(status: BundleStatus) -> datetime | None:

@@ -14,13 +14,23 @@ from copyrator.api.bundle_status import (
     Available,
     BundleStatus,
     LastError,
-    Outcome,
     Verification,
 )
 from copyrator.api.conditions import ReadyCondition
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
-from copyrator.bundles.policy import age, approval, gates, plan_due, plan_record, state, verdicts
+from copyrator.bundles.policy import (
+    age,
+    approval,
+    drift_correction,
+    drift_due,
+    drift_record,
+    gates,
+    plan_due,
+    plan_record,
+    state,
+    verdicts,
+)
 from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result, Target
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
@@ -58,12 +68,22 @@ class Case:
         return dropped and self.entry.status.plan.job is not None
 
     @property
+    def is_correction(self) -> bool:
+        """Whether what is deployed is deployed again, because it has drifted."""
+        return self.decision.need is state.Need.DRIFT
+
+    @property
+    def is_drift_dropped(self) -> bool:
+        """Whether the status no longer has a check or a baseline that it had."""
+        before, now = self.entry.status, self.status
+        had = before.drift.check.job or before.baseline.job
+        return bool(had) and not (now.drift.check.job or now.baseline.job)
+
+    @property
     def must_plan(self) -> bool:
-        """Whether the approval gate waits for a plan that isn't being made yet, or a baseline."""
+        """Whether the approval gate waits for a plan that isn't being made yet."""
         if self.target is None or self.spec.suspend:
             return False
-        if self.decision.action is state.Action.NOTHING:
-            return plan_due.must_make_baseline(self.status, self.spec, self.target, self.now)
         asked = any(one.gate == approval.GATE.name and one.objects for one in self.results)
         return asked and plan_due.must_plan(self.status, self.target, self.now)
 
@@ -97,6 +117,8 @@ def decided(
         generation=entry.generation,
         request=entry.request,
     )
+    status = _drift_noted(status, spec, wanted)
+    status = replace(status, verification=resolution.deployed or Verification())
     target = None
     if resolution.tag and (spec.approval.is_asked or entry.plan_request is not None):
         target = target_of(entry, spec, wanted)
@@ -117,7 +139,33 @@ def decided(
         status = plan_record.dropped(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
     results, held = _judged(case, moment, unready)
-    return replace(case, results=results, held=held)
+    return _corrected(replace(case, results=results, held=held), moment)
+
+
+def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -> BundleStatus:
+    """The status with whether drift is looked for, and can be now."""
+    status = drift_record.switched_off(status, spec)
+    if not spec.drift.is_asked:
+        return status
+    why = drift_due.hindrance(status, spec, wanted.spec_hash, wanted.values_hash)
+    return drift_record.noted(drift_record.without_ignored(status, spec), why)
+
+
+def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
+    """What has drifted is corrected while nothing else is deployed, if all gates pass."""
+    status, spec, now = case.status, case.spec, case.now
+    if case.deploys or not drift_correction.is_asked(status, spec):
+        return case
+    there = status.deployed
+    wanted = replace(
+        case.wanted, version=there.version or "", digest=there.digest or "", request=None
+    )
+    candidate = Candidate(wanted.version, wanted.digest)
+    facts = Facts(status, state.occasion(state.Need.DRIFT, wanted, status), case.target)
+    if gates.held(candidate, gates.judge(moment, spec, candidate, facts, now)):
+        return case
+    decision = state.Decision(state.Action.DEPLOY, state.Need.DRIFT)
+    return replace(case, wanted=wanted, decision=decision, held=None)
 
 
 def _judged(
@@ -158,7 +206,7 @@ def _held_back(case: Case, status: BundleStatus, held: Held) -> ReadyCondition:
     there, wanted = status.deployed, case.wanted
     same = (there.values_hash, there.spec_hash) == (wanted.values_hash, wanted.spec_hash)
     newer = not case.resolution.tag or case.decision.need is state.Need.VERSION
-    if there.digest and same and newer and status.attempted.outcome in (None, Outcome.SUCCEEDED):
+    if there.digest and same and newer and state.has_succeeded(status):
         return verdicts.deployed(status, case.spec.ignored_env)
     return verdicts.held(status, held)
 
@@ -182,12 +230,10 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     A tag that failed too often isn't listed as rejected any more once it has a new digest.
     """
     resolution = case.resolution
-    verification = resolution.deployed or Verification()
     results = () if _is_old_news(case) else case.results
     status = replace(
         case.status,
         gates=gates.recorded(results),
-        verification=verification,
         candidates=age.remembered(case.status, case.spec, resolution.seen, case.now),
     )
     if resolution.unresolved is not None or not resolution.tag:

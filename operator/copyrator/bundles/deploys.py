@@ -6,6 +6,7 @@ Each reconcile does what is due and returns; nothing here waits for a registry o
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
@@ -14,15 +15,28 @@ from copyrator.api.bundle_status import (
     Verification,
 )
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.drift_status import DriftReason
 from copyrator.api.keys import BundleKey
+from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.decisions import Case, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
+from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import age, approval, plan_decision, plan_due, state, verdicts
+from copyrator.bundles.policy import (
+    age,
+    approval,
+    drift_correction,
+    drift_due,
+    drift_record,
+    plan_decision,
+    plan_due,
+    state,
+    verdicts,
+)
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -56,6 +70,7 @@ class Deploys:
         *,
         plans: Plans,
         previews: Previews,
+        drifts: Drifts,
         trust: TrustStore,
     ) -> None:
         self._context = context
@@ -66,11 +81,13 @@ class Deploys:
         self._runs = runs
         self._plans = plans
         self._previews = previews
+        self._drifts = drifts
         self._trust = trust
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
         self._accounts.forget(key)
+        self._drifts.forget(key)
 
     async def visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         """Do what is due.
@@ -79,10 +96,15 @@ class Deploys:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
         memory = self._context.memory(entry.key)
+        await self._visit(entry, spec)
+        if memory.look_at is not None and memory.look_at <= self._context.clock():
+            self._context.queue.add(entry.key)  # it has passed meanwhile
+
+    async def _visit(self, entry: BundleEntry, spec: BundleSpec) -> None:
         entry = await self._previews.visit(entry, spec)
         observed = await self._plans.observe(entry, spec)
         if entry.is_paused:
-            await self._pause(entry, observed or entry.status)
+            await self._pause(entry, spec, observed or entry.status)
             return
         try:
             access = await self._references.access(entry, spec)
@@ -91,7 +113,11 @@ class Deploys:
         except MissingReferenceError as error:
             await self._report_missing(entry, spec, error, observed or entry.status)
             return
-        if memory.settled_without_account is not None:
+        if observed is None:
+            entry = await self._drifts.visit(entry, spec, values_hash)
+        elif entry.is_checking or entry.drift_at is not None:
+            self._context.queue.add(entry.key)  # once that status is written
+        if self._context.memory(entry.key).settled_without_account is not None:
             await self._look_for_account(entry, spec)
         desired = _desired_version(entry, access, values_hash, asked)
         resolution = await self._resolutions.ask(entry, spec, access, desired, asked)
@@ -100,6 +126,29 @@ class Deploys:
         if resolution.inherited:
             await self._take_over(entry, spec, resolution, values_hash)
             return
+        await self._handle(entry, spec, resolution, desired, observed)
+
+    async def _pause(self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus) -> None:
+        """Its updates are off: nothing is requested from the registry, planned or deployed."""
+        memory = self._context.memory(entry.key)
+        memory.desired = memory.asked_since = memory.again = None
+        self._context.wake_at(entry.key)
+        if not self._plans.is_made(entry, status):
+            status = approval.paused(status)
+        status = replace(status, ready=kept_ready(status), next_poll_at=None)
+        status = _not_compared(status, spec, BundleReason.AUTOUPDATE_DISABLED, _PAUSED)
+        await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
+
+    async def _handle(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        resolution: Resolution,
+        desired: DesiredVersion,
+        observed: BundleStatus | None,
+    ) -> None:
+        """Act on the registry's answer."""
+        memory, values_hash = self._context.memory(entry.key), desired.values_hash
         asked_since = memory.asked_since
         known = (entry.resource_version, resolution, values_hash)
         settled = known in (memory.settled, memory.settled_without_account)
@@ -114,16 +163,6 @@ class Deploys:
         if not memory.poll_failures:
             memory.answered_at = self._context.monotonic()
         self._resolutions.taken(entry, asked_since)
-
-    async def _pause(self, entry: BundleEntry, status: BundleStatus) -> None:
-        """Its updates are off: nothing is requested from the registry, planned or deployed."""
-        memory = self._context.memory(entry.key)
-        memory.desired = memory.asked_since = memory.again = None
-        self._context.wake_at(entry.key)
-        if not self._plans.is_made(entry, status):
-            status = approval.paused(status)
-        status = replace(status, ready=kept_ready(status), next_poll_at=None)
-        await self._writer.write(entry, status, verdicts.autoupdate_disabled(status))
 
     async def _take_over(
         self, entry: BundleEntry, spec: BundleSpec, resolution: Resolution, values_hash: str | None
@@ -169,6 +208,7 @@ class Deploys:
             with_error(status, error.reason, str(error), now),
             ready=kept_ready(status) if is_values else 0,
         )
+        status = _not_compared(status, spec, DriftReason.NOT_AS_DEPLOYED, str(error))
         await self._writer.write(entry, status, verdicts.unusable(error.reason, str(error), status))
         memory = self._context.memory(entry.key)
         memory.desired = memory.asked_since = None
@@ -197,8 +237,10 @@ class Deploys:
             assert case.decision.need is not None
             if await self._is_account_missing(case, status):
                 return False
-            status = replace(status, verification=resolution.chosen or Verification())
-            return await self._begin(entry, spec, status, case.wanted, case.decision.need)
+            if not case.is_correction:
+                status = replace(status, verification=resolution.chosen or Verification())
+            await self._begin(entry, spec, status, case.wanted, case.decision.need)
+            return not case.is_correction or entry.request is None
         status, verdict = at_rest(case, status)
         if await self._planned(case, status, verdict):
             return entry.request is None
@@ -231,7 +273,7 @@ class Deploys:
         memory = self._context.memory(case.entry.key)
         until = None if case.spec.suspend else case.decision.until
         written = await self._writer.write(case.entry, status, verdict)
-        if case.is_plan_dropped:
+        if case.is_plan_dropped or case.is_drift_dropped:
             await self._plans.discard(written)
         judge_at = plan_due.next_look(status)
         comes_of_age = age.next_look(status, case.spec, case.now)
@@ -273,18 +315,33 @@ class Deploys:
         status: BundleStatus,
         wanted: state.Wanted,
         need: state.Need,
-    ) -> bool:
+    ) -> None:
         """Record the attempt, then create its Job."""
         now = self._context.clock()
         status = state.begin(status, wanted, now)
         is_planned = spec.approval.is_asked
-        status = plan_decision.used(status) if is_planned else plan_decision.unused(status)
+        if need is state.Need.DRIFT:
+            status = drift_correction.begun(status)
+        else:
+            status = plan_decision.used(status) if is_planned else plan_decision.unused(status)
+        status = drift_record.broken_off(status)
         status = self._runs.named(entry, spec, status)
         verdict = verdicts.deploying(status, need)
         await self._runs.begin(entry, spec, status, verdict)
-        if not is_planned and entry.status.plan.job is not None:
+        if entry.is_checking or (not is_planned and entry.status.plan.job is not None):
             await self._plans.discard(self._context.bundles.get(entry.key) or entry)
-        return True
+
+
+_PAUSED: Final = f"nothing is compared while {ANN_DISABLE_AUTOUPDATE} is set"
+
+
+def _not_compared(
+    status: BundleStatus, spec: BundleSpec, reason: str, message: str
+) -> BundleStatus:
+    """The status of a Bundle that isn't compared with what is deployed now."""
+    if not spec.drift.is_asked:
+        return status
+    return drift_record.noted(status, drift_due.Hindrance(reason, message))
 
 
 def _requests(entry: BundleEntry) -> str:

@@ -7,6 +7,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.drift_status import DriftReason
 from copyrator.bundles.context import Context
 from copyrator.bundles.reference_watches import ReferenceWatches
 
@@ -31,6 +32,9 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     for reason, count in reasons.items():
         gauge.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
+    drifted = Counter(entry.drifted for entry in context.bundles if entry.drifted)
+    for reason in (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING):
+        context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
     context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
     context.metrics.oldest_poll_seconds.set(oldest)
     context.metrics.plans_awaiting_approval.set(len(waiting))

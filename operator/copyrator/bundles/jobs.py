@@ -27,6 +27,7 @@ from copyrator.workqueue.outcome import Priority
 
 log = logging.getLogger(__name__)
 
+_PLANS: Final = frozenset({JobKind.PLAN, JobKind.DRIFT})
 _LOG_TIMEOUT: Final = 10.0
 HEALTH_SECONDS: Final = 2.0
 """Period of checking the watch's health."""
@@ -86,7 +87,16 @@ class Jobs:
     def plans_running(self) -> int:
         """How many plans are being made."""
         return sum(
-            job.kind is JobKind.PLAN and not job.done
+            job.kind in _PLANS and not job.done
+            for jobs in self._by_bundle.values()
+            for job in jobs.values()
+        )
+
+    @property
+    def checks_running(self) -> int:
+        """How many of them are checks for drift."""
+        return sum(
+            job.kind is JobKind.DRIFT and not job.done
             for jobs in self._by_bundle.values()
             for job in jobs.values()
         )
@@ -123,7 +133,7 @@ class Jobs:
         """
         others = spec.job.ttl_seconds_after_finished
         for job in self.of(entry.key, entry.uid):
-            if job.kind is not JobKind.PLAN:
+            if job.kind not in _PLANS:
                 await self.set_ttl(job, others)
                 continue
             now = self._context.clock()
@@ -160,7 +170,7 @@ class Jobs:
     ) -> None:
         """End a Bundle's Jobs that plan, but for those of these names: nobody needs them."""
         for job in self.of(key, uid):
-            if job.kind is JobKind.PLAN and job.name not in but and not job.done:
+            if job.kind in _PLANS and job.name not in but and not job.done:
                 await self.give_up(job)
 
     async def pods(self, job: JobRecord) -> list[dict[str, Any]]:
@@ -231,7 +241,7 @@ class Jobs:
                 del self._by_bundle[key]
         else:
             jobs[new.name] = new
-        if record.kind is JobKind.PLAN and self.plan_changed is not None:
+        if record.kind in _PLANS and self.plan_changed is not None:
             self.plan_changed(key, record.name, new is None or new.done)
         self._context.queue.add(key, Priority.URGENT)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Attempted
+from copyrator.api.drift_status import DriftCheck
 from copyrator.api.names import BUNDLE_PREFIX
 from copyrator.api.plan_status import PlanStatus
 from copyrator.bundles.cache import BundleEntry
@@ -49,7 +50,7 @@ def target_of(entry: BundleEntry, spec: BundleSpec, wanted: Wanted) -> Target:
     )
 
 
-def is_made_of(plan: PlanStatus, entry: BundleEntry, spec: BundleSpec) -> bool:
+def is_made_of(plan: PlanStatus | DriftCheck, entry: BundleEntry, spec: BundleSpec) -> bool:
     """Whether a plan is of the Bundle as it is now, but for its version and values."""
     order = plan_order(entry, spec, plan.version or "", plan.digest or "")
     return (entry.spec_hash, hash_of(build_deploy_job(order))) == (plan.spec_hash, plan.job_hash)

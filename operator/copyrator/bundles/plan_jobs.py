@@ -9,6 +9,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanSummary
@@ -20,6 +21,7 @@ from copyrator.bundles.orders import plan_order
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault, PlanReader
 from copyrator.bundles.policy import plan_record
 from copyrator.bundles.policy.deploy_job import build_plan_job
+from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import JobRecord
 from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.policy.plan import Plan
@@ -31,6 +33,8 @@ from copyrator.kube.errors import ApiError, Forbidden
 
 log = logging.getLogger(__name__)
 
+
+RecordedPlan = PlanSummary | DriftCheck
 
 PAUSED: Final = f"Job {{}} isn't created until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
 """What the status says of a plan without a Job, of a Bundle whose updates are off."""
@@ -57,7 +61,13 @@ class PlanJobs:
         self._seals = seals
         self._reader = PlanReader(context, jobs, redaction)
 
-    async def create(self, entry: BundleEntry, spec: BundleSpec, plan: PlanSummary) -> bool:
+    async def create(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        plan: RecordedPlan,
+        kind: JobKind = JobKind.PLAN,
+    ) -> bool:
         """Create the Job of a recorded plan; False where the values aren't its own any more.
 
         Raises:
@@ -81,7 +91,9 @@ class PlanJobs:
             return False
         order = replace(order, login=access.login, sealed=sealed)
         try:
-            made = await self._jobs.create(build_plan_job(order, job, self._nonce(entry, job)))
+            made = await self._jobs.create(
+                build_plan_job(order, job, self._nonce(entry, job), kind)
+            )
         except ApiError as error:
             if error.transient:
                 raise
@@ -95,7 +107,7 @@ class PlanJobs:
     def _nonce(self, entry: BundleEntry, job: str) -> str:
         return self._seals.derived(entry, job, "nonce")
 
-    async def find(self, entry: BundleEntry, plan: PlanSummary) -> JobRecord | None:
+    async def find(self, entry: BundleEntry, plan: RecordedPlan) -> JobRecord | None:
         """The Job of a recorded plan, if it exists."""
         return await self._jobs.find(entry.key, entry.uid, plan.job or "")
 
@@ -154,14 +166,15 @@ class PlanJobs:
     async def discard(self, entry: BundleEntry) -> None:
         """End the Jobs of plans that aren't the Bundle's any more; delete what was kept of them."""
         status = entry.status
-        needed = {status.plan.job, status.preview.job}
+        needed = {status.plan.job, status.preview.job, status.drift.check.job}
         await self._jobs.end_plans(entry.key, entry.uid, but=needed)
         await self._seals.remove_others(entry, plan_record.needed(status))
 
     def count(self, job: JobRecord, *, succeeded: bool) -> None:
         """Count a plan's outcome in the metrics."""
         metrics = self._context.metrics
-        metrics.deploys.labels("plan", "succeeded" if succeeded else "failed").inc()
+        purpose = job.kind.value
+        metrics.deploys.labels(purpose, "succeeded" if succeeded else "failed").inc()
         if job.created is not None:
             seconds = ((job.finished or self._context.clock()) - job.created).total_seconds()
-            metrics.deploy_seconds.labels("plan").observe(max(seconds, 0.0))
+            metrics.deploy_seconds.labels(purpose).observe(max(seconds, 0.0))

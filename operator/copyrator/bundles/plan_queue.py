@@ -15,10 +15,12 @@ LOOK_AGAIN: Final = 30.0
 
 
 class Ticket(NamedTuple):
-    """A plan in the queue: a Bundle may have one of its next deploy, and a preview."""
+    """A plan in the queue: a Bundle may have one of its next deploy, a preview, and a check."""
 
     key: BundleKey
     is_preview: bool = False
+    is_check: bool = False
+    """For drift: others go first, and take at least half of the places."""
 
 
 class PlanQueue:
@@ -55,7 +57,7 @@ class PlanQueue:
     def begin(self, ticket: Ticket, job: str) -> bool:
         """Whether this Job may be created now; else the plan waits."""
         self._called.pop(ticket, None)
-        if not self._free:
+        if not self._free_for(ticket):
             self._waiting.setdefault(ticket)
             self._context.queue.add_after(ticket.key, LOOK_AGAIN)
             return False
@@ -83,6 +85,19 @@ class PlanQueue:
         running = self._jobs.plans_running + len(self._beginning)
         return max(self._context.settings.max_plan_jobs - running, 0)
 
+    def _free_for(self, ticket: Ticket) -> int:
+        if not ticket.is_check:
+            return self._free
+        if any(not one.is_check for one in (*self._waiting, *self._called)):
+            return 0
+        return min(self._free, self._free_for_checks)
+
+    @property
+    def _free_for_checks(self) -> int:
+        beginning = sum(ticket.is_check for ticket in self._beginning)
+        running = self._jobs.checks_running + beginning
+        return max(max(self._context.settings.max_plan_jobs // 2, 1) - running, 0)
+
     def _changed(self, key: BundleKey, job: str, has_ended: bool) -> None:
         for ticket in _tickets(key):
             if self._beginning.get(ticket) == job:
@@ -92,11 +107,15 @@ class PlanQueue:
 
     def _call(self) -> None:
         """Requeue as many Bundles as may begin; a plan that isn't needed any more holds up none."""
-        for ticket in list(self._waiting)[: self._free]:
+        free = self._free
+        called = [ticket for ticket in self._waiting if not ticket.is_check][:free]
+        most = min(free - len(called), self._free_for_checks)
+        called += [ticket for ticket in self._waiting if ticket.is_check][:most]
+        for ticket in called:
             del self._waiting[ticket]
             self._called[ticket] = False
             self._context.queue.add(ticket.key)
 
 
-def _tickets(key: BundleKey) -> tuple[Ticket, Ticket]:
-    return Ticket(key), Ticket(key, is_preview=True)
+def _tickets(key: BundleKey) -> tuple[Ticket, ...]:
+    return Ticket(key), Ticket(key, is_preview=True), Ticket(key, is_check=True)

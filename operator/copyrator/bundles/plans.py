@@ -19,12 +19,14 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.orders import is_made_of
 from copyrator.bundles.plan_jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
 from copyrator.bundles.policy import approval, plan_decision, plan_record
+from copyrator.bundles.policy.drift_record import CheckedPlan
 from copyrator.bundles.policy.gates import Target
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
@@ -53,6 +55,7 @@ class Plans:
         *,
         seals: Seals,
         permissions: PlanPermissions,
+        judge: DriftJudge,
     ) -> None:
         self._context = context
         self._plan_jobs = plan_jobs
@@ -60,6 +63,7 @@ class Plans:
         self._writer = writer
         self._seals = seals
         self._permissions = permissions
+        self._judge = judge
 
     def unneeded(self, key: BundleKey) -> None:
         """No plan has to be begun."""
@@ -209,13 +213,11 @@ class Plans:
             approved=await self._seals.operations(entry, status.plan.approved),
             baseline=await self._seals.operations(entry, status.baseline),
         )
-        before = status.baseline
         status = plan_record.planned(status, made, spec, self._context.clock())
         await self._seals.remove_values(entry, job.name)
         self._context.memory(entry.key).values_of = None
-        if status.baseline != before:
-            await self._seals.remove_others(entry, plan_record.needed(status))
-        return status
+        found = CheckedPlan(plan, made.missing_namespace)
+        return await self._judge.plan(entry, spec, status, found)
 
     def _failed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus, why: PlanFault

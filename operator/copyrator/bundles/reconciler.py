@@ -23,6 +23,8 @@ from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
+from copyrator.bundles.drift_judge import DriftJudge
+from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.gauges import publish_gauges
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.permission_reviews import PermissionReviews
@@ -124,6 +126,7 @@ class BundleController:
         self._runs = Runs(
             context, self._jobs, self._references, self._writer, self._redaction, seals=seals
         )
+        judge = DriftJudge(context, seals)
         planning = context, plan_jobs, self._plan_queue, self._writer
         self._deploys = Deploys(
             context,
@@ -131,7 +134,8 @@ class BundleController:
             self._writer,
             self._polls,
             self._runs,
-            plans=Plans(*planning, seals=seals, permissions=self._permissions),
+            plans=Plans(*planning, seals=seals, permissions=self._permissions, judge=judge),
+            drifts=Drifts(*planning, seals=seals, judge=judge),
             previews=Previews(
                 *planning,
                 seals=seals,

@@ -21,7 +21,7 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
-from copyrator.bundles.policy import plan_record, state, verdicts
+from copyrator.bundles.policy import drift_correction, plan_record, state, verdicts
 from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.deploy_job import build_deploy_job
 from copyrator.bundles.policy.deploy_order import ApprovedOperations, DeployOrder
@@ -224,13 +224,14 @@ class Runs:
         Raises:
             MissingReferenceError: an object that the spec names doesn't exist.
         """
-        attempted, plan = entry.status.attempted, entry.status.plan
+        attempted = entry.status.attempted
+        plan = drift_correction.plan_of(entry.status, attempted.plan_job)
         access = await self._references.access(entry, spec)
         order = replace(order_of(entry, spec, attempted), login=access.login)
         if attempted.plan_job is None:
             _, files = await self._references.values(entry, spec)
             return replace(order, values=files)
-        if not is_made_of(plan, entry, spec):
+        if plan is None or not is_made_of(plan, entry, spec):
             text = "the spec was edited after the plan was made"
             raise MissingReferenceError(text, BundleReason.PLAN_CHANGED)
         found, sealed = await self._seals.values(entry, spec, order.job)
@@ -282,9 +283,11 @@ class Runs:
         """Record the outcome."""
         now = self._context.clock()
         status = state.finish(entry.status, ending, evidence or state.Evidence(), spec.retry, now)
+        if status.attempted.correction and ending.outcome is Outcome.SUCCEEDED:
+            status = drift_correction.succeeded(status)
         if entry.deleting:
             verdict = verdicts.uninstalling(f"The last deploy has ended: {ending.message}")
-        elif ending.outcome is Outcome.SUCCEEDED:
+        elif state.has_succeeded(status):
             verdict = verdicts.deployed(status, spec.ignored_env)
         elif status.attempted.next_retry_at is None:
             verdict = verdicts.quarantined(status)

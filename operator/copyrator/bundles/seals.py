@@ -81,14 +81,27 @@ class Seals:
         return seal.seal_of(salt, text.encode())
 
     async def operations(self, entry: BundleEntry, kept: ApprovedPlan | Baseline) -> Plan | None:
-        """The plan that was kept; None where none was, or it isn't unchanged."""
+        """The plan that was kept; None where none was, or it can't be read unchanged."""
+        try:
+            return await self.read_operations(entry, kept)
+        except Forbidden:
+            return None
+
+    async def read_operations(
+        self, entry: BundleEntry, kept: ApprovedPlan | Baseline
+    ) -> Plan | None:
+        """The plan that was kept; None where none was, or it isn't unchanged.
+
+        Raises:
+            ApiError: it can't be read.
+        """
         if kept.job is None:
             return None
         name = seal.operations_secret(kept.job)
         try:
             body = await self._context.client.get(SECRETS, entry.key.namespace, name)
             content = base64.b64decode((body.get("data") or {}).get(seal.OPERATIONS) or "")
-        except (NotFound, Forbidden, ValueError):
+        except (NotFound, ValueError):
             return None
         if seal.seal_of(self.derived(entry, kept.job, "salt"), content) != kept.seal:
             return None

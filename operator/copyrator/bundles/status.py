@@ -21,12 +21,15 @@ from copyrator.api.conditions import (
     build_conditions,
     ready_reason,
     unmanaged_conditions,
+    with_further,
 )
+from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
+from copyrator.bundles import drift_events
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import signature, verdicts
+from copyrator.bundles.policy import drift_condition, signature, verdicts
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.kube.client.client import PatchType
@@ -82,7 +85,7 @@ class StatusWriter:
             verdict,
             generation=generation or 0,
             now=now,
-            further=_further(status) if gated else None,
+            further=_further(status, spec, gated=gated),
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
@@ -93,6 +96,7 @@ class StatusWriter:
         if status.plan != entry.status.plan:
             self._context.queue.add(entry.key)  # its Job and Secrets are kept for another time now
         self._tell(entry, verdict)
+        drift_events.tell(self._context, entry, written)
         if gated:
             self._tell_update(entry, status, verdict)
         return written
@@ -109,6 +113,25 @@ class StatusWriter:
             return entry
         written = await self._replace(entry, status)
         self._context.queue.add(entry.key)
+        return written
+
+    async def conclude(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
+        """Write what a check for drift found, if it changed, and the condition that says so.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        if status == entry.status or not isinstance(entry.spec, BundleSpec):
+            return entry
+        conditions = with_further(
+            status.conditions,
+            ConditionType.DRIFTED,
+            drift_condition.drifted(status, entry.spec),
+            generation=status.observed_generation or 0,
+            now=self._context.clock(),
+        )
+        written = await self._replace(entry, replace(status, conditions=tuple(conditions)))
+        drift_events.tell(self._context, entry, written)
         return written
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
@@ -263,12 +286,17 @@ class StatusWriter:
         )
 
 
-def _further(status: BundleStatus) -> dict[ConditionType, FurtherCondition | None]:
-    """The conditions of a Bundle with gates."""
-    return {
-        ConditionType.UPDATE_PENDING: verdicts.update_pending(status),
-        ConditionType.VERIFIED: signature.verified_condition(status),
-    }
+def _further(
+    status: BundleStatus, spec: BundleSpec | InvalidSpec, *, gated: bool
+) -> dict[ConditionType, FurtherCondition | None]:
+    """The conditions of a Bundle with gates, and of one that is checked for drift."""
+    found: dict[ConditionType, FurtherCondition | None] = {}
+    if gated:
+        found[ConditionType.UPDATE_PENDING] = verdicts.update_pending(status)
+        found[ConditionType.VERIFIED] = signature.verified_condition(status)
+    if isinstance(spec, BundleSpec):
+        found[ConditionType.DRIFTED] = drift_condition.drifted(status, spec)
+    return found
 
 
 def _guarded(entry: BundleEntry, metadata: dict[str, Any]) -> dict[str, Any]:

@@ -44,6 +44,11 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
             Table(columns, wide=shape is Format.WIDE).print(entries)
 
 
+def _outcome(entry: Mapping[str, Any]) -> str:
+    """``Succeeded``; of a correction of drift ``Succeeded (correction)``."""
+    return said(entry.get("outcome")) + (" (correction)" if entry.get("correction") is True else "")
+
+
 def _columns(now: datetime, *, approved: bool) -> list[Column]:
     """The columns; who approved only where somebody did."""
 
@@ -58,7 +63,7 @@ def _columns(now: datetime, *, approved: bool) -> list[Column]:
         Column("VERSION", text("version")),
         Column("DIGEST", lambda entry: rows.digest(entry.get("digest"))),
         Column("REVISION", text("revision")),
-        Column("OUTCOME", text("outcome")),
+        Column("OUTCOME", _outcome),
         Column("APPROVED BY", text("approvedBy"), wide=not approved),
         Column("PLAN", text("plan"), wide=True),
         Column("JOB", text("job"), wide=True),

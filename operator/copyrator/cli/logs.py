@@ -48,8 +48,8 @@ async def _logs(
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
-        purpose = f"{names.LABEL_JOB_KIND}{'=' if plan else '!='}{JobKind.PLAN}"
-        selector = f"{names.LABEL_BUNDLE}={name},{purpose}"
+        of_plans = f"={JobKind.PLAN}" if plan else f" notin ({JobKind.PLAN},{JobKind.DRIFT})"
+        selector = f"{names.LABEL_BUNDLE}={name},{names.LABEL_JOB_KIND}{of_plans}"
         jobs = await listed(client, JOBS, namespace, selector=selector)
         jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
         if follow and jobs and not _has_ended(jobs[0]):

@@ -68,7 +68,7 @@ def trouble(body: Body) -> str:
 
 
 def bundle_trouble(body: Body) -> str:
-    """The fault, what isn't trusted, or that a plan waits; empty where there is none of these."""
+    """The fault, what isn't trusted or drifted, or that a plan waits; empty where there is none."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
     waits = (
         pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
@@ -78,6 +78,7 @@ def bundle_trouble(body: Body) -> str:
     return (
         trouble(body)
         or (str(verified.get("message") or "") if doubted else "")
+        or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
     )
 
@@ -87,10 +88,17 @@ def is_untrusted(body: Body) -> bool:
     return bool(_condition(body, ConditionType.VERIFIED).get("status") == "False")
 
 
+def is_drifted(body: Body) -> bool:
+    """Whether objects of a Bundle's release aren't as they were deployed."""
+    return bool(_condition(body, ConditionType.DRIFTED).get("status") == "True")
+
+
 def _bundle_reason(body: Body) -> str:
-    """The reason of Ready; of a version that isn't trusted ``Deployed,Untrusted``."""
-    reason = _reason(body)
-    return f"{reason},Untrusted" if is_untrusted(body) else reason
+    """The reason of Ready, and ``Untrusted`` or ``Drifted``: ``Deployed,Drifted``."""
+    parts = [_reason(body)]
+    parts += ["Untrusted"] if is_untrusted(body) else []
+    parts += ["Drifted"] if is_drifted(body) else []
+    return ",".join(parts)
 
 
 def _reason(body: Body) -> str:

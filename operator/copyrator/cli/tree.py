@@ -10,7 +10,6 @@ import click
 
 from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
-from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.references import references_of
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -110,8 +109,8 @@ def _deployed(body: Body) -> str:
 
 
 def _purpose(job: Body) -> str:
-    plans = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND) == JobKind.PLAN
-    return "plan, " if plans else ""
+    kind = (job["metadata"].get("labels") or {}).get(names.LABEL_JOB_KIND)
+    return {"plan": "plan, ", "drift": "check for drift, "}.get(str(kind), "")
 
 
 def _outcome(job: Body) -> str:

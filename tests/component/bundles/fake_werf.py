@@ -31,7 +31,8 @@ class Werf:
             Job's body and its nonce; None for a plan of ``todo``.
         ends: the end of a deploy that goes on to apply.
         applied: the plan's operations and the version of each deploy that went on to apply.
-        holds_plans: plan Jobs run until the test calls ``finish``; likewise ``holds_deploys``.
+        holds_plans: plan Jobs run until the test calls ``finish``; likewise ``holds_deploys``, and
+            ``holds_checks`` for the plans of what is deployed.
     """
 
     cluster: BundleCluster
@@ -42,6 +43,7 @@ class Werf:
     applied: list[tuple[str, str]] = field(default_factory=list)
     holds_plans: bool = False
     holds_deploys: bool = False
+    holds_checks: bool = False
 
     def __post_init__(self) -> None:
         self.cluster.ends = self.run
@@ -49,6 +51,8 @@ class Werf:
     def run(self, job: dict[str, Any]) -> tuple[int, str] | None:
         """What ``BundleCluster.ends`` is called for."""
         kind = job["metadata"]["labels"]["operator.werf.dev/job"]
+        if kind == "drift":
+            return None if self.holds_checks else self.plan(job)
         if kind == "plan":
             return None if self.holds_plans else self.plan(job)
         return None if self.holds_deploys else self.deploy(job)
@@ -56,7 +60,7 @@ class Werf:
     def finish(self, job: dict[str, Any]) -> None:
         """Let a Job that was held end as it would have."""
         kind = job["metadata"]["labels"]["operator.werf.dev/job"]
-        code, message = self.plan(job) if kind == "plan" else self.deploy(job)
+        code, message = self.plan(job) if kind in ("plan", "drift") else self.deploy(job)
         self.cluster.end_job(job["metadata"]["name"], code, message)
 
     def plan(self, job: dict[str, Any]) -> tuple[int, str]:

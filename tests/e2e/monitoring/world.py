@@ -67,6 +67,7 @@ class World:
         with ExitStack() as lasting:
             self._bad_bundles()
             self._untrusted_bundle()
+            self._drifted_bundles()
             lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), refused))
             self._stuck_rule()
             self.wait_value('copyrator_copies{state="failed"}')
@@ -115,6 +116,33 @@ class World:
         team.wait_deployed("untrusted", digest, 120.0)
         team.patch("configmaps", "keys", data={"release.pub": public_key(new_key())})
         self.wait_value("copyrator_bundles_untrusted")
+
+    def _drifted_bundles(self) -> None:
+        """One is only looked at; the other is changed again each time it is put right."""
+        team, repo = self.light.team, "drifting/app"
+        digest = team.publish("1.0.0", "deployed", repo=repo)
+        for name, mode in (("drifted", "Detect"), ("fought", "Correct")):
+            team.bundle(name, repo=repo, drift={"mode": mode})
+        for name in ("drifted", "fought"):
+            team.wait_deployed(name, digest, 120.0)
+            until(lambda name=name: team.status(name).get("baseline"), "it has a baseline", 120.0)
+            self._change(name)
+        drifted = 'copyrator_bundles_drifted{{reason="{}"}}'
+        self.wait_value(drifted.format("Drifted"))
+        until(
+            lambda: self._change("fought") and self.value(drifted.format("DriftRecurring")),
+            lambda: str(team.status("fought").get("drift")),
+            180.0,
+        )
+
+    def _change(self, name: str) -> bool:
+        """Change the release's ConfigMap, and have it looked for, where it isn't changed."""
+        team = self.light.team
+        if (team.release(name) or {}).get("text") == "deployed":
+            team.patch("configmaps", f"{name}-app", data={"text": "changed"})
+            number = len(team.status(name).get("history", []))
+            team.annotate(name, **{"plan-at": str(number)})
+        return True
 
     def _stuck_rule(self) -> None:
         api, home = self.light.api, self.light.home

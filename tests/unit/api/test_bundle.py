@@ -21,6 +21,7 @@ from copyrator.api.bundle import (
     ValuesSource,
     parse_bundle,
 )
+from copyrator.api.drift import Drift, DriftMode
 from copyrator.api.globs import Globs
 from hostile.mangled import JSON
 
@@ -230,6 +231,16 @@ INVALID: list[tuple[Any, str, str]] = [
     (bundle(retry={"backoff": "x"}), "spec.retry.backoff", "isn't a valid duration"),
     (bundle(approval={"mode": "Sometimes"}), "spec.approval.mode", "Never, OnRisk, Always"),
     (bundle(approval={"expires": "59s"}), "spec.approval.expires", "must be between 1m and 720h"),
+    (bundle(drift={"mode": "Fix"}), "spec.drift.mode", "Off, Detect, Correct"),
+    (bundle(drift={"interval": "14m"}), "spec.drift.interval", "must be between 15m and 720h"),
+    (bundle(drift={"interval": "721h"}), "spec.drift.interval", "must be between 15m and 720h"),
+    (bundle(drift={"ignore": [{"name": "web"}]}), "spec.drift.ignore[0].kind", "required"),
+    (bundle(drift={"ignore": [{"kind": "K"}] * 51}), "spec.drift.ignore", "at most 50 are allowed"),
+    (
+        bundle(drift={"ignore": [{"kind": "K", "name": "n" * 254}]}),
+        "spec.drift.ignore[0].name",
+        "at most 253 characters",
+    ),
     (bundle(retry={"limit": -1}), "spec.retry.limit", "must be between 0 and 1000"),
     (bundle(releasesHistoryMax=0), "spec.releasesHistoryMax", "must be between 1"),
     (
@@ -337,3 +348,22 @@ def test_no_bundle_goes_below_what_the_settings_require(
     spec = parse_bundle(body, BundleDefaults(require_approval=floors))
     assert isinstance(spec, BundleSpec)
     assert spec.approval == Approval(mode=mode, expires=86400.0)
+
+
+def test_drift_is_off_unless_it_is_asked_for_and_ignores_by_kind_and_name() -> None:
+    spec = parse_bundle(bundle(), DEFAULTS)
+    assert isinstance(spec, BundleSpec)
+    assert spec.drift == Drift()
+    assert not spec.drift.is_asked
+    ignore = [{"kind": "Deployment", "name": "web-*"}, {"kind": "Secret"}]
+    drift = {"mode": "Correct", "interval": "15m", "ignore": ignore}
+    spec = parse_bundle(bundle(drift=drift), DEFAULTS)
+    assert isinstance(spec, BundleSpec)
+    assert (spec.drift.mode, spec.drift.interval) == (DriftMode.CORRECT, 900.0)
+    (first, second) = spec.drift.ignore
+    assert (first.kind, first.names.matches("web-1"), first.names.matches("api")) == (
+        "Deployment",
+        True,
+        False,
+    )
+    assert second.names.matches("anything")

@@ -18,6 +18,7 @@ from copyrator.api.bundle import (
 )
 from copyrator.api.bundle_spec import DEFAULT_VERSION, ApprovalMode, DeletionPolicy, ValuesKind
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
+from copyrator.api.drift import DriftMode
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rule import RuleSpec, parse_rule
 from copyrator.api.rule_spec import (
@@ -133,6 +134,7 @@ BUNDLES: list[dict[str, Any]] = [
             "minAge": "2h",
             "dependsOn": [{"namespace": "y", "name": "z"}],
             "windows": [{"days": ["Mon"], "from": "09:00", "to": "17:00", "timeZone": "UTC"}],
+            "drift": {"mode": "Detect", "ignore": [{"kind": "Deployment", "name": "web-*"}]},
             "verify": {
                 "anyOf": [
                     {"cosign": {"keysFrom": REF}},
@@ -238,6 +240,7 @@ ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (RULE, "status.conditions[].status", ConditionStatus),
     (BUNDLE, "spec.deletionPolicy", DeletionPolicy),
     (BUNDLE, "spec.approval.mode", ApprovalMode),
+    (BUNDLE, "spec.drift.mode", DriftMode),
     (BUNDLE, "spec.valuesFrom[].kind", ValuesKind),
     (BUNDLE, "status.conditions[].status", ConditionStatus),
 ]

@@ -10,19 +10,15 @@ from tests.unit.bundles.plan_samples import (
     LATER,
     MADE_OF,
     NOW,
-    PLANNED,
-    RECREATE,
     TARGET,
-    made,
     spec,
     with_plan,
 )
 
-from copyrator.api.bundle_spec import ApprovalMode
-from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed, GateState, GateStatus
-from copyrator.api.plan_status import Baseline, PlanStatus
+from copyrator.api.bundle_status import Attempted, BundleStatus, GateState, GateStatus
+from copyrator.api.plan_status import PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import plan_due, plan_record
+from copyrator.bundles.policy import plan_due
 from copyrator.bundles.policy.gates import Candidate
 
 
@@ -82,42 +78,6 @@ def test_the_older_digest_of_a_tag_waits_as_long_as_the_spec_names_the_tag(tag: 
     target = replace(TARGET, version=tag, digest="sha256:c")
     kept = plan_due.kept(status, spec(version=tag), candidate, target, NOW)
     assert (kept is not None) is (tag == "latest")
-
-
-@pytest.mark.parametrize(
-    ("mode", "deployed", "base", "wanted"),
-    [
-        (ApprovalMode.ON_RISK, DEPLOYED, Baseline(), True),
-        (ApprovalMode.ALWAYS, DEPLOYED, Baseline(), False),
-        (ApprovalMode.ON_RISK, replace(DEPLOYED, digest="sha256:a"), Baseline(), False),
-        (
-            ApprovalMode.ON_RISK,
-            DEPLOYED,
-            Baseline(digest="sha256:b", values_hash="v", spec_hash="s", job="shop-plan-0"),
-            False,
-        ),
-    ],
-)
-def test_the_first_plan_of_what_is_deployed_is_the_baseline(
-    mode: ApprovalMode, deployed: Deployed, base: Baseline, wanted: bool
-) -> None:
-    status = BundleStatus(
-        deployed=deployed, baseline=base, attempted=Attempted(plan_job="shop-plan-1"), plan=PLANNED
-    )
-    assert plan_due.must_make_baseline(status, spec(mode), TARGET, NOW) is wanted
-    running = replace(status, plan=replace(PLANNED, job="shop-plan-2", outcome="Running"))
-    after = plan_record.planned(running, made(RECREATE), spec(mode), NOW).baseline
-    expected = Baseline(
-        digest="sha256:b", values_hash="v", spec_hash="s", job="shop-plan-2", seal="seal-2"
-    )
-    assert after == (expected if wanted else base)
-
-
-def test_no_baseline_is_planned_while_a_plan_of_the_same_is_there() -> None:
-    status = replace(with_plan(), deployed=DEPLOYED)
-    assert not plan_due.must_make_baseline(status, spec(ApprovalMode.ON_RISK), TARGET, NOW)
-    running = replace(with_plan(outcome="Running"), deployed=DEPLOYED)
-    assert not plan_due.must_make_baseline(running, spec(ApprovalMode.ON_RISK), TARGET, NOW)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.bundles.plan_samples import LATER, NOW, PLANNED, with_plan
 
 from copyrator.api.bundle_status import Attempted, BundleStatus
+from copyrator.api.drift_status import DriftCheck, DriftStatus
 from copyrator.api.plan_status import PreviewPlan
 from copyrator.api.times import format_time
 from copyrator.bundles.policy import plan_due
@@ -17,6 +18,10 @@ from copyrator.bundles.policy.retention import plan_ttl
 JOB = "shop-plan-1"
 DAYS = 24 * 3600
 YEAR = NOW + timedelta(days=365)
+
+
+def checked(**fields: str) -> BundleStatus:
+    return BundleStatus(drift=DriftStatus(check=DriftCheck(job=JOB, **fields)))
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,10 @@ YEAR = NOW + timedelta(days=365)
         (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Running")), None),
         (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Planned")), DAYS),
         (BundleStatus(preview=PreviewPlan(job=JOB, outcome="Failed")), DAYS),
+        (checked(outcome="Running"), None),
+        (checked(outcome="Planned"), 120),
+        (checked(outcome="Failed"), 120),
+        (replace(checked(), drift=DriftStatus(found_job=JOB)), None),
     ],
 )
 def test_a_plan_that_waits_is_kept_as_long_as_it_waits(

@@ -137,6 +137,6 @@ def _saying(
 GATE: Final = Gate(
     name="approval",
     concerns=lambda spec: spec.approval.is_asked,
-    occasions=frozenset(Occasion),
+    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
 )

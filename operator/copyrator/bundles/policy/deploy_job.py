@@ -49,7 +49,9 @@ def build_deploy_job(order: DeployOrder) -> dict[str, Any]:
     return job
 
 
-def build_plan_job(order: DeployOrder, name: str, nonce: str) -> dict[str, Any]:
+def build_plan_job(
+    order: DeployOrder, name: str, nonce: str, kind: JobKind = JobKind.PLAN
+) -> dict[str, Any]:
     """The Job that plans a deploy: the same pod, with werf's plan in place of its apply.
 
     Its log has contents, so no part of it becomes the container's message. It has no TTL: the plan
@@ -59,7 +61,7 @@ def build_plan_job(order: DeployOrder, name: str, nonce: str) -> dict[str, Any]:
     env = pod.variables(_werf_env(order))
     main = pod.container(order.spec, DEPLOY_CONTAINER, command, env)
     main["terminationMessagePolicy"] = "File"
-    job = _owned_job(order, JobKind.PLAN, name, main)
+    job = _owned_job(order, kind, name, main)
     job["metadata"]["annotations"][names.ANN_DIGEST] = order.digest
     job["spec"]["activeDeadlineSeconds"] = PLAN_DEADLINE
     del job["spec"]["ttlSecondsAfterFinished"]

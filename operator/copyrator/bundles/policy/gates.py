@@ -36,6 +36,8 @@ class Occasion(StrEnum):
     """A failed attempt is due again."""
     INTERRUPTED = "Interrupted"
     """An attempt that the infrastructure ended is made again."""
+    CORRECTION = "Correction"
+    """What is deployed is deployed again, because it has drifted."""
 
 
 @dataclass(frozen=True, slots=True)

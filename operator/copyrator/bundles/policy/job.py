@@ -22,6 +22,8 @@ class JobKind(StrEnum):
 
     DEPLOY = "deploy"
     PLAN = "plan"
+    DRIFT = "drift"
+    """A plan of what is deployed."""
     UNINSTALL = "uninstall"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Protocol
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
-from copyrator.api.bundle_status import Attempted, BundleStatus, Deployed
-from copyrator.api.plan_status import Baseline, PlanDecision, PlanOutcome, PlanStatus
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.plan_status import PlanDecision, PlanOutcome, PlanStatus
 from copyrator.api.times import parse_time
 from copyrator.bundles.policy.criteria import admits, is_below
 from copyrator.bundles.policy.gates import Candidate, Target, judged_next
@@ -34,9 +35,18 @@ def is_for(plan: PlanStatus, target: Target) -> bool:
     )
 
 
-def content_of(
-    made_of: Target | PlanStatus | Deployed | Attempted | Baseline,
-) -> tuple[str | None, str | None, str | None]:
+class _Made(Protocol):
+    """What was made of a digest, values and a spec."""
+
+    @property
+    def digest(self) -> str | None: ...
+    @property
+    def values_hash(self) -> str | None: ...
+    @property
+    def spec_hash(self) -> str | None: ...
+
+
+def content_of(made_of: _Made) -> tuple[str | None, str | None, str | None]:
     """What is deployed, but for its version's name: digest, values and spec."""
     return made_of.digest, made_of.values_hash, made_of.spec_hash
 
@@ -69,20 +79,6 @@ def waits_until(status: BundleStatus, now: datetime) -> datetime | None:
 def _has_expired(plan: PlanStatus, now: datetime) -> bool:
     expires = parse_time(plan.expires_at)
     return plan.decision is None and expires is not None and now >= expires
-
-
-def must_make_baseline(
-    status: BundleStatus, spec: BundleSpec, target: Target, now: datetime
-) -> bool:
-    """Whether what is deployed, and isn't to change, is to be planned once.
-
-    The plan has what the chart does every time, such as recreating its hooks.
-    """
-    return (
-        spec.approval.mode is ApprovalMode.ON_RISK
-        and content_of(target) == content_of(status.deployed) != content_of(status.baseline)
-        and must_plan(status, target, now)
-    )
 
 
 def awaited(status: BundleStatus) -> PlanStatus:

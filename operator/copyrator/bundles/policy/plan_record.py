@@ -12,12 +12,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from copyrator.api.bundle_spec import ApprovalMode, BundleSpec, Retry
+from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import (
     MAX_RISKY,
     ApprovedPlan,
-    Baseline,
     OperationCounts,
     PlanDecision,
     PlanOutcome,
@@ -50,6 +49,7 @@ def begun(
         values_hash=target.values_hash,
         spec_hash=target.spec_hash,
         job_hash=target.job_hash,
+        attempt=status.attempted.attempt,
         started_at=format_time(now),
         approved=before.approved if same and _holds(status, is_requested) else ApprovedPlan(),
     )
@@ -114,6 +114,9 @@ def needed(status: BundleStatus) -> tuple[str | None, ...]:
         found.append(plan.job)
     if status.preview.outcome == PlanOutcome.RUNNING:
         found.append(status.preview.job)
+    if status.drift.check.outcome == PlanOutcome.RUNNING:
+        found.append(status.drift.check.job)
+    found.append(status.drift.found_job)
     if attempted.outcome == Outcome.RUNNING:
         found += [attempted.job, attempted.plan_job]
     return tuple(found)
@@ -181,7 +184,7 @@ def planned(status: BundleStatus, made: Made, spec: BundleSpec, now: datetime) -
             by=before.approved.by,
             at=before.approved.at,
         )
-    return _with_baseline(replace(status, plan=plan), spec)
+    return replace(status, plan=plan)
 
 
 def _covers(status: BundleStatus, made: Made, found: Collection[Operation]) -> bool:
@@ -205,19 +208,3 @@ def _id(plan: PlanStatus, revision: int, operations: Collection[Operation]) -> s
         revision=revision,
         operations=operations,
     )
-
-
-def _with_baseline(status: BundleStatus, spec: BundleSpec) -> BundleStatus:
-    """The status whose first plan of what is deployed is the baseline."""
-    plan = status.plan
-    is_first = content_of(plan) == content_of(status.deployed) != content_of(status.baseline)
-    if spec.approval.mode is not ApprovalMode.ON_RISK or not is_first:
-        return status
-    baseline = Baseline(
-        digest=plan.digest,
-        values_hash=plan.values_hash,
-        spec_hash=plan.spec_hash,
-        job=plan.job,
-        seal=plan.seal,
-    )
-    return replace(status, baseline=baseline)

@@ -16,6 +16,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.conditions import ready_reason
 from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.policy.drift_due import is_broken_off
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,7 @@ def with_error(status: BundleStatus, reason: str, message: str, now: datetime) -
 def retry_at(status: BundleStatus) -> datetime | None:
     """When the failed attempt is retried; None where none failed or none follows."""
     failed = status.attempted.outcome in (Outcome.FAILED, Outcome.INTERRUPTED)
+    failed = failed and not is_broken_off(status)
     return parse_time(status.attempted.next_retry_at) if failed else None
 
 

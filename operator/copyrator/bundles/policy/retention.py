@@ -22,11 +22,14 @@ def plan_ttl(job: str, status: BundleStatus, other: int, now: datetime) -> int |
         now: the time.
 
     Returns:
-        None where it must not be deleted: its plan isn't read yet, or waits for a decision.
+        None where it must not be deleted: its plan isn't read yet, or waits for a decision; or it
+        found drift, until the next check is read.
     """
     if job == status.plan.job:
         waits = status.plan.outcome == PlanOutcome.RUNNING or plan_due.waits_until(status, now)
         return None if waits else LONG_TTL
     if job == status.preview.job:
         return None if status.preview.outcome == PlanOutcome.RUNNING else preview.KEPT
-    return other
+    drift = status.drift
+    is_read = job != drift.check.job or drift.check.outcome != PlanOutcome.RUNNING
+    return other if is_read and job != drift.found_job else None

@@ -23,6 +23,7 @@ from copyrator.api.bundle_status import (
 )
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy import gates
+from copyrator.bundles.policy.drift_due import is_broken_off
 from copyrator.bundles.policy.gates import Occasion
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.requests import Request, acknowledged
@@ -40,6 +41,7 @@ class Need(StrEnum):
     REQUEST = "a deploy was requested"
     RETRY = "the last attempt failed"
     REPAIR = "an attempt at another version failed"
+    DRIFT = "objects have drifted"
 
 
 class Action(StrEnum):
@@ -89,13 +91,21 @@ def decide(status: BundleStatus, wanted: Wanted, retry: Retry, now: datetime) ->
     attempted = status.attempted
     if wanted.request is not None:
         return Decision(Action.DEPLOY, Need.REQUEST)
-    if _is_failed_try(attempted, wanted):
+    if _is_failed_try(attempted, wanted) and not has_succeeded(status):
         return _try_again(attempted, retry, now)
     if wanted.matches(status.deployed):
-        if attempted.outcome in (None, Outcome.SUCCEEDED):
+        if has_succeeded(status):
             return Decision(Action.NOTHING)
         return Decision(Action.DEPLOY, Need.REPAIR)
     return Decision(Action.DEPLOY, _difference(status.deployed, wanted))
+
+
+def has_succeeded(status: BundleStatus) -> bool:
+    """Whether what is deployed is what the last attempt was to deploy.
+
+    So it is too where a correction of drift was broken off: another check tells what is left.
+    """
+    return status.attempted.outcome in (None, Outcome.SUCCEEDED) or is_broken_off(status)
 
 
 def _try_again(attempted: Attempted, retry: Retry, now: datetime) -> Decision:
@@ -126,6 +136,8 @@ def _difference(deployed: Deployed, wanted: Wanted) -> Need:
 
 def occasion(need: Need, wanted: Wanted, status: BundleStatus) -> Occasion:
     """On which occasion the gates are asked about a deploy."""
+    if need is Need.DRIFT:
+        return Occasion.CORRECTION
     if need is Need.RETRY:
         interrupted = status.attempted.outcome == Outcome.INTERRUPTED
         return Occasion.INTERRUPTED if interrupted else Occasion.RETRY
@@ -188,6 +200,7 @@ def finish(
         job=attempted.job,
         plan=attempted.plan,
         approved_by=attempted.approved_by,
+        correction=attempted.correction,
         time=stamp,
     )
     changed = replace(status, history=(entry, *status.history[:9]))

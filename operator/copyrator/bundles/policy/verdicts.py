@@ -24,7 +24,7 @@ from copyrator.api.conditions import (
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.bundles.policy.blocked import Blocked
 from copyrator.bundles.policy.gates import Held
-from copyrator.bundles.policy.state import Need
+from copyrator.bundles.policy.state import Need, has_succeeded
 
 UP_TO_DATE: Final = "UpToDate"
 """Reason of the condition UpdatePending where no version waits."""
@@ -137,7 +137,7 @@ def autoupdate_disabled(status: BundleStatus) -> ReadyCondition:
     text = (
         f"Polls and updates are disabled until the annotation {ANN_DISABLE_AUTOUPDATE} is removed"
     )
-    good = status.deployed.digest and status.attempted.outcome in (None, Outcome.SUCCEEDED)
+    good = status.deployed.digest and has_succeeded(status)
     health = Health.READY if good else Health.PAUSED
     return ReadyCondition(health, BundleReason.AUTOUPDATE_DISABLED, text + _kept(status))
 
@@ -202,7 +202,7 @@ def _kept(status: BundleStatus) -> str:
     if not there.digest:
         return ""
     what = f"{there.version} ({short(there.digest)})"
-    if status.attempted.outcome in (None, Outcome.SUCCEEDED):
+    if has_succeeded(status):
         return f". {what} stays deployed"
     match status.attempted.rollback:
         case Rollback.SUCCEEDED:

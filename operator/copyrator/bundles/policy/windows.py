@@ -119,6 +119,6 @@ def _midnight(now: datetime) -> datetime:
 GATE: Final = Gate(
     name="window",
     concerns=lambda spec: bool(spec.windows),
-    occasions=frozenset({Occasion.NEW_DIGEST, Occasion.EDIT, Occasion.REQUEST, Occasion.RETRY}),
+    occasions=frozenset(Occasion) - {Occasion.FORCE, Occasion.INTERRUPTED},
     judge=_judge,
 )

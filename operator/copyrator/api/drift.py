@@ -1,0 +1,74 @@
+"""``spec.drift``: whether what is deployed is compared with its chart again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from copyrator.api.fields import Fields
+from copyrator.api.globs import Globs
+
+DEFAULT_DRIFT_INTERVAL: Final = 3600.0
+MIN_DRIFT_INTERVAL: Final = 900.0
+_MAX_IGNORED: Final = 50
+_MAX_TEXT: Final = 253
+
+
+class DriftMode(StrEnum):
+    """What is done about objects that aren't as they were deployed."""
+
+    OFF = "Off"
+    DETECT = "Detect"
+    """The condition Drifted names them."""
+    CORRECT = "Correct"
+    """The same version is deployed again."""
+
+
+_ALL: Final = Globs(("*",))
+
+
+@dataclass(frozen=True, slots=True)
+class Ignored:
+    """Objects whose changes are no drift."""
+
+    kind: str
+    names: Globs = _ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """When and how drift is looked for."""
+
+    mode: DriftMode = DriftMode.OFF
+    interval: float = DEFAULT_DRIFT_INTERVAL
+    """Seconds between two checks."""
+    ignore: tuple[Ignored, ...] = ()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether drift is looked for at all."""
+        return self.mode is not DriftMode.OFF
+
+
+def read_drift(drift: Fields, interval: float) -> Drift:
+    """``spec.drift`` with this interval; off where it is absent.
+
+    Raises:
+        SpecError: it isn't valid.
+    """
+    items = drift.items("ignore")
+    if len(items) > _MAX_IGNORED:
+        drift.fail("ignore", f"has {len(items)} items; at most {_MAX_IGNORED} are allowed")
+    path = drift.at("ignore")
+    ignored = tuple(_ignored(Fields(item, f"{path}[{i}]")) for i, item in enumerate(items))
+    return Drift(drift.choice("mode", DriftMode, DriftMode.OFF), interval, ignored)
+
+
+def _ignored(item: Fields) -> Ignored:
+    kind = item.required_text("kind", _short)
+    return Ignored(kind, Globs((item.text("name", _short) or "*",)))
+
+
+def _short(value: str) -> str | None:
+    return None if len(value) <= _MAX_TEXT else f"must have at most {_MAX_TEXT} characters"

@@ -1,0 +1,213 @@
+"""Checks for drift: plans of what is deployed, made again and again, and its baseline.
+
+They have a record, a number and Jobs of their own, since the plan of the next deploy may wait for
+approval for days. As with other plans the record is written before its Job is created.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus
+from copyrator.api.keys import BundleKey
+from copyrator.api.plan_status import PlanOutcome
+from copyrator.bundles.blocked import missing_account
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context
+from copyrator.bundles.drift_judge import DriftJudge
+from copyrator.bundles.orders import is_made_of, target_of
+from copyrator.bundles.plan_jobs import PlanJobs, RefusedError
+from copyrator.bundles.plan_queue import PlanQueue, Ticket
+from copyrator.bundles.plan_reader import PlanDelay, PlanFault
+from copyrator.bundles.policy import drift_due, drift_record, plan_record
+from copyrator.bundles.policy.drift_record import CheckedPlan
+from copyrator.bundles.policy.identity import job_name
+from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.policy.observation import JobRecord
+from copyrator.bundles.policy.plan import Plan
+from copyrator.bundles.policy.state import Wanted
+from copyrator.bundles.seals import Seals
+from copyrator.bundles.status import StatusWriter
+from copyrator.kube.errors import Forbidden
+
+log = logging.getLogger(__name__)
+
+
+LEFT_WITHIN: Final = timedelta(minutes=1)
+"""For so long after a check's end a new process looks for what a former one may have left; later
+the Bundle's next check does.
+"""
+
+
+class Drifts:
+    """The checks of all Bundles."""
+
+    def __init__(
+        self,
+        context: Context,
+        plan_jobs: PlanJobs,
+        queue: PlanQueue,
+        writer: StatusWriter,
+        *,
+        seals: Seals,
+        judge: DriftJudge,
+    ) -> None:
+        self._context = context
+        self._plan_jobs = plan_jobs
+        self._queue = queue
+        self._writer = writer
+        self._seals = seals
+        self._judge = judge
+        self._missed: dict[BundleKey, datetime] = {}
+        """Of Bundles whose turn hasn't come: until when the times are counted that passed."""
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle was deleted."""
+        self._missed.pop(key, None)
+
+    async def visit(
+        self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None
+    ) -> BundleEntry:
+        """Do what is due for a check; returns the Bundle as it is then.
+
+        It needs no answer of a registry: what is checked is deployed already.
+
+        Raises:
+            ApiError, StaleError: the next reconcile does it again.
+        """
+        if entry.is_checking:
+            entry = await self._observe(entry, spec)
+        memory = self._context.memory(entry.key)
+        if not memory.are_checks_tidied:
+            await self._tidy(entry)
+        if entry.correctable is not None and memory.correctable != entry.correctable:
+            memory.correctable = entry.correctable
+            self._context.judge_again(entry.key, spec)
+        due, ticket = entry.drift_at, Ticket(entry.key, is_check=True)
+        is_due = due is not None and due <= self._context.clock()
+        if is_due and not drift_due.hindrance(entry.status, spec, entry.spec_hash, values_hash):
+            return await self._begin(entry, spec, ticket)
+        self._queue.forget(ticket)
+        self._missed.pop(entry.key, None)
+        if due is not None and not is_due:
+            self._context.look_at(entry.key, due)
+        return entry
+
+    async def _tidy(self, entry: BundleEntry) -> None:
+        """Delete what a former process may have left when it died right after a check."""
+        if entry.checked_at and self._context.clock() < entry.checked_at + LEFT_WITHIN:
+            await self._plan_jobs.discard(entry)
+            self._context.memory(entry.key).are_checks_tidied = True
+
+    async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
+        """Record what became of the check."""
+        status = await self._observed(entry, spec, entry.status)
+        before, check = entry.status, status.drift.check
+        entry = await self._writer.conclude(entry, status)
+        if check.outcome != PlanOutcome.RUNNING:
+            left = set(plan_record.needed(before)) - set(plan_record.needed(status))
+            left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
+            memory = self._context.memory(entry.key)
+            if left or not memory.are_checks_tidied:
+                await self._plan_jobs.discard(entry)
+                memory.are_checks_tidied = True
+            self._context.queue.add(entry.key)  # its Job isn't needed any more
+        return entry
+
+    async def _observed(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        check, memory = status.drift.check, self._context.memory(entry.key)
+        if check.attempt != status.attempted.attempt:
+            return drift_record.broken_off(status)
+        job = await self._plan_jobs.find(entry, check)
+        if job is None:
+            self._queue.end(Ticket(entry.key, is_check=True))
+            if memory.check_begun == check.number:
+                text = f"Job {check.job} was deleted before its plan was read"
+                return drift_record.failed(status, BundleReason.PLAN_FAILED, text)
+            return await self._made_job(entry, spec, status)
+        memory.check_begun = check.number
+        found = await self._plan_jobs.progress(entry, spec, job, check.message)
+        if isinstance(found, PlanDelay):
+            return drift_record.with_message(status, found.message)
+        return await self._taken(entry, spec, status, job, found)
+
+    async def _taken(
+        self,
+        entry: BundleEntry,
+        spec: BundleSpec,
+        status: BundleStatus,
+        job: JobRecord,
+        plan: Plan | PlanFault,
+    ) -> BundleStatus:
+        """The status with what the Job that has ended found, or with why it found nothing out."""
+        if isinstance(plan, PlanFault):
+            status = drift_record.failed(status, plan.reason, plan.message)
+        else:
+            found = CheckedPlan(plan, await self._plan_jobs.missing_namespace(spec))
+            status = await self._judge.check(entry, spec, status, found)
+            await self._seals.remove_values(entry, job.name)
+        self._plan_jobs.count(job, succeeded=not isinstance(plan, PlanFault))
+        return status
+
+    async def _begin(self, entry: BundleEntry, spec: BundleSpec, ticket: Ticket) -> BundleEntry:
+        """Record a check, then create its Job; too many are being made: it waits."""
+        status, now = entry.status, self._context.clock()
+        number = drift_record.next_number(status)
+        job = job_name(spec.name, JobKind.DRIFT, entry.uid, number)
+        if not self._queue.begin(ticket, job):
+            self._count_missed(entry, spec, now)
+            return entry
+        there = status.deployed
+        wanted = Wanted(
+            version=there.version or "",
+            digest=there.digest or "",
+            values_hash=there.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+        )
+        status = drift_record.begun(status, target_of(entry, spec, wanted), job, now)
+        try:
+            entry = await self._writer.record(entry, status)
+            status = await self._made_job(entry, spec, entry.status)
+        finally:
+            if self._context.memory(entry.key).check_begun != number:
+                self._queue.end(ticket)
+        self._missed.pop(entry.key, None)
+        self._context.queue.add(entry.key)  # a watch may not report what was just read
+        return await self._writer.conclude(entry, status)
+
+    def _count_missed(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> None:
+        """Count the Bundle's times that pass while it waits: at each there is one check less."""
+        since = self._missed.get(entry.key, now)
+        count = drift_due.slots_between(entry.uid, spec.drift.interval, since, now)
+        self._context.metrics.drift_checks_skipped.inc(count)
+        self._missed[entry.key] = now
+
+    async def _made_job(
+        self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
+    ) -> BundleStatus:
+        """The status once the recorded check's Job is created, or with why it isn't."""
+        check = status.drift.check
+        if not is_made_of(check, entry, spec):
+            return drift_record.broken_off(status)
+        if (missing := await self._missing_account(spec)) is not None:
+            reason = BundleReason.SERVICE_ACCOUNT_MISSING
+            return drift_record.failed(status, reason, missing)
+        try:
+            if await self._plan_jobs.create(entry, spec, check, JobKind.DRIFT):
+                self._context.memory(entry.key).check_begun = check.number
+                return status
+        except RefusedError as error:
+            return drift_record.failed(status, BundleReason.PLAN_FAILED, str(error))
+        return drift_record.broken_off(status)  # the values were edited
+
+    async def _missing_account(self, spec: BundleSpec) -> str | None:
+        try:
+            return await missing_account(self._context.client, spec)
+        except Forbidden:
+            return None

@@ -1,0 +1,82 @@
+"""A release whose objects somebody changes, and what tests of drift look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.component.bundles.approvals import condition, refresh
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, succeed
+from tests.component.bundles.fake_werf import CREATE, UPDATE, Werf
+
+DETECT = {"mode": "Detect"}
+CORRECT = {"mode": "Correct"}
+HOOK = "recreate :batch:Job:migrate"
+RANDOM = "update ::Secret:random"
+OTHER = "update :apps:Deployment:web"
+
+
+@dataclass
+class Release:
+    """One release: each plan has what its chart does every time, and what somebody changed.
+
+    Attributes:
+        always: what the chart does with each deploy.
+        changed: what was changed by others; a deploy restores it.
+        is_fought: something else changes it at once again.
+    """
+
+    cluster: BundleCluster
+    werf: Werf
+    always: list[str] = field(default_factory=lambda: [HOOK, RANDOM])
+    changed: list[str] = field(default_factory=list)
+    is_fought: bool = False
+    is_installed: bool = False
+
+    def __post_init__(self) -> None:
+        self.werf.todo = self.todo
+        self.werf.ends = self.ends
+
+    def todo(self, _digest: str) -> list[str]:
+        return [*self.always, *self.changed] if self.is_installed else [CREATE]
+
+    def ends(self, job: dict[str, Any]) -> tuple[int, str]:
+        self.is_installed = True
+        if not self.is_fought:
+            self.changed.clear()
+        return succeed(job)
+
+    @property
+    def drift(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.cluster.status().get("drift", {})
+        return found
+
+    async def judged(self, status: str, reason: str) -> dict[str, Any]:
+        """The drift in the status, once the condition Drifted says this."""
+        wanted = (status, reason)
+        try:
+            await eventually(lambda: condition(self.cluster, "Drifted") == wanted, seconds=20)
+        except AssertionError:
+            raise AssertionError(f"{wanted}; {self.cluster.status()}") from None
+        return self.drift
+
+    async def in_sync(self) -> dict[str, Any]:
+        return await self.judged("False", "InSync")
+
+    async def look(self, value: str = "now") -> None:
+        """A user asks for the plan of what is deployed, and has it."""
+        refresh(self.cluster, value)
+        await eventually(lambda: self._is_planned(value), "it is planned", seconds=20)
+
+    def _is_planned(self, value: str) -> bool:
+        status = self.cluster.status()
+        done = status.get("lastHandledPlan") == value
+        return done and status.get("plan", {}).get("outcome", "Running") != "Running"
+
+    @property
+    def checks(self) -> int:
+        return len(self.cluster.jobs("drift"))
+
+
+EDITED = [UPDATE]

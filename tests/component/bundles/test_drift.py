@@ -1,0 +1,429 @@
+"""What is deployed is compared with its chart, from the first plan after the deploy on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ON_RISK,
+    annotate,
+    condition,
+    deployed,
+    idle,
+    lose,
+    operations,
+    secrets,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.drifting import DETECT, EDITED, HOOK, OTHER, Release
+from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fake_werf import CREATE, Werf
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def release(cluster: BundleCluster, werf: Werf) -> Release:
+    return Release(cluster, werf)
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The reasons of the Events about drift, which are logged too."""
+    ours = [one for one in caplog.records if one.name == "copyrator.bundles.drift_events"]
+    return [str(one.args[1]) for one in ours if isinstance(one.args, tuple)]
+
+
+async def test_the_plan_right_after_a_deploy_is_the_baseline(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=DETECT)
+    operator = await run()
+    found = await release.in_sync()
+    await idle(operator)
+    status = cluster.status()
+    assert cluster.reason() == "Deployed"
+    assert "plan" not in status
+    assert status["baseline"]["digest"] == status["deployed"]["digest"]
+    assert "unproven" not in status["baseline"]
+    assert found["check"]["operations"] == 2
+    assert (release.checks, len(cluster.jobs())) == (1, 1)
+    assert secrets(cluster) == operations(status["baseline"])
+
+
+async def test_what_a_chart_does_each_time_is_no_drift_and_what_others_change_is(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bundle(drift=DETECT)
+    operator = await run()
+    await release.in_sync()
+    await release.look("one")
+    assert condition(cluster, "Drifted") == ("False", "InSync")
+    release.always[0] = HOOK.replace("recreate", "create")  # its Job was cleaned up
+    release.changed += [*EDITED, OTHER]
+    await release.look("two")
+    found = await release.judged("True", "Drifted")
+    assert found["objects"] == sorted([*EDITED, OTHER])
+    assert (found["count"], found["foundJob"]) == (2, cluster.status()["plan"]["job"])
+    await idle(operator)
+    assert cluster.reason() == "Deployed"
+    assert len(cluster.jobs()) == 1, "Detect deploys nothing"
+    await release.look("three")
+    await idle(operator)
+    assert release.drift["since"] == found["since"]
+    assert told(caplog) == ["Drifted"]
+
+
+async def test_the_checks_are_made_again_and_again(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    bundle(drift={**DETECT, "interval": "1s"})
+    await run()
+    await release.in_sync()
+    asked = len(registry.asked)
+    await eventually(lambda: release.checks > 2, "it is checked again", seconds=20)
+    release.changed += EDITED
+    await release.judged("True", "Drifted")
+    release.changed.clear()
+    await release.in_sync()
+    assert len(registry.asked) == asked, "no registry is asked for it"
+    assert told(caplog) == ["Drifted"]
+
+
+async def test_the_job_that_found_drift_is_kept_until_the_next_check(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 2.0)
+    bundle(drift={**DETECT, "interval": "2s"})
+    operator = await run()
+    await release.in_sync()
+    release.changed += EDITED
+    found = await release.judged("True", "Drifted")
+
+    def ttl(name: str) -> Any:
+        return (cluster.look("jobs", name) or {})["spec"].get("ttlSecondsAfterFinished")
+
+    await idle(operator)
+    assert ttl(found["foundJob"]) is None
+    assert secrets(cluster) == operations(cluster.status()["baseline"], {"job": found["foundJob"]})
+    release.changed.clear()
+    await release.in_sync()
+    await eventually(lambda: ttl(found["foundJob"]) == 120)
+    await eventually(lambda: secrets(cluster) == operations(cluster.status()["baseline"]))
+
+
+async def test_on_risk_needs_the_baseline_alone(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    release.is_installed = True
+    release.changed += [CREATE]
+    release.always = []
+    bundle(approval=ON_RISK)
+    operator = await run()
+    await deployed(cluster)
+    await eventually(lambda: cluster.status().get("baseline"))
+    await idle(operator)
+    assert release.checks == 1
+    assert set(release.drift) == {"check"}
+    assert condition(cluster, "Drifted") == ("", "")
+
+
+UNKNOWN: dict[str, tuple[Callable[[BundleCluster], Any], str]] = {
+    "suspended": (lambda c: c.change("bundles", "shop", spec={"suspend": True}), "Suspended"),
+    "paused": (lambda c: annotate(c, **{"disable-autoupdate": "true"}), "AutoupdateDisabled"),
+    "its values are gone": (lambda c: lose(c, "configmaps", "values"), "NotAsDeployed"),
+}
+BACK: dict[str, Callable[[BundleCluster], Any]] = {
+    "suspended": lambda c: c.change("bundles", "shop", spec={"suspend": False}),
+    "paused": lambda c: annotate(c, **{"disable-autoupdate": None}),
+    "its values are gone": lambda c: c.put_object("configmaps", "values", data={"v.yaml": "a: 1"}),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+async def test_nothing_is_known_while_nothing_may_be_compared(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, what: str
+) -> None:
+    cluster.put_object("configmaps", "values", data={"v.yaml": "a: 1"})
+    bundle(drift=DETECT, values="values")
+    operator = await run()
+    await release.in_sync()
+    release.changed += EDITED
+    await release.look()
+    await release.judged("True", "Drifted")
+    change, reason = UNKNOWN[what]
+    change(cluster)
+    await release.judged("Unknown", reason)
+    BACK[what](cluster)
+    await release.judged("True", "Drifted")
+    await idle(operator)
+    assert len(cluster.jobs()) == 1
+
+
+async def test_nothing_is_known_while_the_deploy_of_an_edit_fails(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    bundle(drift=DETECT, retry={"limit": 0})
+    operator = await run()
+    await release.in_sync()
+    werf.ends = fail
+    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    await release.judged("Unknown", "NotAsDeployed")
+    await eventually(lambda: cluster.reason() == "Quarantined")
+    await idle(operator)
+    assert release.checks == 1
+
+
+async def test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_none(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=DETECT)
+    operator = await run()
+    await release.in_sync()
+    first = cluster.status()["baseline"]
+    annotate(cluster, forceAt="now")
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    await idle(operator)
+    await release.in_sync()
+    assert cluster.status()["baseline"] == first
+    release.always = [HOOK]
+    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    await eventually(lambda: cluster.status()["baseline"]["job"] != first["job"], seconds=20)
+    await release.in_sync()
+    await idle(operator)
+    assert release.drift["check"]["operations"] == 1
+    assert secrets(cluster) == operations(cluster.status()["baseline"])
+
+
+async def test_a_forced_deploy_of_what_drifted_is_checked_at_once(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=DETECT)
+    await run()
+    await release.in_sync()
+    release.changed += EDITED
+    await release.look()
+    await release.judged("True", "Drifted")
+    annotate(cluster, forceAt="now")
+    await release.in_sync()
+
+
+async def test_a_baseline_made_late_says_what_it_doesnt_show(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle()
+    await run()
+    await deployed(cluster)
+    long_ago = {"deployed": {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}}
+    cluster.change("bundles", "shop", status=long_ago)
+    release.changed += EDITED
+    cluster.change("bundles", "shop", spec={"drift": DETECT})
+    await release.in_sync()
+    assert cluster.status()["baseline"]["unproven"] is True
+    conditions = {one["type"]: one for one in cluster.status()["conditions"]}
+    assert "isn't seen" in conditions["Drifted"]["message"]
+
+
+async def test_a_plan_that_fails_tells_nothing_and_waits_for_its_next_time(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    werf.says = lambda *_: (1, "a secret\nError: release: no\n")
+    bundle(drift=DETECT, retry={"backoff": "10m"})
+    operator = await run()
+    found = await release.judged("Unknown", "PlanFailed")
+    assert "Error: release: no" in found["message"]
+    await idle(operator)
+    assert (release.checks, cluster.reason()) == (1, "Deployed")
+    assert secrets(cluster) == set()
+
+
+async def test_a_first_plan_that_fails_is_made_again_soon(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    """While a baseline still proves something."""
+    werf.says = lambda *_: (1, "Error: no\n") if release.checks == 1 else None
+    bundle(drift=DETECT, retry={"backoff": "1s"})
+    await run()
+    await release.in_sync()
+    assert release.checks == 2
+    assert "unproven" not in cluster.status()["baseline"]
+
+
+async def test_blind_applies_tell_nothing(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    """Permissions were taken away since the deploy."""
+    bundle(drift=DETECT)
+    await run()
+    await release.in_sync()
+    release.changed += ["apply ::ConfigMap:app", "apply ::Service:app"]
+    await release.look("one")
+    found = await release.judged("Unknown", "BlindApply")
+    assert "ConfigMap:app and 1 more can't be compared" in found["message"]
+    release.changed += EDITED
+    await release.look("two")
+    found = await release.judged("True", "Drifted")
+    assert found["objects"] == EDITED
+
+
+async def test_what_is_ignored_is_no_drift_also_once_it_is_found(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    ignore = [{"kind": "Deployment", "name": "w*"}]
+    bundle(drift={**DETECT, "ignore": ignore})
+    await run()
+    await release.in_sync()
+    release.changed += [OTHER, *EDITED]
+    await release.look()
+    found = await release.judged("True", "Drifted")
+    assert found["objects"] == EDITED
+    drift = {**DETECT, "ignore": [*ignore, {"kind": "ConfigMap"}]}
+    cluster.change("bundles", "shop", spec={"drift": drift})
+    await release.in_sync()
+
+
+async def test_a_baseline_that_somebody_deletes_is_made_anew(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    within = "copyrator.bundles.policy.drift_due.PROVEN_WITHIN"
+    monkeypatch.setattr(within, timedelta(seconds=-1))
+    bundle(drift={**DETECT, "interval": "1s"})
+    await run()
+    await release.in_sync()
+    lose(cluster, "secrets", next(iter(secrets(cluster))))
+    await eventually(lambda: cluster.status()["baseline"].get("unproven"), seconds=20)
+    await release.in_sync()
+
+
+async def test_a_baseline_that_cant_be_read_tells_nothing(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``bundles.allowedSecrets`` of the chart."""
+    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    bundle(drift={**DETECT, "interval": "1s"})
+    await run()
+    await release.in_sync()
+    cluster.refuse("get", "-operations", 403, "secrets is forbidden")
+    found = await release.judged("Unknown", "BaselineUnreadable")
+    assert "forbidden" in found["message"]
+
+
+async def test_switched_off_nothing_is_left_but_a_number(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=DETECT)
+    operator = await run()
+    await release.in_sync()
+    release.changed += EDITED
+    await release.look()
+    await release.judged("True", "Drifted")
+    cluster.change("bundles", "shop", spec={"drift": None})
+    await eventually(lambda: condition(cluster, "Drifted") == ("", ""))
+    await idle(operator)
+    assert release.drift == {"check": {"number": 1}}
+    assert "baseline" not in cluster.status()
+    plan = cluster.status()["plan"]
+    assert secrets(cluster) <= operations(plan)
+    cluster.change("bundles", "shop", spec={"drift": DETECT})
+    await release.in_sync()
+    assert release.drift["check"]["number"] == 2
+
+
+async def test_a_deploy_ends_the_check_that_runs(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    werf.holds_checks = True
+    bundle(drift=DETECT)
+    operator = await run()
+    await eventually(lambda: release.checks == 1)
+    first = cluster.jobs("drift")[0]["metadata"]["name"]
+    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    await eventually(lambda: release.checks == 2, seconds=20)
+    ended = (cluster.look("jobs", first) or {})["metadata"]["annotations"]
+    assert "operator.werf.dev/given-up" in ended
+    werf.finish(cluster.jobs("drift")[1])
+    await release.in_sync()
+    await idle(operator)
+    assert secrets(cluster) == operations(cluster.status()["baseline"])
+
+
+async def test_a_missing_account_is_named(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    bundle(drift={**DETECT, "interval": "1s"})
+    await run()
+    await release.in_sync()
+    checks = release.checks
+    lose(cluster, "serviceaccounts", "werf")
+    found = await release.judged("Unknown", "ServiceAccountMissing")
+    assert "ServiceAccount team/werf" in found["message"]
+    assert release.checks <= checks + 1
+    cluster.put_object("serviceaccounts", "werf")
+    await release.in_sync()
+
+
+async def test_a_restart_goes_on_with_the_check_that_runs(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    werf.holds_checks = True
+    bundle(drift=DETECT)
+    operator = await run()
+    await eventually(lambda: release.checks == 1)
+    await operator.stop()
+    werf.finish(cluster.jobs("drift")[0])
+    operator = await run()
+    await release.in_sync()
+    await idle(operator)
+    assert release.checks == 1
+
+
+async def test_nothing_due_costs_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
+) -> None:
+    """Nor does a restart check anything before its time."""
+    bundle(drift=DETECT)
+    operator = await run(timer_interval=1.0)
+    await release.in_sync()
+    await idle(operator)
+    seen, asked = len(cluster.seen), len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 3, "polls go on")
+    await idle(operator)
+    assert [one.path for one in cluster.seen[seen:] if one.verb != "watch"] == []
+    await operator.stop()
+    operator = await run()
+    await idle(operator)
+    assert release.checks == 1

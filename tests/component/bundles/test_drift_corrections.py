@@ -1,0 +1,264 @@
+"""What has drifted is deployed again, if nothing else is to be done, and not for ever."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    annotate,
+    approve,
+    condition,
+    deployed,
+    idle,
+    pending,
+    plan,
+    waits,
+)
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
+from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.test_drift import told
+from tests.component.oci.fake_registry import FakeRegistry
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+SOON = {"limit": 2, "backoff": "1s"}
+
+
+@pytest.fixture
+def release(cluster: BundleCluster, werf: Werf) -> Release:
+    return Release(cluster, werf)
+
+
+def history(cluster: BundleCluster) -> list[tuple[str, bool]]:
+    found = cluster.status()["history"]
+    return [(one["outcome"], one.get("correction", False)) for one in found]
+
+
+async def drift(release: Release, *changed: str, value: str = "now") -> None:
+    release.changed += changed
+    await release.look(value)
+
+
+async def test_drift_is_corrected_and_looked_for_at_once(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    werf: Werf,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    bundle(drift=CORRECT)
+    operator = await run()
+    await release.in_sync()
+    base = cluster.status()["baseline"]
+    await drift(release, *EDITED)
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    found = await release.in_sync()
+    await idle(operator)
+    assert history(cluster) == [("Succeeded", True), ("Succeeded", False)]
+    assert told(caplog) == ["Drifted", "DriftCorrected"]
+    assert (found["corrections"], found["corrected"]) == (1, EDITED)
+    _, proved = werf.applied[1]
+    assert set(proved.splitlines()[1:]) == {*release.always, *EDITED}
+    assert cluster.status()["baseline"] == base
+    assert release.checks == 2
+    assert cluster.reason() == "Deployed"
+
+
+async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, release: Release
+) -> None:
+    """While a newer version waits for days."""
+    bundle(drift=CORRECT, approval=ALWAYS, version="1.*", retry=SOON)
+    operator = await run(timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await deployed(cluster)
+    await release.in_sync()
+    registry.put("app", "1.1.0", "two")
+    waiting = await waits(cluster, version="1.1.0")
+    release.changed += EDITED
+    await check_now(cluster, release)
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True), seconds=20)
+    await release.in_sync()
+    await idle(operator)
+    assert plan(cluster)["id"] == waiting["id"]
+    assert pending(cluster) == "AwaitingApproval"
+    assert cluster.status()["deployed"]["version"] == "1.0.0"
+    approve(cluster, waiting)
+    await deployed(cluster, version="1.1.0")
+    await release.in_sync()
+    assert history(cluster)[0] == ("Succeeded", False)
+
+
+async def check_now(cluster: BundleCluster, release: Release) -> None:
+    """As if its time had come: no user's plan of what is deployed is made while another waits."""
+    checks = release.checks
+    known = cluster.status()
+    long_ago = "2020-01-01T00:00:00Z"
+    changed = {
+        "drift": {
+            **known["drift"],
+            "checkedAt": long_ago,
+            "check": {**known["drift"]["check"], "startedAt": long_ago},
+        },
+        "baseline": {**known["baseline"], "madeAt": long_ago},
+    }
+    cluster.change("bundles", "shop", status=changed)
+    await eventually(lambda: release.checks > checks, "it is checked", seconds=20)
+
+
+async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    release.is_fought = True
+    bundle(drift=CORRECT)
+    operator = await run()
+    await release.in_sync()
+    await drift(release, *EDITED)
+    found = await release.judged("True", "DriftRecurring")
+    await idle(operator)
+    assert (found["corrections"], len(cluster.jobs())) == (2, 3)
+    await check_now(cluster, release)
+    await idle(operator)
+    assert len(cluster.jobs()) == 3
+    assert told(caplog) == ["Drifted", "DriftCorrected", "DriftCorrected", "DriftRecurring"]
+
+    release.is_fought = False  # it was found, and other content is deployed
+    cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
+    await release.in_sync()
+    await drift(release, *EDITED, value="again")
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True), seconds=20)
+    assert (await release.in_sync())["corrections"] == 1
+
+
+async def test_a_regular_check_that_finds_none_of_it_ends_the_count(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    release.is_fought = True
+    bundle(drift=CORRECT)
+    operator = await run()
+    await release.in_sync()
+    await drift(release, *EDITED)
+    await release.judged("True", "DriftRecurring")
+    release.changed.clear()
+    attempted = {**cluster.status()["attempted"], "finishedAt": "2020-01-01T00:00:00Z"}
+    cluster.change("bundles", "shop", status={"attempted": attempted})
+    await check_now(cluster, release)
+    found = await release.in_sync()
+    await idle(operator)
+    assert "corrections" not in found
+    release.is_fought = False
+    await drift(release, *EDITED, value="again")
+    await eventually(lambda: len(cluster.jobs()) == 4, seconds=20)
+    await release.in_sync()
+
+
+async def test_a_correction_that_would_do_more_is_checked_again_first(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    bundle(drift=CORRECT, retry=SOON)
+    operator = await run()
+    await release.in_sync()
+    werf.holds_deploys = True
+    await drift(release, *EDITED)
+    await eventually(lambda: len(cluster.jobs()) == 2, seconds=20)
+    release.changed.append(DELETE)
+    werf.finish(cluster.jobs()[1])
+    await eventually(lambda: history(cluster)[0] == ("Interrupted", True), seconds=20)
+    assert cluster.reason() == "Deployed"
+    assert cluster.status()["attempted"]["reason"] == "PlanChanged"
+    werf.holds_deploys = False
+    await release.in_sync()
+    await idle(operator)
+    assert history(cluster)[0] == ("Succeeded", True)
+    assert len(werf.applied) == 2
+    assert set(werf.applied[1][1].splitlines()[1:]) == {*release.always, *EDITED, DELETE}
+    assert release.drift["corrections"] == 1
+
+
+async def test_a_correction_that_fails_is_tried_again_as_any_deploy(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    bundle(drift=CORRECT, retry=SOON)
+    operator = await run()
+    await release.in_sync()
+    ends, werf.ends = werf.ends, fail
+    await drift(release, *EDITED)
+    await release.judged("Unknown", "NotAsDeployed")
+    assert history(cluster)[0] == ("Failed", True)
+    werf.ends = ends
+    await release.in_sync()
+    await idle(operator)
+    assert history(cluster)[0] == ("Succeeded", False)
+    assert cluster.reason() == "Deployed"
+
+
+CANT: dict[str, Callable[[BundleCluster], Any]] = {
+    "suspended": lambda c: c.change("bundles", "shop", spec={"suspend": True}),
+    "paused": lambda c: annotate(c, **{"disable-autoupdate": "true"}),
+    "another mode": lambda c: c.change("bundles", "shop", spec={"drift": DETECT}),
+}
+
+
+@pytest.mark.parametrize("what", CANT)
+async def test_nothing_is_corrected_where_nothing_may_be_deployed(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf, what: str
+) -> None:
+    """Found before, or while the check ran."""
+    bundle(drift=CORRECT)
+    operator = await run()
+    await release.in_sync()
+    werf.holds_checks = True
+    release.changed += EDITED
+    await check_now(cluster, release)
+    CANT[what](cluster)
+    await idle(operator)
+    werf.finish(cluster.jobs("drift")[-1])
+    await idle(operator)
+    assert len(cluster.jobs()) == 1
+    assert condition(cluster, "Drifted")[0] in ("Unknown", "True")
+
+
+async def test_other_drift_is_corrected_too(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=CORRECT)
+    await run()
+    await release.in_sync()
+    for number, changed in enumerate((EDITED[0], OTHER, DELETE)):
+        await drift(release, changed, value=str(number))
+        jobs = number + 2
+        await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs, seconds=20)  # type: ignore[misc]
+        await release.in_sync()
+    assert release.drift["corrections"] == 3
+
+
+async def test_an_untrusted_version_isnt_deployed_again(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=CORRECT)
+    operator = await run()
+    await release.in_sync()
+    await operator.stop()
+    cluster.put_object("configmaps", "keys", data={"cosign.pub": "none"})
+    keys = {"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}
+    cluster.change("bundles", "shop", spec={"verify": {"anyOf": [keys]}})
+    release.changed += EDITED
+    operator = await run()
+    await eventually(lambda: condition(cluster, "Verified")[0] in ("False", "Unknown"), seconds=20)
+    await check_now(cluster, release)
+    await release.judged("True", "Drifted")
+    await idle(operator)
+    assert len(cluster.jobs()) == 1

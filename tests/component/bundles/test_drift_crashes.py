@@ -1,0 +1,154 @@
+"""The process may die at any write of a check and a correction, as in test_crashes.
+
+Nothing is deployed but what a check found, no check or attempt is lost, no Job is made twice, and
+no Secret stays that nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from tests.component.bundles.approvals import condition, operations, refresh, secrets
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.drifting import CORRECT, EDITED, Release
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.test_crashes import NOT, OK, Make, Run, Stage, die_after
+from tests.component.oci.fake_registry import FakeRegistry
+
+RETRIED = {"limit": 3, "backoff": "1s"}
+
+
+@dataclass(frozen=True)
+class Journey:
+    """From a first deploy, or from drift, to an end, by so many writes."""
+
+    writes: int
+    begin: Callable[[Release], None]
+    deploys: int
+    """That went on to apply, of all."""
+    is_new: bool = False
+    """It begins with the Bundle's first deploy."""
+    ends: tuple[str, str] = ("False", "InSync")
+
+
+def edited(release: Release) -> None:
+    release.changed += EDITED
+    refresh(release.cluster)
+
+
+def fought(release: Release) -> None:
+    release.is_fought = True
+    edited(release)
+
+
+def worse(release: Release) -> None:
+    """Something else is changed before it is corrected."""
+    werf, plan = release.werf, release.werf.todo
+    seen: list[str] = []
+
+    def todo(digest: str) -> list[str]:
+        seen.append(digest)
+        if len(seen) == 2:
+            release.changed.append(DELETE)
+        return plan(digest)
+
+    werf.todo = todo
+    edited(release)
+
+
+JOURNEYS = {
+    "a first deploy and its baseline": Journey(14, lambda _: None, 1, is_new=True),
+    "a correction": Journey(24, edited, 2),
+    "drift that recurs": Journey(41, fought, 3, ends=("True", "DriftRecurring")),
+    "a correction that isn't made": Journey(42, worse, 2),
+}
+POINTS = [
+    pytest.param(name, number, id=f"{name}-{number}")
+    for name, journey in JOURNEYS.items()
+    for number in range(1, journey.writes + 1)
+]
+
+
+@pytest.fixture
+def stage(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stage:
+    monkeypatch.setattr("copyrator.bundles.runs.HANDOVER", 0.5)
+    return Stage(cluster, registry, run, bundle)
+
+
+@pytest.fixture
+def release(stage: Stage, werf: Werf) -> Release:
+    return Release(stage.cluster, werf)
+
+
+async def begin(stage: Stage, release: Release, journey: Journey) -> None:
+    cluster = stage.cluster
+    cluster.put_object("configmaps", "values", data={"values.yaml": "a: 1"})
+    stage.bundle(drift=CORRECT, values="values", retry=RETRIED)
+    if not journey.is_new:
+        operator = await stage.run()
+        await release.in_sync()
+        await eventually(lambda: is_over(stage, release, ("False", "InSync")), seconds=20)
+        await operator.stop()
+    journey.begin(release)
+
+
+def is_over(stage: Stage, release: Release, ends: tuple[str, str]) -> bool:
+    cluster = stage.cluster
+    status, drift = cluster.status(), release.drift
+    found = {"job": drift["foundJob"]} if "foundJob" in drift else {}
+    kept = operations(status.get("baseline", {}), found, status.get("plan", {}))
+    return (
+        stage.is_settled()
+        and cluster.reason() == "Deployed"
+        and condition(cluster, "Drifted") == ends
+        and drift["check"].get("outcome") != "Running"
+        and status.get("plan", {}).get("outcome") != "Running"
+        and secrets(cluster) <= kept
+        and all(
+            job["spec"].get("ttlSecondsAfterFinished") == 120
+            for job in cluster.jobs("drift")
+            if job["metadata"]["name"] != drift.get("foundJob")
+        )
+    )
+
+
+@pytest.mark.parametrize("name", JOURNEYS)
+async def test_a_journey_is_that_many_writes(stage: Stage, release: Release, name: str) -> None:
+    """So the table leaves out none."""
+    journey, cluster = JOURNEYS[name], stage.cluster
+    await begin(stage, release, journey)
+    before = cluster.writes_seen
+    await stage.run()
+    await eventually(lambda: is_through(stage, release, journey), name, seconds=20)
+    assert cluster.writes_seen - before == journey.writes
+
+
+def is_through(stage: Stage, release: Release, journey: Journey) -> bool:
+    return len(release.werf.applied) == journey.deploys and is_over(stage, release, journey.ends)
+
+
+@pytest.mark.parametrize(("name", "number"), POINTS)
+async def test_dies_after_any_write(stage: Stage, release: Release, name: str, number: int) -> None:
+    journey, cluster = JOURNEYS[name], stage.cluster
+    await begin(stage, release, journey)
+
+    await die_after(stage, number)
+    await stage.run()
+
+    await eventually(lambda: is_through(stage, release, journey), name, seconds=20)
+    assert len(cluster.runs) == len(set(cluster.runs))
+    for _, proved in release.werf.applied[1:]:
+        found = proved.splitlines()[1:]
+        assert set(found) <= {*release.always, *EDITED, DELETE}
+    assert set(stage.verdicts()) <= {OK}
+    assert NOT not in stage.verdicts()
+    assert len(release.werf.applied) == journey.deploys

@@ -1,0 +1,191 @@
+"""Checks take at most half of the places for plans, and hold up nobody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import ALWAYS, condition, idle, lose, pending
+from tests.component.bundles.conftest import Operator, eventually
+from tests.component.bundles.drifting import DETECT, Release
+from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_werf import Werf
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+NAMES = [f"shop{number:02}" for number in range(8)]
+FLEET = 300 if LONG else 100
+"""Bundles that are checked each quarter of an hour."""
+
+
+@pytest.fixture(autouse=True)
+def release(cluster: BundleCluster, werf: Werf) -> Release:
+    return Release(cluster, werf, is_installed=True)
+
+
+def running(cluster: BundleCluster, kind: str) -> list[dict[str, Any]]:
+    return [job for job in cluster.jobs(kind) if not job.get("status", {}).get("conditions")]
+
+
+@pytest.fixture
+async def most(cluster: BundleCluster) -> AsyncIterator[list[int]]:
+    """How many checks ran, at each of many moments."""
+    seen: list[int] = []
+
+    async def look() -> None:
+        while True:
+            seen.append(len(running(cluster, "drift")))
+            await asyncio.sleep(0.002)
+
+    looking = asyncio.create_task(look())
+    yield seen
+    looking.cancel()
+    with suppress(asyncio.CancelledError):
+        await looking
+
+
+def is_checked(cluster: BundleCluster, name: str) -> bool:
+    return condition(cluster, "Drifted", name) == ("False", "InSync")
+
+
+async def finish_checks(cluster: BundleCluster, werf: Werf, names: list[str]) -> None:
+    while not all(is_checked(cluster, name) for name in names):
+        for job in running(cluster, "drift")[:1]:
+            werf.finish(job)
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(("places", "checks"), [(1, 1), (2, 1), (4, 2), (7, 3)])
+async def test_half_of_the_places_are_for_checks(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    most: list[int],
+    places: int,
+    checks: int,
+) -> None:
+    werf.holds_checks = True
+    for name in NAMES:
+        bundle(name, drift=DETECT)
+    await run(max_plan_jobs=places)
+    await eventually(lambda: len(running(cluster, "drift")) == checks)
+    async with asyncio.timeout(20):
+        await finish_checks(cluster, werf, NAMES)
+    assert max(most) <= checks
+    assert len(cluster.jobs("drift")) == len(NAMES)
+
+
+async def test_plans_that_wait_go_first(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    werf.holds_checks = werf.holds_plans = True
+    for name in NAMES:
+        bundle(name, drift=DETECT)
+    await run(max_plan_jobs=2)
+    await eventually(lambda: len(running(cluster, "drift")) == 1)
+    for name in ("planned1", "planned2", "planned3"):
+        bundle(name, approval=ALWAYS)
+    await eventually(lambda: len(running(cluster, "plan")) == 1)
+    werf.finish(running(cluster, "drift")[0])
+    await eventually(lambda: len(running(cluster, "plan")) == 2, "it gets the check's place")
+    assert running(cluster, "drift") == []
+    werf.finish(running(cluster, "plan")[0])
+    await eventually(lambda: len(cluster.jobs("plan")) == 3)
+    assert running(cluster, "drift") == []
+    for job in running(cluster, "plan"):
+        werf.finish(job)
+    async with asyncio.timeout(20):
+        await finish_checks(cluster, werf, NAMES)
+    for name in ("planned1", "planned2", "planned3"):
+        await eventually(lambda name=name: pending(cluster, name) == "AwaitingApproval")  # type: ignore[misc]
+
+
+LEAVES: dict[str, Callable[[BundleCluster, str], object]] = {
+    "deleted": lambda cluster, name: lose(cluster, "bundles", name),
+    "suspended": lambda cluster, name: cluster.change("bundles", name, spec={"suspend": True}),
+    "switched off": lambda cluster, name: cluster.change("bundles", name, spec={"drift": None}),
+    "invalid": lambda cluster, name: cluster.change("bundles", name, spec={"repo": "A B"}),
+}
+
+
+@pytest.mark.parametrize("leave", LEAVES.values(), ids=LEAVES.keys())
+async def test_one_that_leaves_holds_up_no_other(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    leave: Callable[[BundleCluster, str], object],
+) -> None:
+    werf.holds_checks = True
+    for name in NAMES:
+        bundle(name, drift=DETECT)
+    operator = await run(max_plan_jobs=2)
+    await eventually(lambda: len(running(cluster, "drift")) == 1)
+    await idle(operator)
+    (job,) = running(cluster, "drift")
+    checked = job["metadata"]["labels"]["operator.werf.dev/bundle"]
+    others = [name for name in NAMES if name != checked]
+    for name in others[:4]:
+        leave(cluster, name)
+    async with asyncio.timeout(20):
+        await finish_checks(cluster, werf, [checked, *others[4:]])
+
+
+async def test_times_that_pass_while_a_check_waits_are_counted(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.api.bundle.MIN_DRIFT_INTERVAL", 1.0)
+    monkeypatch.setattr("copyrator.bundles.plan_queue.LOOK_AGAIN", 0.2)
+    for name in NAMES[:2]:
+        bundle(name, drift={**DETECT, "interval": "1s"})
+    operator: Operator = await run(max_plan_jobs=2)
+    await eventually(lambda: all(is_checked(cluster, name) for name in NAMES[:2]))
+    werf.holds_checks = True
+    await eventually(lambda: skipped(operator) >= 2, "the other one waits", seconds=20)
+    assert len(running(cluster, "drift")) == 1
+
+
+def skipped(operator: Operator) -> float:
+    return operator.metrics.registry.get_sample_value("copyrator_drift_checks_skipped_total") or 0.0
+
+
+async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("copyrator.bundles.drifts.LEFT_WITHIN", timedelta())
+    names = [f"shop{number}" for number in range(FLEET)]
+    for name in names:
+        bundle(name, drift={**DETECT, "interval": "15m"})
+    operator = await run(max_plan_jobs=8)
+    await eventually(lambda: all(is_checked(cluster, name) for name in names), seconds=120)
+    await idle(operator)
+    made = len(cluster.jobs("drift"))
+    assert FLEET <= made <= FLEET * 1.2, "one each, and a few whose time has come"
+    await operator.stop()
+    seen = len(cluster.seen)
+    operator = await run(max_plan_jobs=8)
+    await eventually(lambda: len(operator.bundles) == FLEET)
+    await idle(operator)
+    reads = [one for one in cluster.seen[seen:] if one.verb not in ("list", "watch")]
+    due = len(cluster.jobs("drift")) - made
+    assert due <= FLEET / 10, "only those whose time has come by now"
+    assert len(reads) <= 12 * due

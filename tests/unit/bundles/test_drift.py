@@ -1,0 +1,491 @@
+"""What is drift, when it is looked for, and what is done about it: tables and properties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.bundles.plan_samples import DEPLOYED, MADE_OF, NOW, TARGET
+from tests.unit.bundles.plan_samples import spec as spec_of
+
+from copyrator.api.bundle_spec import ApprovalMode, BundleSpec
+from copyrator.api.bundle_status import Attempted, BundleStatus, Outcome, Verification
+from copyrator.api.conditions import ConditionStatus
+from copyrator.api.drift import Drift, DriftMode, Ignored
+from copyrator.api.drift_status import MAX_DRIFTED, DriftCheck, DriftStatus, DriftVerdict
+from copyrator.api.globs import Globs
+from copyrator.api.plan_status import Baseline, PlanStatus
+from copyrator.api.times import format_time
+from copyrator.bundles.policy import drift_correction, drift_due, drift_record, state
+from copyrator.bundles.policy.drift import Findings, findings
+from copyrator.bundles.policy.drift_condition import drifted
+from copyrator.bundles.policy.drift_due import AT_ONCE, due_at, next_slot, slots_between
+from copyrator.bundles.policy.drift_record import CheckedPlan
+from copyrator.bundles.policy.plan import Operation, OperationType, Plan, read_operation
+
+UID = "1b9c"
+HOUR = timedelta(hours=1)
+THERE = replace(DEPLOYED, reference="r/a", time=format_time(NOW))
+BASE = Baseline(
+    digest="sha256:b", values_hash="v", spec_hash="s", job="base", made_at=format_time(NOW)
+)
+TRIED = Attempted(attempt=1, outcome=Outcome.SUCCEEDED, finished_at=format_time(NOW))
+CHECK = DriftCheck(
+    **MADE_OF, job="check-1", number=1, outcome="Planned", seal="seal", started_at=format_time(NOW)
+)
+FOUND = DriftStatus(
+    check=CHECK,
+    checked_at=format_time(NOW),
+    verdict=DriftVerdict.DRIFTED,
+    attempt=1,
+    objects=("update ::ConfigMap:app",),
+    count=1,
+    since=format_time(NOW),
+    found_job="check-1",
+)
+
+
+def spec(mode: DriftMode = DriftMode.CORRECT, *ignore: Ignored, **more: Any) -> BundleSpec:
+    drift = Drift(mode, 3600.0, ignore)
+    return spec_of(more.pop("approval", ApprovalMode.NEVER), drift=drift, **more)
+
+
+def status(**changes: Any) -> BundleStatus:
+    return BundleStatus(
+        **{"deployed": THERE, "attempted": TRIED, "baseline": BASE, "drift": FOUND} | changes
+    )
+
+
+def operation(text: str) -> Operation:
+    found = read_operation(text)
+    assert found is not None
+    return found
+
+
+def ops(*texts: str) -> tuple[Operation, ...]:
+    return tuple(map(operation, texts))
+
+
+HOOK, AGAIN = "recreate :batch:Job:mig", "create :batch:Job:mig"
+EDITED = "update ::ConfigMap:app"
+BLIND = "apply ::ConfigMap:app"
+
+
+@pytest.mark.parametrize(
+    ("found", "baseline", "drift", "unseen"),
+    [
+        ([], [], [], []),
+        ([EDITED], [], [EDITED], []),
+        ([EDITED], [EDITED], [], []),
+        ([HOOK], [AGAIN], [], []),
+        ([AGAIN], [HOOK], [], []),
+        ([AGAIN], [], [AGAIN], []),
+        (["delete :batch:Job:mig"], [HOOK], ["delete :batch:Job:mig"], []),
+        (["create ::ConfigMap:app"], [EDITED], ["create ::ConfigMap:app"], []),  # it was deleted
+        ([EDITED], ["create ::ConfigMap:app"], [EDITED], []),
+        ([BLIND], [], [], [BLIND]),
+        ([BLIND], [BLIND], [], []),
+        ([BLIND, EDITED], [], [EDITED], [BLIND]),
+        (["update a::ConfigMap:app"], [EDITED], ["update a::ConfigMap:app"], []),
+    ],
+)
+def test_drift_is_what_the_baseline_hasnt(
+    found: list[str], baseline: list[str], drift: list[str], unseen: list[str]
+) -> None:
+    wanted = Findings(ops(*drift), ops(*unseen))
+    assert findings(ops(*found), ops(*baseline), Drift()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "is_ignored"),
+    [
+        ("ConfigMap", "app", True),
+        ("ConfigMap", "a*", True),
+        ("ConfigMap", "*", True),
+        ("ConfigMap", "ap", False),
+        ("configmap", "app", False),
+        ("Config*", "app", False),
+        ("Secret", "*", False),
+    ],
+)
+def test_a_kind_is_exact_and_a_name_a_pattern(kind: str, name: str, is_ignored: bool) -> None:
+    drift = Drift(DriftMode.DETECT, 3600.0, (Ignored(kind, Globs((name,))),))
+    assert findings(ops(EDITED), (), drift) == Findings(() if is_ignored else ops(EDITED))
+
+
+operations = st.builds(
+    Operation,
+    type=st.sampled_from(OperationType),
+    namespace=st.sampled_from(["", "other"]),
+    group=st.sampled_from(["", "apps"]),
+    kind=st.sampled_from(["ConfigMap", "Job"]),
+    name=st.sampled_from(["a", "b"]),
+)
+
+
+@given(found=st.lists(operations), baseline=st.lists(operations), more=st.lists(operations))
+def test_a_larger_baseline_never_shows_more(
+    found: list[Operation], baseline: list[Operation], more: list[Operation]
+) -> None:
+    def all_of(base: list[Operation]) -> set[Operation]:
+        beyond = findings(found, base, Drift())
+        return {*beyond.drifted, *beyond.unseen}
+
+    assert all_of([*baseline, *more]) <= all_of(baseline) <= set(found)
+    assert all_of(found) == set()
+
+
+uids = st.text(min_size=1, max_size=36)
+moments = st.floats(1.5e9, 4e9).map(lambda seconds: datetime.fromtimestamp(seconds, UTC))
+intervals = st.integers(900, 30 * 24 * 3600).map(float)
+
+
+@given(uid=uids, interval=intervals, moment=moments)
+def test_times_are_whole_seconds_one_interval_apart(
+    uid: str, interval: float, moment: datetime
+) -> None:
+    first = next_slot(uid, interval, moment)
+    assert moment < first <= moment + timedelta(seconds=interval)
+    assert first.microsecond == 0
+    assert next_slot(uid, interval, first) == first + timedelta(seconds=interval)
+    assert next_slot(uid, interval, first - timedelta(microseconds=1)) == first
+    assert slots_between(uid, interval, moment, first) == 1
+    assert slots_between(uid, interval, first, first) == 0
+    assert slots_between(uid, interval, first, first - HOUR) == 0
+    assert slots_between(uid, interval, moment, first + timedelta(seconds=3 * interval)) == 4
+
+
+def test_three_hundred_bundles_are_spread_over_the_interval() -> None:
+    """No quarter of a minute of fifteen has more than a few of them."""
+    at = [next_slot(f"uid-{number}", 900.0, NOW) for number in range(300)]
+    quarters = [int((one - NOW).total_seconds() // 15) for one in at]
+    assert max(map(quarters.count, quarters)) <= 15
+
+
+REGULAR = next_slot(UID, 3600.0, NOW)
+SOON = NOW + timedelta(seconds=30)
+BROKEN = Attempted(
+    attempt=2,
+    outcome=Outcome.INTERRUPTED,
+    correction=True,
+    interruptions=1,
+    next_retry_at=format_time(SOON),
+    plan_job="check-1",
+)
+FAILED = replace(CHECK, outcome="Failed", started_at=format_time(NOW))
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted"),
+    [
+        (status(), REGULAR),
+        (status(drift=DriftStatus()), REGULAR),  # by the baseline's time
+        (status(drift=DriftStatus(), baseline=replace(BASE, made_at=None)), AT_ONCE),
+        (status(baseline=Baseline()), AT_ONCE),
+        (status(baseline=replace(BASE, values_hash="other")), AT_ONCE),
+        (status(drift=replace(FOUND, check=replace(CHECK, outcome="Running"))), None),
+        (status(deployed=replace(THERE, digest=None)), None),
+        (status(deployed=replace(THERE, reference="other/a")), None),
+        (status(deployed=replace(THERE, spec_hash="other")), None),
+        (status(attempted=replace(TRIED, outcome=Outcome.FAILED)), None),
+        (status(attempted=replace(TRIED, outcome=Outcome.RUNNING)), None),
+        (status(attempted=replace(TRIED, outcome=Outcome.INTERRUPTED)), None),
+        # a deploy since drift was found
+        (status(attempted=replace(TRIED, attempt=2)), AT_ONCE),
+        (
+            status(
+                attempted=replace(TRIED, attempt=2),
+                drift=replace(FOUND, verdict=DriftVerdict.NOT_DRIFTED),
+            ),
+            REGULAR,
+        ),
+        # a correction that wasn't made
+        (status(attempted=BROKEN), SOON),
+        (status(attempted=replace(BROKEN, interruptions=3)), REGULAR),
+        (status(attempted=replace(BROKEN, next_retry_at=None)), REGULAR),
+        # a baseline that failed: half a minute later, then doubling, then regularly
+        (status(baseline=Baseline(), drift=DriftStatus(check=FAILED)), SOON),
+        (
+            status(
+                baseline=Baseline(),
+                drift=DriftStatus(check=FAILED),
+                deployed=replace(THERE, time=format_time(NOW - timedelta(minutes=4))),
+            ),
+            NOW + timedelta(minutes=4),
+        ),
+        (
+            status(
+                baseline=Baseline(),
+                drift=DriftStatus(check=FAILED),
+                deployed=replace(THERE, time=format_time(NOW - timedelta(minutes=8))),
+            ),
+            REGULAR,
+        ),
+        (
+            status(
+                baseline=Baseline(), drift=DriftStatus(check=replace(FAILED, digest="sha256:a"))
+            ),
+            AT_ONCE,
+        ),
+    ],
+)
+def test_when_the_next_check_begins(what: BundleStatus, wanted: datetime | None) -> None:
+    assert due_at(what, spec(), "s", UID) == wanted
+
+
+@pytest.mark.parametrize(
+    ("asked", "based", "wanted"),
+    [
+        (spec(DriftMode.OFF), False, None),
+        (spec(DriftMode.OFF, approval=ApprovalMode.ALWAYS), False, None),
+        (spec(DriftMode.OFF, approval=ApprovalMode.ON_RISK), False, AT_ONCE),
+        (spec(DriftMode.OFF, approval=ApprovalMode.ON_RISK), True, None),
+        (spec(DriftMode.DETECT), True, REGULAR),
+        (spec(DriftMode.DETECT, suspend=True), True, None),
+        (spec(DriftMode.DETECT, suspend=True), False, None),
+    ],
+)
+def test_who_is_checked(asked: BundleSpec, based: bool, wanted: datetime | None) -> None:
+    what = status() if based else status(baseline=Baseline())
+    assert due_at(what, asked, "s", UID) == wanted
+
+
+PLAN = CheckedPlan(Plan(3, ops(EDITED)), None)
+
+
+@pytest.mark.parametrize(
+    ("deployed", "unproven"),
+    [
+        (NOW, None),
+        (NOW - timedelta(minutes=15), None),
+        (NOW - timedelta(minutes=15, seconds=1), True),
+    ],
+)
+def test_a_baseline_that_is_made_late_is_unproven(
+    deployed: datetime, unproven: bool | None
+) -> None:
+    what = status(deployed=replace(THERE, time=format_time(deployed)), baseline=Baseline())
+    what = drift_record.begun(what, TARGET, "check-2", NOW)
+    what = drift_record.based(drift_record.made(what, PLAN, "seal-2", NOW + HOUR), NOW + HOUR)
+    assert what.baseline == Baseline(
+        digest="sha256:b",
+        values_hash="v",
+        spec_hash="s",
+        job="check-2",
+        seal="seal-2",
+        made_at=format_time(NOW + HOUR),
+        unproven=unproven,
+    )
+    assert what.drift.verdict == DriftVerdict.NOT_DRIFTED
+    assert what.drift.check.number == 2
+    found = drifted(what, spec())
+    assert found is not None
+    assert ("isn't seen" in found.message) is (unproven is True)
+
+
+def judge(
+    before: DriftStatus, *found: str, is_regular: bool = False, **changes: Any
+) -> DriftStatus:
+    beyond = findings(ops(*found), (), Drift())
+    what = status(drift=before, **changes)
+    return drift_record.judged(what, beyond, "check-9", NOW + HOUR, is_regular=is_regular).drift
+
+
+def test_what_drifts_on_has_drifted_since_it_was_found_first() -> None:
+    first = judge(DriftStatus(check=CHECK), EDITED)
+    assert (first.since, first.found_job, first.count) == (format_time(NOW + HOUR), "check-9", 1)
+    assert judge(FOUND, EDITED).since == FOUND.since
+    gone = judge(FOUND)
+    assert (gone.verdict, gone.since, gone.found_job) == (DriftVerdict.NOT_DRIFTED, None, None)
+    assert judge(FOUND, BLIND).verdict == DriftVerdict.UNKNOWN
+
+
+def test_a_status_lists_a_few_and_counts_all() -> None:
+    many = [f"update ::ConfigMap:a{number:03}" for number in range(1000)]
+    found = judge(DriftStatus(), *many)
+    assert (len(found.objects), found.count) == (MAX_DRIFTED, 1000)
+
+
+TWICE = replace(FOUND, corrections=2, corrected=("update ::ConfigMap:app",))
+
+
+@pytest.mark.parametrize(
+    ("found", "is_regular", "corrections"),
+    [
+        ((EDITED,), True, 2),
+        (("delete ::ConfigMap:app",), True, 2),  # the same object
+        (("update ::ConfigMap:other",), True, None),
+        (("update ::ConfigMap:other",), False, 2),
+        ((), True, None),
+        ((), False, 2),
+    ],
+)
+def test_a_regular_check_that_finds_none_of_it_ends_the_count(
+    found: tuple[str, ...], is_regular: bool, corrections: int | None
+) -> None:
+    after = judge(TWICE, *found, is_regular=is_regular)
+    assert after.corrections == corrections
+    assert bool(after.corrected) is (corrections is not None)
+
+
+@given(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=40), min_size=1, max_size=60))
+def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
+    """Without a regular check that finds none of it: at most as many as there are objects."""
+    what, made = status(), 0
+    for found in rounds:
+        names = sorted(f"update ::ConfigMap:a{number:03}" for number in found)
+        what = replace(what, drift=judge(what.drift, *names))
+        if drift_correction.is_recurring(what):
+            continue
+        made += 1
+        what = drift_correction.succeeded(what)
+    assert made <= MAX_DRIFTED + drift_correction.MOST_CORRECTIONS
+
+
+CAN = status()
+CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
+    "detect": (CAN, spec(DriftMode.DETECT)),
+    "off": (CAN, spec(DriftMode.OFF)),
+    "nothing found": (status(drift=replace(FOUND, verdict=DriftVerdict.NOT_DRIFTED)), spec()),
+    "unknown": (status(drift=replace(FOUND, verdict=DriftVerdict.UNKNOWN)), spec()),
+    "not compared now": (status(drift=replace(FOUND, reason="Suspended")), spec()),
+    "checked again": (
+        status(drift=replace(FOUND, check=replace(CHECK, job="new", outcome="Running"))),
+        spec(),
+    ),
+    "an attempt since": (status(attempted=replace(TRIED, attempt=2)), spec()),
+    "other content": (status(baseline=replace(BASE, digest="sha256:a")), spec()),
+    "its plan is gone": (status(drift=replace(FOUND, found_job="older")), spec()),
+    "no operations": (status(drift=replace(FOUND, check=replace(CHECK, seal=None))), spec()),
+    "recurring": (status(drift=TWICE), spec()),
+    "not trusted": (status(verification=Verification(verdict="NotTrusted")), spec()),
+    "trust unknown": (status(verification=Verification(verdict="Unknown")), spec()),
+}
+
+
+def test_what_was_found_is_corrected() -> None:
+    assert drift_correction.is_asked(CAN, spec())
+    trusted = replace(CAN, verification=Verification(verdict="Trusted"))
+    assert drift_correction.is_asked(trusted, spec())
+    by_user = status(
+        plan=PlanStatus(job="plan-1", outcome="Planned", seal="x", id="i"),
+        drift=replace(FOUND, found_job="plan-1"),
+    )
+    assert drift_correction.is_asked(by_user, spec())
+    assert drift_correction.begun(by_user).attempted.plan_job == "plan-1"
+
+
+@pytest.mark.parametrize("why", CANT)
+def test_nothing_else_is_corrected(why: str) -> None:
+    assert not drift_correction.is_asked(*CANT[why])
+
+
+WANTED = state.Wanted(
+    version="1.1", digest="sha256:b", values_hash="v", spec_hash="s", generation=0
+)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "correction", "action"),
+    [
+        (Outcome.SUCCEEDED, True, state.Action.NOTHING),
+        (Outcome.INTERRUPTED, True, state.Action.NOTHING),
+        (Outcome.INTERRUPTED, None, state.Action.DEPLOY),
+        (Outcome.FAILED, True, state.Action.DEPLOY),
+    ],
+)
+def test_a_correction_that_is_broken_off_isnt_deployed_again(
+    outcome: Outcome, correction: bool | None, action: state.Action
+) -> None:
+    attempted = replace(TRIED, **MADE_OF_ATTEMPT, outcome=outcome, correction=correction)
+    decision = state.decide(status(attempted=attempted), WANTED, spec().retry, NOW)
+    assert decision.action is action
+
+
+MADE_OF_ATTEMPT: dict[str, Any] = {
+    "version": "1.1",
+    "digest": "sha256:b",
+    "values_hash": "v",
+    "spec_hash": "s",
+    "generation": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "wanted"),
+    [
+        (status(), spec(), (ConditionStatus.TRUE, "Drifted")),
+        (status(), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
+        (status(drift=TWICE), spec(), (ConditionStatus.TRUE, "DriftRecurring")),
+        (status(drift=TWICE), spec(DriftMode.DETECT), (ConditionStatus.TRUE, "Drifted")),
+        (
+            status(drift=TWICE, attempted=replace(TRIED, attempt=2)),  # not checked since
+            spec(),
+            (ConditionStatus.TRUE, "Drifted"),
+        ),
+        (
+            status(drift=replace(FOUND, verdict=DriftVerdict.NOT_DRIFTED)),
+            spec(),
+            (ConditionStatus.FALSE, "InSync"),
+        ),
+        (
+            status(drift=replace(FOUND, verdict=DriftVerdict.UNKNOWN)),
+            spec(),
+            (ConditionStatus.UNKNOWN, "Unchecked"),
+        ),
+        (
+            status(drift=replace(FOUND, reason="PlanFailed", message="no")),
+            spec(),
+            (ConditionStatus.UNKNOWN, "PlanFailed"),
+        ),
+        (status(baseline=Baseline()), spec(), (ConditionStatus.UNKNOWN, "Unchecked")),
+        (status(drift=DriftStatus()), spec(), (ConditionStatus.UNKNOWN, "Unchecked")),
+        (status(), spec(DriftMode.OFF), None),
+    ],
+)
+def test_the_condition(
+    what: BundleStatus, asked: BundleSpec, wanted: tuple[ConditionStatus, str] | None
+) -> None:
+    found = drifted(what, asked)
+    assert (found and (found.status, found.reason)) == wanted
+
+
+def test_the_last_verdict_outlives_what_keeps_it_from_being_compared() -> None:
+    why = drift_due.hindrance(status(), spec(suspend=True), "s", "v")
+    assert why is not None
+    noted = drift_record.noted(status(), why)
+    assert noted.drift.reason == "Suspended"
+    assert drift_record.noted(noted, None) == status()
+    failed = drift_record.failed(status(), "PlanFailed", "no")
+    assert drift_record.noted(failed, None) == failed
+
+
+@pytest.mark.parametrize(
+    ("ignored", "left"),
+    [(("ConfigMap", "app"), 1), (("ConfigMap", "*"), 0), (("Secret", "*"), 2)],
+)
+def test_what_is_ignored_later_has_not_drifted(ignored: tuple[str, str], left: int) -> None:
+    drift = replace(FOUND, objects=("create ::ConfigMap:b", EDITED), count=2)
+    asked = spec(DriftMode.DETECT, Ignored(ignored[0], Globs((ignored[1],))))
+    after = drift_record.without_ignored(status(drift=drift), asked).drift
+    assert (len(after.objects), after.count or 0) == (left, left)
+    assert (after.verdict == DriftVerdict.DRIFTED) is (left > 0)
+    more = replace(drift, count=30)
+    assert drift_record.without_ignored(status(drift=more), asked).drift == more
+
+
+@pytest.mark.parametrize(
+    ("since", "wanted"), [(timedelta(seconds=1), False), (HOUR, True), (-HOUR, False)]
+)
+def test_a_check_is_regular_if_a_time_of_the_bundle_has_passed(
+    since: timedelta, wanted: bool
+) -> None:
+    began = REGULAR - timedelta(seconds=2) + since
+    ended = replace(TRIED, finished_at=format_time(REGULAR - timedelta(seconds=2)))
+    what = status(attempted=ended)
+    assert drift_due.is_regular(what, spec(), UID, format_time(began)) is wanted
+    assert drift_due.is_regular(replace(what, attempted=Attempted()), spec(), UID, "x")
