@@ -179,7 +179,10 @@ class Drifts:
                 self._queue.end(ticket)
         self._missed.pop(entry.key, None)
         self._context.queue.add(entry.key)  # a watch may not report what was just read
-        return await self._writer.conclude(entry, status)
+        entry = await self._writer.conclude(entry, status)
+        if status.drift.check.outcome != PlanOutcome.RUNNING:
+            await self._plan_jobs.discard(entry)
+        return entry
 
     def _count_missed(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> None:
         """Count the Bundle's times that pass while it waits: at each there is one check less."""

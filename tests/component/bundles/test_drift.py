@@ -427,3 +427,21 @@ async def test_nothing_due_costs_nothing(
     operator = await run()
     await idle(operator)
     assert release.checks == 1
+
+
+async def test_a_job_that_is_refused_leaves_nothing(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    """By a quota, say."""
+    bundle(drift=DETECT, values="values")
+    cluster.put_object("configmaps", "values", data={"v.yaml": "a: 1"})
+    operator = await run()
+    await release.in_sync()
+    refused = cluster.refuse("create", "/jobs", 403, "exceeded quota")
+    long_ago = {"deployed": {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}}
+    cluster.change("bundles", "shop", status={**long_ago, "baseline": None})
+    found = await release.judged("Unknown", "PlanFailed")
+    assert "exceeded quota" in found["message"]
+    await idle(operator)
+    assert secrets(cluster) == set()
+    refused.clear()

@@ -23,10 +23,12 @@ from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Rel
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
 from tests.component.bundles.test_drift import told
+from tests.component.bundles.test_metrics import shows
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
+GAUGES = {"Drifted": 1.0, "DriftRecurring": 0.0}
 SOON = {"limit": 2, "backoff": "1s"}
 
 
@@ -262,3 +264,27 @@ async def test_an_untrusted_version_isnt_deployed_again(
     await release.judged("True", "Drifted")
     await idle(operator)
     assert len(cluster.jobs()) == 1
+
+
+async def test_what_drifted_and_what_was_corrected_is_counted(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release, werf: Werf
+) -> None:
+    bundle(drift=CORRECT, retry=SOON)
+    operator = await run()
+    await release.in_sync()
+    werf.holds_deploys = True
+    await drift(release, *EDITED)
+    await eventually(lambda: len(cluster.jobs()) == 2, seconds=20)
+    found = {f'copyrator_bundles_drifted{{reason="{one}"}}': n for one, n in GAUGES.items()}
+    await shows(operator, found)
+    werf.holds_deploys = False
+    werf.finish(cluster.jobs()[1])
+    await release.in_sync()
+    counted = {
+        'copyrator_bundles_drifted{reason="Drifted"}': 0.0,
+        'copyrator_drift_corrections_total{result="succeeded"}': 1.0,
+        'copyrator_deploys_total{action="drift",result="succeeded"}': 2.0,
+        'copyrator_deploys_total{action="deploy",result="succeeded"}': 2.0,
+    }
+    after = await shows(operator, counted)
+    assert 'copyrator_drift_corrections_total{result="running"}' not in after
