@@ -302,6 +302,7 @@ def test_what_drifts_on_has_drifted_since_it_was_found_first() -> None:
     gone = judge(FOUND)
     assert (gone.verdict, gone.since, gone.found_job) == (DriftVerdict.NOT_DRIFTED, None, None)
     assert judge(FOUND, BLIND).verdict == DriftVerdict.UNKNOWN
+    assert judge(FOUND, EDITED, BLIND).verdict == DriftVerdict.DRIFTED
 
 
 def test_a_status_lists_a_few_and_counts_all() -> None:
@@ -332,6 +333,65 @@ def test_a_regular_check_that_finds_none_of_it_ends_the_count(
     assert bool(after.corrected) is (corrections is not None)
 
 
+def test_more_objects_than_are_listed_count_as_the_same() -> None:
+    listed = tuple(f"update ::ConfigMap:a{number}" for number in range(MAX_DRIFTED))
+    full = replace(FOUND, corrected=listed)
+    assert drift_record.is_same(full, ["update ::ConfigMap:other"])
+    assert drift_record.is_same(TWICE, [f"update ::Secret:{one}" for one in range(21)])
+    assert not drift_record.is_same(FOUND, [f"update ::Secret:{one}" for one in range(21)])
+    assert not drift_record.is_same(full, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({}, True),
+        ({"outcome": "Failed"}, False),
+        ({"digest": "sha256:a"}, False),
+        ({"values_hash": "other"}, False),
+        ({"attempt": 0}, False),
+        ({"attempt": None}, False),
+    ],
+)
+def test_a_plan_of_what_is_deployed_is_a_check_too(change: dict[str, Any], wanted: bool) -> None:
+    plan = replace(PlanStatus(**MADE_OF, outcome="Planned", attempt=1), **change)
+    what = status(plan=plan)
+    assert drift_record.is_judged_by(what, plan.attempt) is wanted
+    assert not drift_record.is_judged_by(replace(what, baseline=Baseline()), plan.attempt)
+
+
+@pytest.mark.parametrize(
+    ("what", "asked", "hashes", "reason"),
+    [
+        (status(), spec(), ("s", "v"), None),
+        (status(), spec(suspend=True), ("s", "v"), "Suspended"),
+        (status(), spec(), ("other", "v"), "NotAsDeployed"),
+        (status(), spec(), ("s", "other"), "NotAsDeployed"),
+        (status(), spec(), ("s", None), "NotAsDeployed"),
+    ],
+)
+def test_what_keeps_it_from_being_compared(
+    what: BundleStatus, asked: BundleSpec, hashes: tuple[str, str | None], reason: str | None
+) -> None:
+    why = drift_due.hindrance(what, asked, *hashes)
+    assert (why and why.reason) == reason
+
+
+@pytest.mark.parametrize(("ago", "again"), [(4, 4), (7, 7), (7.5, None), (8, None), (60, None)])
+def test_a_baseline_is_tried_again_soon_only_while_it_proves_something(
+    ago: float, again: float | None
+) -> None:
+    there = replace(THERE, time=format_time(NOW - timedelta(minutes=ago)))
+    what = status(baseline=Baseline(), drift=DriftStatus(check=FAILED), deployed=there)
+    rarely = replace(spec(), drift=Drift(DriftMode.DETECT, 720 * 3600.0))
+    regular = next_slot(UID, 720 * 3600.0, NOW)
+    assert regular > NOW + HOUR
+    soon = NOW + timedelta(minutes=again or 0)
+    assert due_at(what, rarely, "s", UID) == (regular if again is None else soon)
+    often = replace(spec(), drift=Drift(DriftMode.DETECT, 900.0))
+    assert due_at(what, often, "s", UID) <= next_slot(UID, 900.0, NOW)
+
+
 @given(st.lists(st.sets(st.integers(0, 60), min_size=1, max_size=40), min_size=1, max_size=60))
 def test_corrections_end_whatever_comes_back(rounds: list[set[int]]) -> None:
     """Without a regular check that finds none of it: at most as many as there are objects."""
@@ -359,6 +419,17 @@ CANT: dict[str, tuple[BundleStatus, BundleSpec]] = {
     ),
     "an attempt since": (status(attempted=replace(TRIED, attempt=2)), spec()),
     "other content": (status(baseline=replace(BASE, digest="sha256:a")), spec()),
+    "checked again, found by a user": (
+        status(
+            plan=PlanStatus(job="plan-1", outcome="Planned", seal="x"),
+            drift=replace(FOUND, found_job="plan-1", check=replace(CHECK, outcome="Running")),
+        ),
+        spec(),
+    ),
+    "its plan is made anew": (
+        status(drift=replace(FOUND, check=replace(CHECK, outcome="Failed"))),
+        spec(),
+    ),
     "its plan is gone": (status(drift=replace(FOUND, found_job="older")), spec()),
     "no operations": (status(drift=replace(FOUND, check=replace(CHECK, seal=None))), spec()),
     "recurring": (status(drift=TWICE), spec()),
