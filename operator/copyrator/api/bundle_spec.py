@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.drift import Drift
+from copyrator.api.drift import NO_DRIFT, Drift
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey
 from copyrator.api.windows import Window
@@ -209,7 +209,7 @@ class BundleSpec:
     """Bundles that new versions of this one wait for."""
     windows: tuple[Window, ...] = ()
     """Deploys begin only in one of these; at any time where there are none."""
-    drift: Drift = field(default_factory=Drift)
+    drift: Drift = NO_DRIFT
 
     @property
     def release(self) -> str:

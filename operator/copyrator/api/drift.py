@@ -51,6 +51,10 @@ class Drift:
         return self.mode is not DriftMode.OFF
 
 
+NO_DRIFT: Final = Drift()
+"""Shared by all Bundles that don't ask for it."""
+
+
 def read_drift(drift: Fields, interval: float) -> Drift:
     """``spec.drift`` with this interval; off where it is absent.
 
