@@ -51,12 +51,18 @@ class Drift:
         return self.mode is not DriftMode.OFF
 
 
+_OFF: Final = Drift()
+"""Shared by all Bundles that don't ask for it."""
+
+
 def read_drift(drift: Fields, interval: float) -> Drift:
-    """``spec.drift`` with this interval; off where it is absent.
+    """``spec.drift`` with this interval; off where it is absent or empty.
 
     Raises:
         SpecError: it isn't valid.
     """
+    if not drift.raw:
+        return _OFF
     items = drift.items("ignore")
     if len(items) > _MAX_IGNORED:
         drift.fail("ignore", f"has {len(items)} items; at most {_MAX_IGNORED} are allowed")
