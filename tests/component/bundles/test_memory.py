@@ -16,7 +16,7 @@ from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
 FEW, MORE = 20, 100
-BUNDLE = 8_000
+BUNDLE = 8_192
 """Bytes that our own code may keep of a Bundle with all of its history. What the process grows by,
 10 KB at most, is measured with a thousand more (tests/e2e/bundles/test_scale.py, long form)."""
 OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator/*")
