@@ -42,7 +42,6 @@ from copyrator.api.bundle_status import (
 from copyrator.api.drift import (
     DEFAULT_DRIFT_INTERVAL,
     MIN_DRIFT_INTERVAL,
-    NO_DRIFT,
     Drift,
     read_drift,
 )
@@ -352,7 +351,5 @@ def _read_approval(approval: Fields, namespace: str, defaults: BundleDefaults) -
 
 
 def _read_drift(drift: Fields) -> Drift:
-    if not drift.raw:
-        return NO_DRIFT
     interval = _duration(drift, "interval", DEFAULT_DRIFT_INTERVAL, least=MIN_DRIFT_INTERVAL)
     return read_drift(drift, interval)

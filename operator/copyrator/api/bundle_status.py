@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from copyrator.api.drift_status import DriftStatus
+from copyrator.api.drift_status import NO_DRIFT, DriftStatus
 from copyrator.api.plan_status import Baseline, MissingPermission, PlanStatus, PreviewPlan
 from copyrator.api.records import Record
 
@@ -292,7 +292,7 @@ class BundleStatus(Record):
     """Only where a user asked for a plan of another version; for a day."""
     baseline: Baseline = field(default_factory=Baseline)
     """Only where spec.approval.mode is OnRisk, or spec.drift asks for drift."""
-    drift: DriftStatus = field(default_factory=DriftStatus)
+    drift: DriftStatus = NO_DRIFT
     """Likewise; no more than its check's number where neither does."""
     history: tuple[HistoryEntry, ...] = ()
     next_poll_at: str | None = None

@@ -56,11 +56,13 @@ NO_DRIFT: Final = Drift()
 
 
 def read_drift(drift: Fields, interval: float) -> Drift:
-    """``spec.drift`` with this interval; off where it is absent.
+    """``spec.drift`` with this interval; off where it is absent or empty.
 
     Raises:
         SpecError: it isn't valid.
     """
+    if not drift.raw:
+        return NO_DRIFT
     items = drift.items("ignore")
     if len(items) > _MAX_IGNORED:
         drift.fail("ignore", f"has {len(items)} items; at most {_MAX_IGNORED} are allowed")

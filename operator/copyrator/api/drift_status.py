@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -65,11 +65,14 @@ class DriftCheck(Record):
     """Hash of the Secret with the operations, where a correction or the baseline needs them."""
 
 
+_NO_CHECK: Final = DriftCheck()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftStatus(Record):
     """Whether the objects of the release are as they were deployed."""
 
-    check: DriftCheck = field(default_factory=DriftCheck)
+    check: DriftCheck = _NO_CHECK
     """The newest one, running or ended."""
     checked_at: str | None = None
     """When the verdict was found."""
@@ -92,3 +95,7 @@ class DriftStatus(Record):
     """How many deploys have corrected it since a regular check found none of it."""
     corrected: tuple[str, ...] = ()
     """The objects that they corrected, at most MAX_DRIFTED."""
+
+
+NO_DRIFT: Final = DriftStatus()
+"""Shared by all Bundles that aren't checked."""

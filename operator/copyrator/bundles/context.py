@@ -93,12 +93,6 @@ class Memory:
     """The plan whose outcome the metrics have."""
     preview_begun: int | None = None
     """The same of a preview."""
-    check_begun: int | None = None
-    """The same of a check for drift."""
-    are_checks_tidied: bool = False
-    """Likewise what a former one may have left of checks for drift."""
-    correctable: str | None = None
-    """The Job that found drift, for which a correction was decided about."""
     preview_asked: str = ""
     """The request for a preview for which the registry is asked."""
     preview_since: float = 0.0

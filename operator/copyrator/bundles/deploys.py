@@ -113,8 +113,9 @@ class Deploys:
         except MissingReferenceError as error:
             await self._report_missing(entry, spec, error, observed or entry.status)
             return
-        if observed is None:
+        if observed is None or observed == entry.status:
             entry = await self._drifts.visit(entry, spec, values_hash)
+            observed = entry.status if observed else None
         elif entry.is_checking or entry.drift_at is not None:
             self._context.queue.add(entry.key)  # once that status is written
         if self._context.memory(entry.key).settled_without_account is not None:

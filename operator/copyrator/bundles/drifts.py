@@ -7,6 +7,7 @@ approval for days. As with other plans the record is written before its Job is c
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -42,6 +43,20 @@ the Bundle's next check does.
 """
 
 
+@dataclass(slots=True)
+class _Memory:
+    """State of one Bundle that is checked, between two reconciles; a restart loses it."""
+
+    begun: int | None = None
+    """The check whose Job this process has created or seen: if it doesn't exist, it is lost."""
+    correctable: str | None = None
+    """The Job that found drift, about whose correction was decided."""
+    is_tidied: bool = False
+    """This process has deleted what a former one may have left."""
+    missed_until: datetime | None = None
+    """While its turn hasn't come: until when the times are counted that passed."""
+
+
 class Drifts:
     """The checks of all Bundles."""
 
@@ -61,12 +76,14 @@ class Drifts:
         self._writer = writer
         self._seals = seals
         self._judge = judge
-        self._missed: dict[BundleKey, datetime] = {}
-        """Of Bundles whose turn hasn't come: until when the times are counted that passed."""
+        self._memories: dict[BundleKey, _Memory] = {}
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
-        self._missed.pop(key, None)
+        self._memories.pop(key, None)
+
+    def _memory(self, entry: BundleEntry) -> _Memory:
+        return self._memories.setdefault(entry.key, _Memory())
 
     async def visit(
         self, entry: BundleEntry, spec: BundleSpec, values_hash: str | None
@@ -80,8 +97,11 @@ class Drifts:
         """
         if entry.is_checking:
             entry = await self._observe(entry, spec)
-        memory = self._context.memory(entry.key)
-        if not memory.are_checks_tidied:
+        if entry.drift_at is None and not entry.is_checking:
+            self._queue.forget(Ticket(entry.key, is_check=True))
+            return entry
+        memory = self._memory(entry)
+        if not memory.is_tidied:
             await self._tidy(entry)
         if entry.correctable is not None and memory.correctable != entry.correctable:
             memory.correctable = entry.correctable
@@ -91,7 +111,7 @@ class Drifts:
         if is_due and not drift_due.hindrance(entry.status, spec, entry.spec_hash, values_hash):
             return await self._begin(entry, spec, ticket)
         self._queue.forget(ticket)
-        self._missed.pop(entry.key, None)
+        self._memory(entry).missed_until = None
         if due is not None and not is_due:
             self._context.look_at(entry.key, due)
         return entry
@@ -100,7 +120,7 @@ class Drifts:
         """Delete what a former process may have left when it died right after a check."""
         if entry.checked_at and self._context.clock() < entry.checked_at + LEFT_WITHIN:
             await self._plan_jobs.discard(entry)
-            self._context.memory(entry.key).are_checks_tidied = True
+            self._memory(entry).is_tidied = True
 
     async def _observe(self, entry: BundleEntry, spec: BundleSpec) -> BundleEntry:
         """Record what became of the check."""
@@ -110,27 +130,27 @@ class Drifts:
         if check.outcome != PlanOutcome.RUNNING:
             left = set(plan_record.needed(before)) - set(plan_record.needed(status))
             left -= {check.job} if check.outcome == PlanOutcome.PLANNED else set()
-            memory = self._context.memory(entry.key)
-            if left or not memory.are_checks_tidied:
+            memory = self._memory(entry)
+            if left or not memory.is_tidied:
                 await self._plan_jobs.discard(entry)
-                memory.are_checks_tidied = True
+                memory.is_tidied = True
             self._context.queue.add(entry.key)  # its Job isn't needed any more
         return entry
 
     async def _observed(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
     ) -> BundleStatus:
-        check, memory = status.drift.check, self._context.memory(entry.key)
+        check, memory = status.drift.check, self._memory(entry)
         if check.attempt != status.attempted.attempt:
             return drift_record.broken_off(status)
         job = await self._plan_jobs.find(entry, check)
         if job is None:
             self._queue.end(Ticket(entry.key, is_check=True))
-            if memory.check_begun == check.number:
+            if memory.begun == check.number:
                 text = f"Job {check.job} was deleted before its plan was read"
                 return drift_record.failed(status, BundleReason.PLAN_FAILED, text)
             return await self._made_job(entry, spec, status)
-        memory.check_begun = check.number
+        memory.begun = check.number
         found = await self._plan_jobs.progress(entry, spec, job, check.message)
         if isinstance(found, PlanDelay):
             return drift_record.with_message(status, found.message)
@@ -175,9 +195,9 @@ class Drifts:
             entry = await self._writer.record(entry, status)
             status = await self._made_job(entry, spec, entry.status)
         finally:
-            if self._context.memory(entry.key).check_begun != number:
+            if self._memory(entry).begun != number:
                 self._queue.end(ticket)
-        self._missed.pop(entry.key, None)
+        self._memory(entry).missed_until = None
         self._context.queue.add(entry.key)  # a watch may not report what was just read
         entry = await self._writer.conclude(entry, status)
         if status.drift.check.outcome != PlanOutcome.RUNNING:
@@ -186,10 +206,11 @@ class Drifts:
 
     def _count_missed(self, entry: BundleEntry, spec: BundleSpec, now: datetime) -> None:
         """Count the Bundle's times that pass while it waits: at each there is one check less."""
-        since = self._missed.get(entry.key, now)
+        memory = self._memory(entry)
+        since = memory.missed_until or now
         count = drift_due.slots_between(entry.uid, spec.drift.interval, since, now)
         self._context.metrics.drift_checks_skipped.inc(count)
-        self._missed[entry.key] = now
+        memory.missed_until = now
 
     async def _made_job(
         self, entry: BundleEntry, spec: BundleSpec, status: BundleStatus
@@ -203,7 +224,7 @@ class Drifts:
             return drift_record.failed(status, reason, missing)
         try:
             if await self._plan_jobs.create(entry, spec, check, JobKind.DRIFT):
-                self._context.memory(entry.key).check_begun = check.number
+                self._memory(entry).begun = check.number
                 return status
         except RefusedError as error:
             return drift_record.failed(status, BundleReason.PLAN_FAILED, str(error))

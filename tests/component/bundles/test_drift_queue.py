@@ -9,7 +9,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.component.bundles.approvals import ALWAYS, condition, idle, lose, pending
+from tests.component.bundles.approvals import (
+    ALWAYS,
+    approve,
+    condition,
+    idle,
+    lose,
+    pending,
+    waits,
+)
 from tests.component.bundles.conftest import Operator, eventually
 from tests.component.bundles.drifting import DETECT, Release
 from tests.component.bundles.fake_cluster import BundleCluster
@@ -189,3 +197,25 @@ async def test_a_fleet_is_checked_with_few_requests_and_then_with_none(
     due = len(cluster.jobs("drift")) - made
     assert due <= FLEET / 10, "only those whose time has come by now"
     assert len(reads) <= 12 * due
+
+
+async def test_a_bundle_whose_plan_waits_for_its_turn_comes_to_rest(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    bundle("shop", drift=DETECT, version="1.*", approval=ALWAYS)
+    operator = await run(max_plan_jobs=1, timer_interval=1.0)
+    approve(cluster, await waits(cluster))
+    await eventually(lambda: is_checked(cluster, "shop"), seconds=20)
+    werf.holds_plans = True
+    bundle("first", approval=ALWAYS)
+    await eventually(lambda: len(running(cluster, "plan")) == 1)
+    registry.put("app", "1.1.0", "two")
+    available = lambda: cluster.status("shop")["available"]["version"]  # noqa: E731
+    await eventually(lambda: available() == "1.1.0", seconds=20)
+    assert pending(cluster, "shop") == "Planning"
+    looks: list[object] = []
+    visit = operator.controller._deploys.visit
+    operator.controller._deploys.visit = lambda *one: looks.append(one) or visit(*one)
+    asked = len(registry.asked)
+    await eventually(lambda: len(registry.asked) >= asked + 3, "polls go on", seconds=20)
+    assert len(looks) < 20
