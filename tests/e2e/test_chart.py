@@ -424,7 +424,7 @@ def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
     (rule,) = rendered_kind(cluster, "PrometheusRule", values)
     alerts = {one["alert"]: one["expr"] for one in rule["spec"]["groups"][0]["rules"]}
     assert alerts["CopyratorPollLate"].endswith("> 7200")
-    assert len(alerts) == 12
+    assert len(alerts) == 14
 
 
 def policies(cluster, values):

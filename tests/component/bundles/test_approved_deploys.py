@@ -212,7 +212,12 @@ async def test_a_spec_edited_before_the_job_could_be_created_is_planned(
     approve(cluster, found)
     await eventually(lambda: cluster.status().get("attempted", {}).get("outcome") == "Running")
     cluster.change("bundles", "shop", spec={"env": {"COLOUR": "blue"}})
-    await eventually(lambda: operator.bundles.get(BundleKey("team", "shop")).generation == 2)
+    key = BundleKey("team", "shop")
+
+    def is_seen() -> bool:  # by the next try, too: none is under way with what was before
+        return operator.bundles.get(key).generation == 2 and not operator.queue.working
+
+    await eventually(is_seen)
     refused.clear()
     again = await waits(cluster)
     assert again["id"] != found["id"]

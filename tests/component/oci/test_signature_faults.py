@@ -144,6 +144,7 @@ async def test_many_slow_answers_end_after_a_time(
     with pytest.raises(Unreachable, match="reading the signatures of sha256:"):
         await find(signed, client)
     signed.gate.set()
+    monkeypatch.undo()
 
     assert len((await find(signed, client)).signatures) == 1
 
