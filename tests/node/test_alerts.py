@@ -26,6 +26,10 @@ FIRES = {
     "CopyratorDeployFailed": {f'copyrator_bundles{{{POD}, reason="DeployFailed"}}': "1x60"},
     "CopyratorBundleQuarantined": {f"copyrator_bundles_quarantined{{{POD}}}": "1x60"},
     "CopyratorBundleUntrusted": {f"copyrator_bundles_untrusted{{{POD}}}": "2x60"},
+    "CopyratorBundleDrifted": {f'copyrator_bundles_drifted{{{POD}, reason="Drifted"}}': "2x60"},
+    "CopyratorDriftRecurring": {
+        f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "1x60"
+    },
     "CopyratorPlanFailing": {f'copyrator_bundles{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
     "CopyratorRegistryUnreachable": {
@@ -45,6 +49,8 @@ WELL = {
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
     f"copyrator_bundles_quarantined{{{POD}}}": "0x60",
     f"copyrator_bundles_untrusted{{{POD}}}": "0x60",
+    f'copyrator_bundles_drifted{{{POD}, reason="Drifted"}}': "0x60",
+    f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "0x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
     f"copyrator_oldest_plan_seconds{{{POD}}}": "28799x60",
     f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x60",
