@@ -20,15 +20,15 @@ from copyrator.oci.signature_manifest import (
     unsupported,
 )
 from copyrator.oci.skipped import Skipped
-from copyrator.settings.limits import SIGNATURES
+from copyrator.settings.limits import REFERRERS_BYTES, SIGNATURES
 
 
-class _Annotations(msgspec.Struct):
+class _Annotations(msgspec.Struct, gc=False):
     created: str = msgspec.field(name="org.opencontainers.image.created", default="")
     predicate: str = msgspec.field(name="dev.sigstore.bundle.predicateType", default="")
 
 
-class Listed(msgspec.Struct, rename="camel"):
+class Listed(msgspec.Struct, rename="camel", gc=False):
     """An entry of a list of referrers; only its digest is required."""
 
     digest: str
@@ -55,6 +55,8 @@ class _Index(msgspec.Struct):
 
 _indexes = msgspec.json.Decoder(_Index)
 _POSSIBLE: Final = KNOWN | UNCLEAR
+_OBJECTS: Final = REFERRERS_BYTES // 40
+"""Objects of a page at most: an entry with a digest and annotations has 100 bytes and two."""
 BEYOND: Final = f"not read, since at most {SIGNATURES} signatures of a digest are"
 
 
@@ -64,6 +66,8 @@ def read_index(body: bytes) -> list[Listed]:
     Raises:
         ValueError: it isn't an index.
     """
+    if body.count(b"{") > _OBJECTS:
+        raise ValueError("not an image index")
     try:
         return _indexes.decode(body).manifests or []
     except (msgspec.MsgspecError, RecursionError, ValueError):
