@@ -24,7 +24,7 @@ from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
-from copyrator.cli import bundle_permissions, drift_state, rows
+from copyrator.cli import bundle_permissions, drift_state, rows, why_next
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 from copyrator.cli.plan_state import why_lines
@@ -76,6 +76,7 @@ def explain_bundle(
         return
     yield "What stands between a version and its deploy, in the order in which it is asked:"
     yield from _gates(body, spec, status, now)
+    yield from why_next.why_lines(spec, status, now)
     yield from _trust(status)
     yield from why_lines(body, now)
     yield from bundle_permissions.why_lines(body, spec, now)

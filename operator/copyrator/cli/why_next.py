@@ -1,0 +1,51 @@
+"""When a version that waits for its gates is deployed at the earliest, from the status alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, GateStatus
+from copyrator.api.times import format_time, parse_time
+from copyrator.bundles.policy import windows
+from copyrator.cli import rows
+
+
+def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
+    """When all gates that object now have passed by themselves, and a window is open.
+
+    With it comes the time zone of the window that opens then; None where none has to.
+    None where nothing objects, or where something else than time has to change.
+    """
+    objecting = [one for one in status.gates if one.state != GateState.PASSED]
+    ends = [parse_time(one.until) if _ends_by_itself(one) else None for one in objecting]
+    known = [end for end in ends if end is not None]
+    if not known or len(known) < len(ends) or spec.suspend:
+        return None
+    moment = max(known)
+    if not spec.windows or windows.is_open(spec.windows, moment):
+        return moment, None
+    found = windows.next_opening(spec.windows, moment)
+    return None if found is None else (found[0], ZoneInfo(found[1].zone))
+
+
+def why_lines(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator[str]:
+    """The sentence for `copyrator why`; nothing where no time is known."""
+    found = next_chance(spec, status)
+    if found is None:
+        return
+    moment, zone = found
+    stamp = format_time(moment)
+    local = f" ({moment.astimezone(zone):%A %H:%M} {zone.key})" if zone else f" ({moment:%A})"
+    names = [one.name or "" for one in status.gates if one.state != GateState.PASSED]
+    if zone and windows.GATE.name not in names:
+        names.append(windows.GATE.name)
+    said = f"gate {names[0]} passes" if len(names) == 1 else f"gates {' and '.join(names)} pass"
+    yield f"The earliest deploy is at {stamp}{local}, {rows.until(stamp, now)}, when {said}."
+
+
+def _ends_by_itself(gate: GateStatus) -> bool:
+    """A plan's end lets nothing be deployed."""
+    return gate.state == GateState.WAITING and gate.reason != BundleReason.AWAITING_APPROVAL
