@@ -21,9 +21,10 @@ WORKDIR /src
 COPY requirements.lock ./
 COPY requirements-keyless.lock ./
 # Wheels only: nothing is compiled, and no code of a package runs here. Every file is checked against
-# the hash in the lock.
+# the hash in the lock. The lock is complete; with dependencies, Debian's pip would take the newest
+# pydantic for a package that asks for pydantic[email], and refuse it, since the lock has another.
 RUN python3 -m pip install --no-cache-dir --disable-pip-version-check --no-compile \
-      --require-hashes --only-binary :all: --target /out/usr/lib/copyrator -r "requirements${VARIANT}.lock" \
+      --no-deps --require-hashes --only-binary :all: --target /out/usr/lib/copyrator -r "requirements${VARIANT}.lock" \
     && rm -r /out/usr/lib/copyrator/bin
 COPY LICENSE /out/usr/share/licenses/copyrator/LICENSE
 COPY operator/copyrator /out/usr/lib/copyrator/copyrator
