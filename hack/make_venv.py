@@ -95,9 +95,12 @@ def build(venv: Path, lock: Path) -> None:
         tell(f"{sys.executable} can't make environments. Debian, Ubuntu: apt-get install {package}")
         raise subprocess.CalledProcessError(created.returncode, command)
     pip = [str(venv / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    options = ["--require-hashes", "--requirement", str(lock)]
+    # The lock is complete. With dependencies, older pips take the newest version of what a package
+    # asks for with an extra (pydantic[email]), and refuse it, since the lock has another.
+    options = ["--no-deps", "--require-hashes", "--requirement", str(lock)]
     # To stderr: stdout is for the path.
     subprocess.run([*pip, "install", *options], check=True, stdout=sys.stderr)
+    subprocess.run([*pip, "check"], check=True, stdout=sys.stderr)
     stamp(venv).touch()
     tell(f"Set up in {time.monotonic() - started:.0f} s.")
 
