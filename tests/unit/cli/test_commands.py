@@ -46,16 +46,15 @@ def test_every_command_that_asks_a_cluster_takes_a_namespace(name):
 
 @pytest.mark.parametrize(
     "name",
-    sorted(
-        set(_COMMANDS) - {"completion", "create", "install", "logs", "reseal", "run", "uninstall"}
-    ),
+    sorted(set(_COMMANDS) - {"completion", "create", "install", "logs", "run", "uninstall"}),
 )
 def test_every_command_takes_an_output_format_but_for_those_of_which_kubectl_has_none(name):
     assert {"-o", "--output"} <= flags(name)
 
 
-def test_lists_are_of_all_namespaces_and_watched_as_fluxs_are():
-    assert {"-A", "--all-namespaces", "-w", "--watch"} <= flags("get")
+@pytest.mark.parametrize("name", ["get", "events"])
+def test_lists_are_of_all_namespaces_and_watched_as_fluxs_are(name):
+    assert {"-A", "--all-namespaces", "-w", "--watch"} <= flags(name)
 
 
 def test_a_misspelt_command_is_answered_with_the_one_that_was_meant():
