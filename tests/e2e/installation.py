@@ -4,7 +4,7 @@ import contextlib
 import json
 import secrets
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -115,12 +115,19 @@ class Operator:
         self.process = None
         return code
 
-    def writes(self, since: int, *, but: tuple[str, ...] = ()) -> list[AuditEvent]:
-        """The operator's writes since a place in the audit log, but for its Lease and reviews."""
+    def writes(
+        self, since: int, *, at: Collection[str] | None = None, but: tuple[str, ...] = ()
+    ) -> list[AuditEvent]:
+        """The operator's writes since a place in the audit log, but for its Lease and reviews.
+
+        Only those in the namespaces `at`, where given: in others it may still serve what an earlier
+        test left, and its namespaces' end.
+        """
         return [
             event
             for event in self.cluster.audit_events(since)
             if event.user == self.user
+            and (at is None or event.namespace in at)
             and event.verb in WRITE_VERBS
             and event.resource not in ("leases", "subjectaccessreviews", *but)
         ]

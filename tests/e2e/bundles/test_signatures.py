@@ -149,7 +149,7 @@ def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
     trust(team, new)
 
     within(DEPLOY, lambda: verified(team) == ("True", "Verified"), "it is trusted again")
-    within(10, lambda: untrusted(operator) == 0)
+    within(DEPLOY, lambda: untrusted(operator) == 0)
 
 
 def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(team: Team) -> None:
