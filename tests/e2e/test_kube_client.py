@@ -378,7 +378,7 @@ async def test_a_short_watch_ends_with_a_bookmark(
     stream = client.watch(CONFIGMAPS, ns, resource_version=version, timeout=8)
     events = [event.type async for event in stream]
     assert "BOOKMARK" in events
-    assert 6 <= time.monotonic() - started < 12
+    assert 6 <= time.monotonic() - started < 60  # without the timeout half an hour at least
 
 
 async def test_a_watch_pool_sees_what_others_do(
