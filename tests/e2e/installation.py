@@ -43,7 +43,7 @@ def apply(api: Api, manifests: Iterable[dict[str, Any]]) -> None:
 
 def install(cluster: Cluster, namespace: str = HOME, chart: Rendered | None = None) -> Path:
     """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
-    chart = chart or render(cluster.helm, namespace=namespace)
+    chart = chart or _rendered(cluster, namespace, None)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     api = cluster.api()
     apply(api, [home, *chart.crds, *chart.rights])
@@ -67,7 +67,7 @@ def uninstall(cluster: Cluster, namespace: str) -> None:
     api = cluster.api()
     for held in (RULES.format(namespace), BUNDLES.format(namespace)):
         for item in api.get(held)["items"]:
-            api.patch(f"{held}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+            api.let_go(f"{held}/{item['metadata']['name']}")
     rights = "/apis/rbac.authorization.k8s.io/v1"
     for path in (
         f"{rights}/clusterrolebindings/{namespace}:copyrator",

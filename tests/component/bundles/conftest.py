@@ -40,6 +40,7 @@ class Operator:
         *,
         gates: Gates | None = None,
         ahead: timedelta = timedelta(),
+        registry_seconds: float = 8.0,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
@@ -50,7 +51,7 @@ class Operator:
         self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
-        self.oci = registry_client(8.0, metrics=self.metrics)
+        self.oci = registry_client(registry_seconds, metrics=self.metrics)
         self.bundles = BundleRegistry()
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
@@ -95,8 +96,8 @@ class Operator:
         await self.client.close()
 
 
-async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 60.0) -> Any:
-    """Look until the answer is true, with a deadline."""
+async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 120.0) -> Any:
+    """Look until the answer is true; a deadline tells a hang from a machine that is busy."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := look()):
         assert asyncio.get_running_loop().time() < deadline, f"{what}; last seen: {found}"
