@@ -12,7 +12,15 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.e2e.faults.catalogue import FAULTS
-from tests.e2e.faults.proxy import FaultProxy
+from tests.e2e.faults.proxy import (
+    Chosen,
+    Fault,
+    FaultProxy,
+    answers,
+    everything,
+    only,
+    silent,
+)
 
 from bench.process import BenchError, Operator
 from bench.rig import HOME, Rig, until
@@ -170,6 +178,42 @@ def faults(rig: Rig, size: int) -> Iterator[Run]:
                 return {"worst_seconds": max(took.values()), **took}
 
             yield run
+
+
+@scenario(
+    "blind",
+    "An idle operator whose watches all go silent, or whose credentials are refused",
+    size=1,
+    runs=1,
+    goals={
+        "silent_seconds": Goal("until /readyz fails: watches", "s", 60.0),
+        "refused_seconds": Goal("until /readyz fails: credentials", "s", 60.0),
+    },
+    warm_up=False,
+)
+def blind(rig: Rig, _size: int) -> Iterator[Run]:
+    """An operator and a proxy for each fault."""
+
+    def seconds(fault: Fault, chosen: Chosen, *, cut: bool) -> float:
+        with FaultProxy(rig.cluster) as proxy, tempfile.TemporaryDirectory() as home:
+            through = proxy.kubeconfig(rig.operator_kubeconfig, Path(home) / "config")
+            with rig.operator(kubeconfig=through) as operator:
+
+                def red() -> bool:
+                    return bool(operator.page("/healthz")) and not operator.page("/readyz")
+
+                began = time.monotonic()
+                with proxy.fault(fault, chosen, cut=cut):
+                    until(red, "/readyz fails", 180, pause=0.1)
+                    return time.monotonic() - began
+
+    def run() -> Figures:
+        return {
+            "silent_seconds": seconds(silent, only("watch"), cut=True),
+            "refused_seconds": seconds(answers(401, "Unauthorized"), everything, cut=False),
+        }
+
+    yield run
 
 
 @scenario(
