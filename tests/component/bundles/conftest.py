@@ -15,6 +15,7 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
+from copyrator.bundles import permission_reviews
 from copyrator.bundles.cache import BundleRegistry
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
@@ -103,6 +104,12 @@ async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 1
         assert asyncio.get_running_loop().time() < deadline, f"{what}; last seen: {found}"
         await asyncio.sleep(0.01)
     return found
+
+
+@pytest.fixture(autouse=True)
+def reviews_arent_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are refused, as by default: 15 s later they would be counted in a slow test."""
+    monkeypatch.setattr(permission_reviews, "FIRST_PAUSE", permission_reviews.LONGEST_PAUSE)
 
 
 @pytest.fixture
