@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -17,7 +17,7 @@ from typing import Any, Self
 from copyrator.api import names
 from copyrator.api.keys import ObjectName
 from copyrator.cli.objects import MANAGED, copy_kinds
-from copyrator.cli.rows import annotation
+from copyrator.cli.rows import annotation, rule_kind
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import BUNDLES, NAMESPACES, RULES, Resource
@@ -25,6 +25,10 @@ from copyrator.kube.watch.informers import InformerFactory, WatchSpec
 
 FIRST_VIEW = 30.0
 """Seconds to wait for the first complete lists."""
+SHOWN = 3
+"""Kinds that a sentence about faults names."""
+FAULTS = 1.0
+"""Seconds between two looks for faults of watches."""
 
 Body = Mapping[str, Any]
 
@@ -118,9 +122,13 @@ class Live:
     _places: set[str] = field(default_factory=set)
     _copies: Copies = field(default_factory=Copies)
     _kinds: dict[str, Resource] = field(default_factory=dict)
+    _named: frozenset[str] | None = None
+    """The kinds that the rules named when discovery was asked last."""
     _denied: dict[str, None] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
-    _looking: asyncio.Task[None] | None = None
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    version: int = 0
+    """Grows with each change."""
 
     async def __aenter__(self) -> Self:
         self._pool = InformerFactory(self.client)
@@ -130,13 +138,19 @@ class Live:
         await self._synced()
         await self._watch_copies()
         await self._synced()
+        self._start(self._look_for_faults())
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pool.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @property
     def now(self) -> Snapshot:
@@ -150,28 +164,42 @@ class Live:
             denied=list(self._denied),
         )
 
-    async def wait(self, seconds: float) -> bool:
-        """Return when something changes, or False after so many seconds."""
-        event = self._changed
-        with suppress(TimeoutError):
-            await asyncio.wait_for(event.wait(), seconds)
-        return event.is_set()
+    async def wait(self, seen: int, seconds: float) -> int:
+        """Return the version when it isn't the one that was seen, or after so many seconds."""
+        if self.version == seen:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), seconds)
+        return self.version
 
     def _faults(self) -> Iterator[str]:
-        """A sentence for each fault of a watch, once."""
-        said: dict[str, None] = {}
-        for status in self._pool.statuses():
-            if status.failure is not None:
-                said[f"{status.spec.resource.key}: {status.failure.message}"] = None
-        yield from said
+        """A sentence for the faults of the watches; most have the same cause."""
+        failing = {
+            status.spec.resource.key: status.failure.message
+            for status in self._pool.statuses()
+            if status.failure is not None
+        }
+        if failing:
+            first, *_ = names = sorted(failing)
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            yield f"{', '.join(names[:SHOWN])}{more}: {failing[first]}"
 
     def _places_of_copies(self) -> set[str]:
         return {place for rule in self._copies.rules() for place in self._copies.of(rule)}
 
     def tell(self) -> None:
-        """Wake all who wait; who waits from now on waits for the next change."""
+        """Wake all who wait: something has changed."""
+        self.version += 1
         event, self._changed = self._changed, asyncio.Event()
         event.set()
+
+    async def _look_for_faults(self) -> None:
+        """Faults of watches come without an event."""
+        before: list[str] = []
+        while True:
+            await asyncio.sleep(FAULTS)
+            if (now := list(self._faults())) != before:
+                before = now
+                self.tell()
 
     async def _watch_kind(self, resource: Resource, found: dict[ObjectName, Body]) -> None:
         def changed(name: ObjectName, _old: object, new: Body | None) -> None:
@@ -198,13 +226,18 @@ class Live:
 
     def _look_for_kinds(self) -> None:
         """Rules may name kinds that aren't watched yet."""
-        if self._kinds and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.create_task(self._watch_copies())
+        if self._kinds:
+            self._start(self._watch_copies())
 
     async def _watch_copies(self) -> None:
         kinds: list[Resource] = []
-        with suppress(errors.ApiError):  # discovery is asked again with the next change of a rule
-            kinds = await copy_kinds(self.client, [dict(body) for body in self._rules.values()])
+        bodies = [dict(body) for body in self._rules.values()]
+        named = frozenset(map(rule_kind, bodies))
+        if named == self._named:
+            return
+        with suppress(errors.ApiError):  # it is asked again with the next change of a rule
+            kinds = await copy_kinds(self.client, bodies)
+            self._named = named
         for resource in kinds:
             if resource.key not in self._kinds:
                 self._kinds[resource.key] = resource

@@ -11,7 +11,6 @@ import click
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 from rich.live import Live as Screen
-from rich.table import Table
 from rich.text import Text
 
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -49,8 +48,9 @@ async def _top(target: Target, *, once: bool) -> None:
             out.print(_view(live.now, out, lines=None))
             return
         with Screen(_view(live.now, out, out.height), console=out, screen=True) as screen:
+            seen = live.version
             while True:
-                await live.wait(LOOK)
+                seen = await live.wait(seen, LOOK)
                 screen.update(_view(live.now, out, out.height), refresh=True)
                 await asyncio.sleep(LOOK / 4)
 
@@ -97,33 +97,40 @@ def _note(text: str) -> Text:
     return Text(printable(text), style="yellow")
 
 
-def _table(found: Sequence[Row], out: Console) -> Table:
+def _table(found: Sequence[Row], out: Console) -> Text:
     """A row a line; where it is too long, the end of the message is cut off."""
-    cells = {"STATE": [row.state for row in found], "NAME": [_named(row) for row in found]}
-    cells["REASON"] = [row.reason for row in found]
+    heads = ["STATE", "NAME", "REASON"]
+    cells = [[row.state, _named(row), row.reason] for row in found]
     if out.width >= ROOMY:
-        cells["SINCE"] = [row.since for row in found]
-        cells["COPIES/VERSION"] = [row.numbers for row in found]
-    cells["MESSAGE"] = [printable(row.message).replace("\n", " ") for row in found]
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for name, texts in cells.items():
-        longest = max(map(cell_len, (name, *texts)))
-        least = None if name == "MESSAGE" else min(longest, out.width // 3)
-        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=least, max_width=least)
-    for row, texts in zip(found, zip(*cells.values(), strict=True), strict=True):
-        table.add_row(
-            *(
-                Text(text, style)
-                for text, style in zip(texts, _styles(row, len(texts)), strict=True)
-            )
-        )
-    return table
+        heads += ["SINCE", "COPIES/VERSION"]
+        for line, row in zip(cells, found, strict=True):
+            line += [row.since, row.numbers]
+    widths = [
+        min(max(map(cell_len, column)), out.width // 3)
+        for column in zip(heads, *cells, strict=True)
+    ]
+    messages = [printable(row.message).replace("\n", " ") for row in found]
+    lines = [_line([*heads, "MESSAGE"], widths, "dim", out)]
+    for line, row, message in zip(cells, found, messages, strict=True):
+        text = _line([*line, message], widths, "", out)
+        text.stylize(_STYLES[row.state], 0, len(row.state))
+        lines.append(text)
+    return Text("\n").join(lines)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], style: str, out: Console) -> Text:
+    text = Text(style=style)
+    *front, last = cells
+    for cell, width in zip(front, widths, strict=True):
+        part = Text(cell)
+        part.truncate(width, overflow="ellipsis", pad=True)
+        text.append_text(part).append("  ")
+    text.append(last)
+    text.truncate(out.width, overflow="ellipsis")
+    text.rstrip()
+    return text
 
 
 def _named(row: Row) -> str:
     """``rule team-a/creds``."""
     return f"{SINGULAR[row.what]} {row.shown}"
-
-
-def _styles(row: Row, number: int) -> list[str]:
-    return [_STYLES[row.state], *[""] * (number - 1)]

@@ -40,7 +40,7 @@ ADDRESS: Final = "127.0.0.1"
 LARGEST_FORM: Final = 16 * 1024
 """Bytes of a form; the largest has a plan's ID."""
 QUIET: Final = 20.0
-"""Seconds without a change after which a comment keeps the stream of events open."""
+"""Seconds without a change after which a page is updated all the same."""
 SETTLE: Final = 1.0
 """Seconds between two updates of a page, at least."""
 _ASSETS: Final = Path(__file__).parent / "assets"
@@ -52,7 +52,7 @@ _POLICY: Final = (
 _HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms are sent without their origin
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -121,9 +121,9 @@ class Server:
         try:
             return await handler(request)
         except web.HTTPException as error:
-            return self._failed("Not found", error.reason, error.status)
+            return self._failed(error.reason, error.text or error.reason, error.status)
         except errors.NotFound as error:
-            return self._failed("Not found", error.message, 404)
+            return self._failed("Not Found", error.message, 404)
         except Exception as error:
             fault = error if isinstance(error, Fault) else fault_of(error)
             return self._failed("It didn't work", fault.format_message(), 502)
@@ -195,7 +195,9 @@ class Server:
         namespace, name = _key(request)
         if body := found.get(ObjectName(namespace, name)):
             return body
-        raise Fault(f"there is no {SINGULAR[what]} {name} in the namespace {namespace}")
+        raise web.HTTPNotFound(
+            text=f"there is no {SINGULAR[what]} {name} in the namespace {namespace}"
+        )
 
     async def _events_of(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The newest Events; none without the permission to list them, or without an answer."""
@@ -249,13 +251,18 @@ class Server:
         return _html(self.pages.texts("Done", [(name, said)], back=_page_of(request)))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
-        """Tell a page when something has changed, at most once in SETTLE seconds."""
+        """Tell a page when something has changed, at most once in SETTLE seconds.
+
+        Without a change it is told after QUIET seconds, since it shows ages.
+        """
         answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await answer.prepare(request)
+        seen = self.live.version
         with suppress(ConnectionError):
+            await answer.write(b": open\n\n")
             while not self._stopping:
-                changed = await self.live.wait(QUIET)
-                await answer.write(b"event: changed\ndata:\n\n" if changed else b": quiet\n\n")
+                seen = await self.live.wait(seen, QUIET)
+                await answer.write(b"event: changed\ndata:\n\n")
                 await asyncio.sleep(SETTLE)
         return answer
 
