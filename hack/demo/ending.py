@@ -53,6 +53,7 @@ def play_on(world: World, screen: Screen, name: str) -> None:
         "kubectl create namespace team-e",
         "hack/run copyrator get copies -A",
         "hack/run copyrator why team-e/registry-creds",
+        "hack/run copyrator ui",
         f"kubectl -n {APPS} get bundles,jobs,pods",
         f"hack/run python -m localcluster.bundle push examples/charts/hello {newer}",
         f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",
