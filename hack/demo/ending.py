@@ -53,7 +53,6 @@ def play_on(world: World, screen: Screen, name: str) -> None:
         "kubectl create namespace team-e",
         "hack/run copyrator get copies -A",
         "hack/run copyrator why team-e/registry-creds",
-        "hack/run copyrator ui",
         f"kubectl -n {APPS} get bundles,jobs,pods",
         f"hack/run python -m localcluster.bundle push examples/charts/hello {newer}",
         f"curl -s http://127.0.0.1:{operator.port}/metrics | grep copyrator",
@@ -61,6 +60,7 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     ):
         screen.plain(command)
     screen.plain()
+    screen.note("To look at it in a browser, until Ctrl-C: hack/run copyrator ui")
     screen.note(stop_command(name))
 
 
