@@ -15,7 +15,7 @@ from playwright.sync_api import sync_playwright
 
 from bench.objects import namespace, to_labelled
 from bench.process import BenchError, Measured
-from bench.rig import Rig
+from bench.rig import Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from demo.chart import ROOT
 from images import machine
@@ -56,8 +56,8 @@ def pages(rig: Rig, size: int) -> Iterator[Run]:
         source = {"kind": "ConfigMap", "namespace": "pages-source", "name": name}
         rig.rule(name, {"source": source, "targets": to_labelled(LABEL)})
     with rig.operator():
-        for name in names:
-            rig.wait_copies(name, size)
+        copies = size * RULES
+        until(lambda: sum(map(rig.copies, names)) == copies, f"{copies} copies", 60 + copies / 50)
 
     def run() -> Figures:
         began = time.monotonic()
