@@ -60,6 +60,7 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     ):
         screen.plain(command)
     screen.plain()
+    screen.note("To look at it in a browser, until Ctrl-C: hack/run copyrator ui")
     screen.note(stop_command(name))
 
 

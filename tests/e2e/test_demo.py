@@ -104,6 +104,7 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
 
     commands = [line for line in played_on(printed) if line and not line.startswith(" ")]
     assert len(commands) > 5
+    assert "hack/run copyrator ui" in printed
     assert commands[0].startswith("eval "), "the first points kubectl at the cluster"
     shown = follow(tmp_path, "\n".join(commands))
     assert "registry-creds" in shown
