@@ -98,8 +98,8 @@ async def _why(
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
-                bundle = await with_refusals(client, bundle)
-                lines = list(explain_bundle(bundle, installation, datetime.now(UTC), polled))
+                known = await with_refusals(client, bundle)
+                lines = list(explain_bundle(known, installation, datetime.now(UTC), polled))
                 return _Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
