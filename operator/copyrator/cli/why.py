@@ -12,6 +12,7 @@ import click
 
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.cli.acting import actor_of
+from copyrator.cli.blind_applies import with_refusals
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.dry_run import dry_running, owner_of
@@ -102,7 +103,8 @@ async def answer(
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
-                lines = list(explain_bundle(bundle, installation, datetime.now(UTC), polled))
+                known = await with_refusals(client, bundle)
+                lines = list(explain_bundle(known, installation, datetime.now(UTC), polled))
                 return Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")

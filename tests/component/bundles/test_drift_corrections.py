@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
 from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
+from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]
@@ -231,6 +233,48 @@ async def test_nothing_is_corrected_where_nothing_may_be_deployed(
     await eventually(lambda: condition(cluster, "Drifted")[0] in ("Unknown", "True"))
     await idle(operator)
     assert len(cluster.jobs()) == 1
+
+
+NEWER: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "alone": ({}, {"window": "Waiting"}),
+    "beside a newer version": (
+        {"version": "1.*", "minAge": "720h"},
+        {"age": "Waiting", "window": "Waiting"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NEWER)
+async def test_a_correction_waits_for_a_window(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    what: str,
+) -> None:
+    spec, gates = NEWER[what]
+    bundle(drift=CORRECT, windows=OFFICE_HOURS, **spec)
+    operator = await run(ahead=ahead_of(MONDAY + timedelta(minutes=1)))
+    await release.in_sync()
+    await operator.stop()
+    registry.put("app", "1.1.0", "two")
+
+    operator = await run(ahead=ahead_of(MONDAY + timedelta(hours=2)))
+    await drift(release, *EDITED)
+    await release.judged("True", "Drifted")
+    there = lambda: {one["name"]: one["state"] for one in cluster.status().get("gates", [])}  # noqa: E731
+    await eventually(lambda: there() == gates, str(gates), seconds=20)
+    await idle(operator)
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert len(cluster.jobs()) == 1
+    await operator.stop()
+
+    await run(ahead=ahead_of(MONDAY + timedelta(days=7, seconds=-1)))
+
+    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected", seconds=20)
+    await release.in_sync()
+    assert history(cluster)[0] == ("Succeeded", True)
 
 
 async def test_other_drift_is_corrected_too(
