@@ -1,7 +1,5 @@
 """The commands as a whole: help that fits a terminal, clear refusals, nothing loaded in vain."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import click
@@ -103,21 +101,6 @@ def test_words_are_completed_without_a_cluster():
     environment = {"_COPYRATOR_COMPLETE": "bash_complete", **variables}
     result = CliRunner().invoke(cli, [], prog_name="copyrator", env=environment)
     assert result.output == "plain,bundles\n"
-
-
-def test_the_operator_doesnt_load_what_only_people_need():
-    code = (
-        "import sys; from copyrator.cli import cli\n"
-        "cli.get_command(None, 'run')\n"
-        "libraries = ('rich', 'yaml', 'kopf', 'aiohttp')\n"
-        "print(sorted(name for name in sys.modules if name.split('.')[0] in libraries"
-        " or name.startswith('copyrator.cli.')))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={"PYTHONPATH": str(ROOT / "operator")},
-    )  # fmt: skip
-    assert done.stdout.strip() == "['copyrator.cli.originals', 'copyrator.cli.run']"
 
 
 def test_the_printed_manifests_carry_the_namespace_and_the_image():
