@@ -272,7 +272,7 @@ class BundleController:
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)
             return
-        entry = await self._writer.hold(entry)
+        entry = await self._writer.ensure_finalizer(entry)
         self._references.follow(entry, spec)
         entry = await self._permissions.visit(entry, spec)
         if entry.is_running:

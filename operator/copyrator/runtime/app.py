@@ -145,7 +145,7 @@ class App:
         self.metrics.leader.set_function(lambda: elector.leads)
         self.health.ready.add("lead", lambda: elector.fault)
         await prerequisites.win(elector, self.waiting, lambda: self._list(parts))
-        elector.keep(lambda leads: queue.serve() if leads else queue.hold(), self._step_down)
+        elector.keep(lambda leads: queue.serve() if leads else queue.pause(), self._step_down)
 
     async def _list(self, parts: Parts) -> None:
         """List all rules and Bundles."""

@@ -83,7 +83,7 @@ class WorkQueue(Generic[K]):
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._served_since = clock()
-        self._held = False
+        self._paused = False
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -116,13 +116,13 @@ class WorkQueue(Generic[K]):
         """The tenant of a key in progress."""
         return self._working[key][1]
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Return no keys until `serve`; added keys are kept."""
-        self._held = True
+        self._paused = True
 
     def serve(self) -> None:
         """Return keys (again), and count waiting times from now on."""
-        self._held = False
+        self._paused = False
         self._served_since = self._clock()
         self._wake()
 
@@ -171,7 +171,7 @@ class WorkQueue(Generic[K]):
 
     def poll(self) -> K | None:
         """Return the next key that is due, or None; `done` must follow."""
-        if self._closed or self._held:
+        if self._closed or self._paused:
             return None
         self._release_due()
         entry = self._next()
@@ -307,6 +307,6 @@ class WorkQueue(Generic[K]):
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self._delayed and self._getters and not self._held:
+        if self._delayed and self._getters and not self._paused:
             delay = max(self._delayed[0][0] - self._clock(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)

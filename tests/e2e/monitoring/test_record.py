@@ -43,7 +43,7 @@ def setup(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Setup]:
             yield Setup(proxy, process, light)
             assert process.stop() == 0
             assert "Traceback" not in process.log
-    light.team.let_go()
+    light.team.remove_finalizers()
     light.delete()
     uninstall(cluster, home)
 

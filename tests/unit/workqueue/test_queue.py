@@ -205,7 +205,7 @@ def test_what_is_held_is_kept_and_handed_out_afterwards(
     queue: WorkQueue[str], clock: Clock
 ) -> None:
     queue.add("before")
-    queue.hold()
+    queue.pause()
     queue.add("during")
     queue.add_after("delayed", 5)
     clock.now += 60

@@ -175,7 +175,7 @@ def plan_copy(now: TargetState[W]) -> Plan[W]:
         return Plan(Action.NOTHING, Cause.BEING_DELETED, keeper)
     if keeper is not None:
         return _plan_kept(keeper, existing)
-    return _plan_let_go(now)
+    return _plan_release(now)
 
 
 def _plan_free(now: TargetState[W]) -> Plan[W]:
@@ -217,7 +217,7 @@ def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
     return Plan(Action.RESEAL, Cause.UNSEALED, marked)
 
 
-def _plan_let_go(now: TargetState[W]) -> Plan[W]:
+def _plan_release(now: TargetState[W]) -> Plan[W]:
     """A copy exists whose owner doesn't request it."""
     if now.hold is Hold.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
