@@ -181,3 +181,12 @@ def test_a_name_that_cant_be_read_is_refused() -> None:
     assert describe(wrong) == "with an unreadable name"
     with pytest.raises(Invalid, match="can't be read"):
         check_subject(wrong, read_subjects([LEAF]))
+
+
+@pytest.mark.parametrize("length", [99, 100, 101])
+def test_of_a_long_name_a_hundred_characters_are_said(length: int) -> None:
+    name = "x" * length
+    shown = name if length <= 100 else "x" * 97 + "..."
+    with pytest.raises(TrustError) as caught:
+        read_subjects([name])
+    assert str(caught.value).startswith(f"subject {shown!r} has ")
