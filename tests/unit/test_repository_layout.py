@@ -61,3 +61,17 @@ def test_ci_runs_what_a_person_runs() -> None:
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111
     assert "make test" in script.read_text()
+
+
+def test_every_file_that_contributing_names_exists() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    _, _, table = text.partition("## Where do I change")
+    rows = [row for row in table.partition("## Tests")[0].splitlines() if row.startswith("| ")]
+    assert len(rows) > 10
+    for row in rows[1:]:
+        first, *others = re.findall(r"`([\w./-]+/|[\w./-]+\.\w+)`", row.split("|")[2])
+        assert (ROOT / first).exists(), row
+        homes = [ROOT, ROOT / "charts" / "copyrator"]
+        for name in (first, *others):
+            homes.append((ROOT / name).parent)
+            assert any((home / name).exists() for home in homes), (name, row)

@@ -140,7 +140,7 @@ class CopyContext:
             return Hold.KEEPS
         if state.phase is RulePhase.DELETING or key in state.condemned:
             return Hold.CONDEMNED
-        return Hold.LET_GO
+        return Hold.RELEASED
 
     # --- limits ----------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class CopyContext:
         compiled = state.compiled
         if compiled is None or self.copies_requested(compiled) <= compiled.spec.limit:
             return True
-        compiled.active = False
+        state.pause()
         self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 

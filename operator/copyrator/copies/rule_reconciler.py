@@ -228,12 +228,12 @@ class RuleReconciler:
             raise _StoppedError(verdict, RECHECK_SECONDS)
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
-            compiled.active = False
+            state.pause()
             state.freeze()
             raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
         wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
-            compiled.active = False
+            state.pause()
             state.freeze()
             text = (
                 f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
@@ -259,7 +259,7 @@ class RuleReconciler:
         if not compiled.active and state.is_unconfirmed(rule.generation):
             state.report_at_once()
             await self._report(state, rule, spec, await summarize_rule(self._context, rule))
-        compiled.active = True
+        state.resume()
 
     # --- due copies ------------------------------------------------------------------------------
 

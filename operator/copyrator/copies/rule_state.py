@@ -93,6 +93,16 @@ class RuleState:
         """Don't change the copies."""
         self.phase = RulePhase.FROZEN
 
+    def pause(self) -> None:
+        """Write nothing more until `resume`, whatever the phase."""
+        if self.compiled is not None:
+            self.compiled.active = False
+
+    def resume(self) -> None:
+        """Write what the phase allows."""
+        if self.compiled is not None:
+            self.compiled.active = True
+
     def serve(self) -> None:
         """Everything is known."""
         self.phase = RulePhase.SERVING

@@ -209,14 +209,14 @@ def plan(requests=(), existing=None, **more):
         ),
         ({"existing": Copy("x"), "hold": Hold.KEEPS}, Action.NOTHING, Cause.OWNED_BY_OTHER, None),
         (
-            {"requests": [A], "existing": Copy("x"), "hold": Hold.LET_GO},
+            {"requests": [A], "existing": Copy("x"), "hold": Hold.RELEASED},
             Action.REPLACE,
             Cause.TAKEN_OVER,
             A,
         ),
         ({"requests": [A], "existing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
         ({"existing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
-        ({"existing": Copy("x"), "hold": Hold.LET_GO}, Action.ASK_OWNER, Cause.UNWANTED, None),
+        ({"existing": Copy("x"), "hold": Hold.RELEASED}, Action.ASK_OWNER, Cause.UNWANTED, None),
         ({"existing": Copy("x"), "hold": Hold.CONDEMNED}, Action.DELETE, Cause.UNWANTED, None),
         (
             {

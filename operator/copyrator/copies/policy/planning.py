@@ -74,7 +74,7 @@ class Hold(StrEnum):
     """It exists, and whether it wants the copy is unknown: leave the copy alone."""
     CONDEMNED = "Condemned"
     """It released the copy, and its reconcile decided this deletion on a complete view."""
-    LET_GO = "LetGo"
+    RELEASED = "Released"
     """It doesn't want the copy any more; its reconcile hasn't decided yet."""
 
 
@@ -228,7 +228,7 @@ def _plan_release(now: TargetState[W]) -> Plan[W]:
         return Plan(Action.REPLACE, Cause.TAKEN_OVER, heir)
     if now.hold is Hold.GONE:
         return Plan(Action.NOTHING, Cause.ABANDONED)
-    if now.hold is Hold.LET_GO:
+    if now.hold is Hold.RELEASED:
         return Plan(Action.ASK_OWNER, Cause.UNWANTED)
     released = now.deletion is DeletionPolicy.ORPHAN
     return Plan(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)
