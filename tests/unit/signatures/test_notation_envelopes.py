@@ -200,3 +200,9 @@ def test_the_signing_agent_is_ignored() -> None:
     for agent in ("", "x" * 1000, 1, None, {"a": []}):
         envelope = make_envelope(unprotected={"io.cncf.notary.signingAgent": agent})
         assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None
+
+
+def test_an_envelope_without_a_certificate_is_refused_in_these_words() -> None:
+    envelope = make_envelope()
+    put_header(x5c=[])(envelope)
+    assert refusal(envelope) == "it has no certificate"

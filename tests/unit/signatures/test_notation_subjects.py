@@ -196,3 +196,11 @@ def test_a_certificate_with_an_attribute_twice_has_no_subject_to_compare() -> No
     names = [(NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b")]
     with pytest.raises(Invalid, match=r"^the subject of its certificate has an attribute twice$"):
         check_subject(with_name(*names).certificate, read_subjects([LEAF]))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_of_a_long_subject_120_characters_are_said(more: int) -> None:
+    parts = [(NameOID.ORGANIZATION_NAME, "o" * 56), (NameOID.COMMON_NAME, "c" * (58 + more))]
+    text = describe(with_name(*parts).certificate)
+    assert len(text) == 122
+    assert text.endswith('..."') == bool(more)
