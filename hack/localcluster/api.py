@@ -93,7 +93,7 @@ class Api:
         found = self.request("GET", path, accept=_METADATA)
         return [one["metadata"] for one in found["items"] or ()]
 
-    def let_go(self, path: str) -> None:
+    def remove_finalizers(self, path: str) -> None:
         """Remove an object's finalizers; it may be gone by then."""
         try:
             self.patch(path, {"metadata": {"finalizers": None}})

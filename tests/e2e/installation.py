@@ -67,7 +67,7 @@ def uninstall(cluster: Cluster, namespace: str) -> None:
     api = cluster.api()
     for held in (RULES.format(namespace), BUNDLES.format(namespace)):
         for item in api.get(held)["items"]:
-            api.let_go(f"{held}/{item['metadata']['name']}")
+            api.remove_finalizers(f"{held}/{item['metadata']['name']}")
     rights = "/apis/rbac.authorization.k8s.io/v1"
     for path in (
         f"{rights}/clusterrolebindings/{namespace}:copyrator",

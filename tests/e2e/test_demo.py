@@ -176,7 +176,7 @@ def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
         Step("three", lambda _world: ran.append(3)),
     )
     with pytest.raises(StepFailed) as failed:
-        walk(Standing(), Screen(console), [Chapter("all", steps)])
+        walk(WithoutOperator(), Screen(console), [Chapter("all", steps)])
     assert str(failed.value).splitlines() == [
         "This step failed: two",
         "waited 0 s for a thing; last observed: nothing",
@@ -184,7 +184,7 @@ def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
     assert ran == [1]
 
 
-class Standing:
-    """A world without an operator."""
+class WithoutOperator:
+    """A stage without an operator."""
 
     operator = None

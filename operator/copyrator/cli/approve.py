@@ -25,7 +25,7 @@ from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose
 from copyrator.cli.output import show as show_object
 from copyrator.cli.plan_bundle import WHAT, Shown, looked_at, show, unfinished
-from copyrator.cli.plan_state import decision, is_due, is_expired, plan_of, said, tally
+from copyrator.cli.plan_state import decision, is_due, is_expired, operation_counts, plan_of, said
 from copyrator.cli.user import username
 from copyrator.cli.waiting import response_timeout_option, result, shown, wait
 from copyrator.kube import errors
@@ -114,7 +114,7 @@ def _decide(
     found = run(_look(choice, target, name, plan_id))
     if shape is None:
         show(found)
-        prose(["", f"{said(found.plan.id)}: {tally(found.plan)}."])
+        prose(["", f"{said(found.plan.id)}: {operation_counts(found.plan)}."])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
     body = run(_write(choice, target, found, timeout))

@@ -16,7 +16,7 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.bundles import permission_reviews
-from copyrator.bundles.cache import BundleRegistry
+from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
 from copyrator.kube.client.client import KubeClient
@@ -53,7 +53,7 @@ class Operator:
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
         self.oci = registry_client(registry_seconds, metrics=self.metrics)
-        self.bundles = BundleRegistry()
+        self.bundles = BundleCache()
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
             client=self.client,

@@ -71,7 +71,7 @@ def team(cluster, api, namespace, tmp_path):
     """A namespace in which werf may deploy."""
     team = make_team(cluster, api, namespace("team"), tmp_path)
     yield team
-    team.let_go()
+    team.remove_finalizers()
 
 
 def test_a_tenant_without_measure_holds_up_its_own_rules_only(

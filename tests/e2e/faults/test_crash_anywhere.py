@@ -160,7 +160,7 @@ def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pat
     with ExitStack() as stack:
         stack.callback(uninstall, cluster, home)
         stack.callback(sweep, api, word)
-        stack.callback(team.let_go)
+        stack.callback(team.remove_finalizers)
         watches = [
             stack.enter_context(Recorder(api, path))
             for path in (

@@ -41,7 +41,7 @@ and a short fault has little else."""
 
 
 @dataclass
-class World:
+class Setup:
     proxy: FaultProxy
     process: OperatorProcess
     light: Light
@@ -62,7 +62,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def setup(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     logs: Path = tmp_path_factory.mktemp("faults")
     home, teams = f"op-{secrets.token_hex(3)}", f"team-{secrets.token_hex(3)}"
     direct = install(cluster, home)
@@ -75,9 +75,9 @@ def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         kubeconfig = proxy.kubeconfig(direct, logs / "kubeconfig")
         with OperatorProcess(kubeconfig, logs / "operator.log", settings=settings) as process:
             process.wait_ready()
-            world = World(proxy, process, light)
-            world.wait_right(120.0)
-            yield world
+            setup = Setup(proxy, process, light)
+            setup.wait_right(120.0)
+            yield setup
             assert process.stop() == 0
             assert "Traceback" not in process.log
     ours = [one for one in cluster.audit_events(since) if home in one.user]
@@ -89,8 +89,8 @@ def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
-def test_it_outlives(world: World, faults: Faults, record_property) -> None:
-    process, proxy, light = world.process, world.proxy, world.light
+def test_it_outlives(setup: Setup, faults: Faults, record_property) -> None:
+    process, proxy, light = setup.process, setup.proxy, setup.light
     mark, began, step = len(process.log), time.monotonic(), light.step
     with ExitStack() as lasting, light.changing():
         for fault, chosen in faults:
@@ -100,8 +100,8 @@ def test_it_outlives(world: World, faults: Faults, record_property) -> None:
     lasted = time.monotonic() - began
     needed = (light.step - step) * (len(light.targets) + STATUSES)
     asked = max(0, len(proxy.since(began + FIRST)) - needed)
-    said = world.complaints(mark)
-    converged = world.wait_right(PATIENCE)
+    said = setup.complaints(mark)
+    converged = setup.wait_right(PATIENCE)
     until(lambda: process.get("/readyz")[0] == 200, lambda: process.get("/readyz")[1], PATIENCE)
     record_property("requests a second", f"{asked / (lasted - FIRST):.1f}")
     record_property("lines", said.total())

@@ -119,7 +119,7 @@ def fleet(home: Installation, user: User, namespace: Callable[..., str]) -> Iter
     yield fleet
     user.delete("copyrators", home.namespace, name)
     # A replica that stood still may have been faster, at its end.
-    user.api.let_go(user.path("copyrators", home.namespace, name))
+    user.api.remove_finalizers(user.path("copyrators", home.namespace, name))
 
 
 def elapsed(since: float) -> float:

@@ -49,7 +49,7 @@ def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         assert operator.stop() == 0
     assert "Traceback" not in log.read_text()
     for namespace, name in stage.made:
-        api.let_go(f"{BUNDLES.format(namespace)}/{name}")
+        api.remove_finalizers(f"{BUNDLES.format(namespace)}/{name}")
     uninstall(cluster, home)
     for name in places.values():
         api.delete(f"/api/v1/namespaces/{name}")

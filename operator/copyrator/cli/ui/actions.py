@@ -10,7 +10,7 @@ from copyrator.api import names
 from copyrator.cli import approve, reconcile
 from copyrator.cli.act import set_suspend
 from copyrator.cli.objects import one
-from copyrator.cli.plan_state import plan_of, said, tally
+from copyrator.cli.plan_state import operation_counts, plan_of, said
 from copyrator.kube.client.client import KubeClient
 
 Body = Mapping[str, Any]
@@ -75,7 +75,7 @@ def described(verb: Verb, body: Body) -> str:
     if not verb.decides:
         return verb.effect
     plan = plan_of(body)
-    return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {tally(plan)}."
+    return f"{verb.effect} {said(plan.id)} of {said(plan.version)}: {operation_counts(plan)}."
 
 
 async def act(client: KubeClient, name: str, what: str, key: tuple[str, str], plan: str) -> str:
