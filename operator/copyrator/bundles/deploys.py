@@ -240,7 +240,7 @@ class Deploys:
                 return False
             if not case.is_correction:
                 status = replace(status, verification=resolution.chosen or Verification())
-            await self._begin(entry, spec, status, case.wanted, case.decision.need)
+            await self._begin(case, status, case.decision.need)
             return not case.is_correction or entry.request is None
         status, verdict = at_rest(case, status)
         if await self._planned(case, status, verdict):
@@ -309,17 +309,10 @@ class Deploys:
         memory.settled_without_account = memory.account_at = None
         self._context.judge_again(entry.key, spec)
 
-    async def _begin(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        status: BundleStatus,
-        wanted: state.Wanted,
-        need: state.Need,
-    ) -> None:
+    async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:
         """Record the attempt, then create its Job."""
-        now = self._context.clock()
-        status = state.begin(status, wanted, now)
+        entry, spec, now = case.entry, case.spec, self._context.clock()
+        status = state.begin(status, case.wanted, now, case.passed_over)
         is_planned = spec.approval.is_asked
         if need is state.Need.DRIFT:
             status = drift_correction.begun(status)

@@ -16,7 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import age, gates, plan_due, signature
+from copyrator.bundles.policy import age, gates, plan_due, signature, state
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -90,6 +90,8 @@ class Resolver:
     gates: Gates
     now: datetime
     asked: Asked = NOTHING_ASKED
+    values_hash: str | None = None
+    """Of the values that would be deployed."""
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
@@ -230,8 +232,16 @@ class Resolver:
 
     def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
         """The verdicts of the version gates."""
-        status = self.entry.status
-        occasion = gates.occasion(self.entry.request, status.deployed.digest, candidate.digest)
+        entry, status = self.entry, self.entry.status
+        wanted = state.Wanted(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            request=entry.request,
+        )
+        occasion = state.occasion_of(status, wanted)
         verdict = self._signature(candidate.digest) if self.asked else None
         seen = age.first_seen(status, candidate)
         facts = Facts(status, occasion, signature=verdict, first_seen=seen)

@@ -96,6 +96,37 @@ def test_a_gate_that_isnt_asked_on_this_occasion_passes() -> None:
     assert result.verdict is PASSED
 
 
+ALL = tuple(Occasion)
+
+
+@pytest.mark.parametrize(
+    ("occasions", "said", "over"),
+    [
+        ((Occasion.REQUEST,), NEVER, NEVER),
+        ((Occasion.NEW_DIGEST, Occasion.REQUEST), YOUNG, YOUNG),
+        ((Occasion.REQUEST,), PASSED, None),
+        ((Occasion.NEW_DIGEST,), NEVER, None),
+    ],
+)
+def test_a_force_passes_over_what_a_request_is_asked_for(
+    occasions: tuple[Occasion, ...], said: Verdict, over: Verdict | None
+) -> None:
+    (result,) = judged(gate("a", said, *occasions), occasion=Occasion.FORCE)
+    assert (result.passed_over, result.objects) == (over, False)
+    (found,) = gates.recorded([result])
+    assert found.state == "Passed"
+    assert (found.message is not None) is (over is not None)
+
+
+def test_nothing_else_passes_over_a_gate() -> None:
+    for occasion in set(Occasion) - {Occasion.FORCE}:
+        others = [one for one in ALL if one not in (occasion, Occasion.FORCE)]
+        (result,) = judged(gate("a", NEVER, *others), occasion=occasion)
+        assert (result.passed_over, result.verdict) == (None, PASSED)
+    (result,) = judged(gate("a", NEVER, *ALL), occasion=Occasion.FORCE)
+    assert (result.passed_over, result.verdict) == (None, NEVER)
+
+
 def test_what_all_gates_pass_is_not_held() -> None:
     assert gates.held(ONE, judged(gate("a", PASSED))) is None
     assert gates.held(ONE, ()) is None
