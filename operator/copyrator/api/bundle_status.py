@@ -50,6 +50,8 @@ class BundleReason(StrEnum):
     IMAGE_PULL_FAILED = "ImagePullFailed"
     JOB_LOST = "JobLost"
     DEPLOY_FAILED = "DeployFailed"
+    SKIPPED = "Skipped"
+    """The annotation skip-digests names its digest."""
     UNSIGNED = "Unsigned"
     SIGNATURE_INVALID = "SignatureInvalid"
     """None of its signatures is by who is trusted."""

@@ -65,6 +65,14 @@ class Case:
         return asked and self.held is None and not self.spec.suspend
 
     @property
+    def is_delayed(self) -> bool:
+        """Whether a moment gate holds back what would be deployed; a request for it waits too.
+
+        Where version gates leave nothing to be deployed, a request is handled.
+        """
+        return self.held is not None and bool(self.resolution.tag)
+
+    @property
     def is_plan_dropped(self) -> bool:
         """Whether the status no longer has a plan that it had."""
         dropped = self.target is not None and self.status.plan.job is None

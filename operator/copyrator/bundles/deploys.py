@@ -120,7 +120,7 @@ class Deploys:
             self._context.queue.add(entry.key)  # once that status is written
         if self._context.memory(entry.key).settled_without_account is not None:
             await self._look_for_account(entry, spec)
-        desired = _desired_version(entry, access, values_hash, asked)
+        desired = _desired_version(entry, spec, access, values_hash, asked)
         resolution = await self._resolutions.ask(entry, spec, access, desired, asked)
         if resolution is None:
             return
@@ -245,7 +245,7 @@ class Deploys:
         status, verdict = at_rest(case, status)
         if await self._planned(case, status, verdict):
             return entry.request is None
-        if spec.suspend or case.held is not None:
+        if spec.suspend or case.is_delayed:
             await self._rest(case, status, verdict)
             return False
         request = entry.request
@@ -345,7 +345,7 @@ def _requests(entry: BundleEntry) -> str:
 
 
 def _desired_version(
-    entry: BundleEntry, access: Access, values_hash: str | None, asked: Asked
+    entry: BundleEntry, spec: BundleSpec, access: Access, values_hash: str | None, asked: Asked
 ) -> DesiredVersion:
     return DesiredVersion(
         generation=entry.generation,
@@ -354,4 +354,5 @@ def _desired_version(
         request=_requests(entry),
         login=access.credential.fingerprint if access.credential else "",
         signers=asked.key,
+        skipped=spec.skip_digests,
     )

@@ -153,10 +153,10 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     over = [{"name": "age", "reason": "TooYoung"}, window]
     assert cluster.status()["history"][0]["passedOver"] == over
     said = [one.getMessage() for one in caplog.records if "passes over" in one.getMessage()]
+    begin = "bundle/team/shop: The forced deploy of"
     assert said == [
-        "bundle/team/shop: The forced deploy of 1.0.0 passes over gates: window (OutsideWindow)",
-        "bundle/team/shop: The forced deploy of 1.1.0 passes over gates: age (TooYoung), "
-        "window (OutsideWindow)",
+        f"{begin} 1.0.0 passes over gates: window (OutsideWindow)",
+        f"{begin} 1.1.0 passes over gates: age (TooYoung), window (OutsideWindow)",
     ]
     cluster.ends = succeed
     await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
