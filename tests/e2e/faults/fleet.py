@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from tests.e2e.bundles.conftest import TEMPLATE, Team
 
@@ -34,6 +35,10 @@ class Release:
     """What its values say, where it has some."""
     broken: bool = False
     """What was pushed last can't be deployed."""
+    is_gated: bool = False
+    """Its deploys are planned, and wait for approval."""
+    approved: set[str] = field(default_factory=set)
+    """IDs of plans that somebody has approved."""
     reasons: int = 0
     """How many times somebody gave a reason for a deploy: a push, an edit, a wish."""
 
@@ -49,6 +54,7 @@ class Fleet:
     serial: Iterator[int] = field(default_factory=itertools.count)
 
     def begin(self, bundles: int = 3) -> None:
+        """Some Bundles; every second one has approval."""
         for _ in range(bundles):
             self._new_bundle()
 
@@ -63,6 +69,9 @@ class Fleet:
             (1, self._request),
             (1, self._force),
             (1, self._replace_bundle),
+            (4, self._approve),
+            (1, self._reject),
+            (1, self._forget_decisions),
         ]
         weights = [weight for weight, _ in changes]
         ((_, chosen),) = self.random.choices(changes, weights)
@@ -74,11 +83,21 @@ class Fleet:
             if release.broken:
                 self._publish(name, release, broken=False)
 
+    def approve_all(self) -> None:
+        """Approve what waits, also what was rejected."""
+        for name in self.live:
+            self._decide(name, "approved-plan")
+
     def _new_bundle(self) -> str:
-        name = f"app{next(self.serial)}"
+        number = next(self.serial)
+        name = f"app{number}"
         release = Release("", "1.0.0", [], "", follows_tags=self.random.random() < 0.5)
         self._publish(name, release, broken=False)
-        spec = {"version": "1.*" if release.follows_tags else "1.0.0", "retry": RETRY}
+        spec: dict[str, Any] = {"version": "1.*" if release.follows_tags else "1.0.0"}
+        spec["retry"] = RETRY
+        if number % 2:
+            release.is_gated = True
+            spec["approval"] = {"mode": "Always"}
         if self.random.random() < 0.5:
             release.greeting = self._word()
             self.team.create("configmaps", f"{name}-values", data=_values(release.greeting))
@@ -152,6 +171,30 @@ class Fleet:
         self.gone[name] = self.live.pop(name)
         self.team.delete("bundles", name)
         return f"{name} by {self._new_bundle()}"
+
+    def _approve(self) -> str:
+        return self._decide(self._pick(), "approved-plan")
+
+    def _reject(self) -> str:
+        return self._decide(self._pick(), "rejected-plan")
+
+    def _decide(self, name: str, verb: str) -> str:
+        """Decide about the plan that waits, if one does."""
+        plan = self.team.status(name).get("plan", {})
+        if plan.get("outcome") != "Planned" or plan.get("decision") == "Approved":
+            return f"{name}: no plan waits"
+        if verb == "approved-plan":
+            self.live[name].approved.add(plan["id"])
+        both = {"approved-plan": None, "rejected-plan": None, "approved-by": "ann"}
+        self.team.annotate(name, **both | {verb: plan["id"]})
+        return f"{name} {plan['id']}"
+
+    def _forget_decisions(self) -> str:
+        """A GitOps tool takes away what isn't in its repository."""
+        name = self._pick()
+        gone = ("approved-plan", "rejected-plan", "approved-by")
+        self.team.annotate(name, **dict.fromkeys(gone))
+        return name
 
     def _repo(self, name: str) -> str:
         return f"{self.team.repo}/{name}"
