@@ -164,9 +164,19 @@ class Resolver:
         if choice.tag is None:
             return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
         if self._is_gated:
-            return self._first_passing(choice.fitting, choice.rejected, choice.keeps)
+            tags = (*choice.fitting, *self._remembered(choice.fitting))
+            return self._first_passing(tags, choice.rejected, choice.keeps)
         answer = self._ask(choice.tag)
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
+
+    def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Tags of remembered candidates below these, the highest first.
+
+        There are some where so many were pushed since that only the highest are listed.
+        """
+        if len(tags) < MAX_CANDIDATES:
+            return ()
+        return age.lower_tags(self.entry.status, self.spec, tags)
 
     def _first_passing(
         self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool

@@ -14,6 +14,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.windows import DAYS
+from copyrator.bundles.policy.gates import MAX_CANDIDATES
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
@@ -163,6 +164,22 @@ async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_w
     gates = {one["name"]: one["state"] for one in cluster.status()["gates"]}
     assert gates == {"age": "Passed", "window": "Waiting"}
     assert len(cluster.jobs()) == 2
+
+
+async def test_a_stream_of_new_tags_does_not_hide_one_that_becomes_old_enough(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.*", minAge="6s")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    digest = registry.put("app", "1.1.0", "next")
+    await eventually(lambda: digest in candidates(cluster))
+    for number in range(MAX_CANDIDATES + 5):  # the registry is asked for so many at most
+        registry.put("app", f"1.2.{number}", f"{number}")
+    await eventually(lambda: len(candidates(cluster)) == 10)
+    assert candidates(cluster)[0] == digest
+    await eventually(lambda: len(cluster.status()["history"]) > 1, seconds=20)
+    assert cluster.status()["history"][-2]["digest"] == digest, "not only the highest, later"
 
 
 def force(cluster: BundleCluster, value: str = "now") -> None:
