@@ -83,10 +83,9 @@ class Fleet:
             if release.broken:
                 self._publish(name, release, broken=False)
 
-    def approve_all(self) -> None:
-        """Approve what waits, also what was rejected."""
-        for name in self.live:
-            self._decide(name, "approved-plan")
+    def approve_all(self) -> list[str]:
+        """Approve what waits, also what was rejected; says what."""
+        return [self._decide(name, "approved-plan") for name in self.live]
 
     def _new_bundle(self) -> str:
         number = next(self.serial)
@@ -95,7 +94,7 @@ class Fleet:
         self._publish(name, release, broken=False)
         spec: dict[str, Any] = {"version": "1.*" if release.follows_tags else "1.0.0"}
         spec["retry"] = RETRY
-        if number % 2:
+        if number % 2 == 0:
             release.is_gated = True
             spec["approval"] = {"mode": "Always"}
         if self.random.random() < 0.5:

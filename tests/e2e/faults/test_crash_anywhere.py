@@ -33,6 +33,8 @@ from localcluster.audit import WRITE_VERBS, Requests
 KILLS = 50 if LONG else 5
 IN_THE_CRADLE = 0.25
 """The share of lives that end before the operator has said that it is ready."""
+APPROVED = 0.3
+"""The share of changes after which a person approves all that waits."""
 LONGEST_LIFE = 2.0
 """Times as long as a start takes, counted from its end: a slow machine gets more time."""
 SETTLED = 240.0
@@ -88,6 +90,8 @@ class Run:
             for moment in moments:
                 _sleep_until(born + moment * self.start_takes)
                 self.change()
+                if self.random.random() < APPROVED:
+                    self.say(f"approved {self.fleet.approve_all()}")
             _sleep_until(born + life * self.start_takes)
             assert process.code is None, f"it ended unexpectedly:\n{process.log}"
             process.kill()
