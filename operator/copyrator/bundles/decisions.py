@@ -194,7 +194,8 @@ def _judged(case: Case, moment: Sequence[Gate], unready: tuple[str, ...]) -> Cas
     facts = Facts(status, occasion, case.target, unready=unready)
     judged = gates.judge(moment, case.spec, candidate, facts, case.now)
     held = gates.held(candidate, judged)
-    over = (*resolution.results, *judged)
+    is_newest = resolution.digest == candidate.digest  # else an older one whose plan waits
+    over = (*(resolution.results if is_newest else ()), *judged)
     return replace(
         case,
         results=(*results, *judged) if held else results,

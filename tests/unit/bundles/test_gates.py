@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -245,6 +247,41 @@ def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
     )
     found = state.occasion(state.Need.REQUEST, wanted, BundleStatus())
     assert found is Occasion.REQUEST
+
+
+@pytest.mark.parametrize(
+    ("attempted", "change", "expected"),
+    [
+        (Attempted(outcome=Outcome.FAILED), {}, Occasion.RETRY),
+        (Attempted(outcome=Outcome.INTERRUPTED), {}, Occasion.INTERRUPTED),
+        (Attempted(outcome=Outcome.SUCCEEDED), {}, Occasion.NEW_DIGEST),
+        (Attempted(), {}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"digest": "sha256:x"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"version": "2"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"values_hash": "w"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"spec_hash": "t"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"generation": 2}, Occasion.NEW_DIGEST),
+        (
+            Attempted(outcome=Outcome.FAILED),
+            {"request": Request(force_at="x")},
+            Occasion.FORCE,
+        ),
+    ],
+)
+def test_version_gates_are_asked_about_the_same_again_as_about_a_retry(
+    attempted: Attempted, change: dict[str, Any], expected: Occasion
+) -> None:
+    made_of: dict[str, Any] = {
+        "version": "1",
+        "digest": ONE.digest,
+        "values_hash": "v",
+        "spec_hash": "s",
+        "generation": 1,
+    }
+    status = BundleStatus(
+        attempted=replace(attempted, **made_of), deployed=Deployed(digest="sha256:other")
+    )
+    assert state.occasion_of(status, state.Wanted(**made_of | change)) is expected
 
 
 def test_update_pending_names_the_first_gate_that_objects() -> None:
