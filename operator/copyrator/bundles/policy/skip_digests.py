@@ -1,7 +1,7 @@
 """The gate of the annotation skip-digests: a digest that a user names is never chosen. Pure.
 
-It is asked on every occasion, of what is deployed too: nothing is uninstalled, but what is named
-isn't deployed again.
+It is asked of what is deployed too: nothing is uninstalled, and a correction of drift chooses
+nothing, but what is named isn't deployed again.
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ def _judge(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime
 GATE: Final = Gate(
     name="skip-digests",
     concerns=lambda spec: bool(spec.skip_digests),
-    occasions=frozenset(Occasion),
+    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
     judge=_judge,
 )
