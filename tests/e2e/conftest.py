@@ -54,7 +54,7 @@ def cluster() -> Iterator[Cluster]:
     if given := os.environ.get("COPYRATOR_E2E_CLUSTER"):
         yield Cluster.attach(Path(given))
         return
-    directory = _directory()
+    directory = directory_of()
     if os.environ.get("COPYRATOR_E2E_KEEP"):
         yield Cluster.start(directory)
         return
@@ -76,11 +76,11 @@ def disposable() -> Iterator[Cluster]:
 
     To start one takes 3 s of processor time, to delete a hundred namespaces 15 s.
     """
-    with owned_cluster(_directory("-own")) as owned:
+    with owned_cluster(directory_of("-own")) as owned:
         yield owned
 
 
-def _directory(suffix: str = "") -> Path:
+def directory_of(suffix: str = "") -> Path:
     """Of a cluster of this worker in this run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")[:12]
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")

@@ -173,6 +173,13 @@ def test_helm_lint_finds_nothing(cluster):
     assert not re.search(r"\[(WARNING|ERROR)\]", printed)
 
 
+@pytest.mark.parametrize("release", ["y", "1", "null"])
+def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
+    printed = cluster.helm("template", release, str(CHART), "--namespace", "default")
+    found = [one["metadata"].get("labels") or {} for one in yaml.safe_load_all(printed) if one]
+    assert {one.get("app.kubernetes.io/instance", release) for one in found} == {release}
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [

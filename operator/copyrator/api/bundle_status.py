@@ -50,6 +50,8 @@ class BundleReason(StrEnum):
     IMAGE_PULL_FAILED = "ImagePullFailed"
     JOB_LOST = "JobLost"
     DEPLOY_FAILED = "DeployFailed"
+    SKIPPED = "Skipped"
+    """The annotation skip-digests names its digest."""
     UNSIGNED = "Unsigned"
     SIGNATURE_INVALID = "SignatureInvalid"
     """None of its signatures is by who is trusted."""
@@ -156,6 +158,14 @@ class Deployed(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver(Record):
+    """A gate that a forced deploy passed over, and the reason of its objection."""
+
+    name: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Record):
     """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
@@ -179,6 +189,8 @@ class Attempted(Record):
     """Who approved it; None where the mode let it pass."""
     correction: bool | None = None
     """True: it deploys again what is deployed, because that had drifted."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """The gates that it passed over, as a user forced it."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
@@ -252,6 +264,7 @@ class HistoryEntry(Record):
     plan: str | None = None
     approved_by: str | None = None
     correction: bool | None = None
+    passed_over: tuple[PassedOver, ...] = ()
     time: str | None = None
 
 

@@ -32,7 +32,15 @@ from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import age, approval, depends_on, signature, verdicts, windows
+from copyrator.bundles.policy import (
+    age,
+    approval,
+    depends_on,
+    signature,
+    skip_digests,
+    verdicts,
+    windows,
+)
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
@@ -106,7 +114,7 @@ class BundleController:
             proxies=proxies or {},
             gates=gates
             or Gates(
-                version=(signature.gate(self._asks_signatures), age.GATE),
+                version=(skip_digests.GATE, signature.gate(self._asks_signatures), age.GATE),
                 moment=(depends_on.GATE, windows.GATE, approval.GATE),
             ),
         )

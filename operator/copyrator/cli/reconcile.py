@@ -39,7 +39,11 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outc
 @click.argument("what", type=What("rules", "bundles"))
 @_name
 @cluster_options()
-@click.option("--force", is_flag=True, help="Use the annotation forceAt instead of requestedAt.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Use the annotation forceAt, which passes over minAge, dependsOn and windows.",
+)
 @_timeout
 @_no_wait
 @object_option

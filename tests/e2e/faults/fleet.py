@@ -38,6 +38,10 @@ class Release:
     """What its values say, where it has some."""
     broken: bool = False
     """What was pushed last can't be deployed."""
+    is_gated: bool = False
+    """Its deploys are planned, and wait for approval."""
+    approved: set[str] = field(default_factory=set)
+    """IDs of plans that somebody has approved."""
     reasons: int = 0
     """How many times somebody gave a reason for a deploy: a push, an edit, a wish."""
     is_corrected: bool = False
@@ -57,6 +61,7 @@ class Fleet:
     serial: Iterator[int] = field(default_factory=itertools.count)
 
     def begin(self, bundles: int = 3) -> None:
+        """Some Bundles; every second one has approval."""
         for _ in range(bundles):
             self._new_bundle()
 
@@ -72,6 +77,9 @@ class Fleet:
             (1, self._force),
             (1, self._replace_bundle),
             (2, self._edit_by_hand),
+            (4, self._approve),
+            (1, self._reject),
+            (1, self._forget_decisions),
         ]
         weights = [weight for weight, _ in changes]
         ((_, chosen),) = self.random.choices(changes, weights)
@@ -89,15 +97,20 @@ class Fleet:
             if release.is_corrected:
                 assert self._edit(name)
 
+    def approve_all(self) -> list[str]:
+        """Approve what waits, also what was rejected; says what."""
+        return [self._decide(name, "approved-plan") for name in self.live]
+
     def _new_bundle(self) -> str:
         number = next(self.serial)
         name = f"app{number}"
         release = Release("", "1.0.0", [], "", follows_tags=self.random.random() < 0.5)
         self._publish(name, release, broken=False)
-        spec: dict[str, Any] = {
-            "version": "1.*" if release.follows_tags else "1.0.0",
-            "retry": RETRY,
-        }
+        spec: dict[str, Any] = {"version": "1.*" if release.follows_tags else "1.0.0"}
+        spec["retry"] = RETRY
+        if number % 2 == 0:
+            release.is_gated = True
+            spec["approval"] = {"mode": "Always"}
         if self.random.random() < 0.5:
             release.greeting = self._word()
             self.team.create("configmaps", f"{name}-values", data=_values(release.greeting))
@@ -193,6 +206,30 @@ class Fleet:
         self.live[name].edits += 1
         self.team.annotate(name, **{"plan-at": self._word()})
         return True
+
+    def _approve(self) -> str:
+        return self._decide(self._pick(), "approved-plan")
+
+    def _reject(self) -> str:
+        return self._decide(self._pick(), "rejected-plan")
+
+    def _decide(self, name: str, verb: str) -> str:
+        """Decide about the plan that waits, if one does."""
+        plan = self.team.status(name).get("plan", {})
+        if plan.get("outcome") != "Planned" or plan.get("decision") == "Approved":
+            return f"{name}: no plan waits"
+        if verb == "approved-plan":
+            self.live[name].approved.add(plan["id"])
+        both = {"approved-plan": None, "rejected-plan": None, "approved-by": "ann"}
+        self.team.annotate(name, **both | {verb: plan["id"]})
+        return f"{name} {plan['id']}"
+
+    def _forget_decisions(self) -> str:
+        """A GitOps tool takes away what isn't in its repository."""
+        name = self._pick()
+        gone = ("approved-plan", "rejected-plan", "approved-by")
+        self.team.annotate(name, **dict.fromkeys(gone))
+        return name
 
     def _repo(self, name: str) -> str:
         return f"{self.team.repo}/{name}"
