@@ -53,8 +53,5 @@ def support(entry: BundleEntry | None) -> tuple[object, ...]:
     """What those which depend on a Bundle wait for: with an equal one nothing changes for them."""
     if entry is None:
         return ()
-    return (
-        entry.is_ready and entry.is_healthy,
-        entry.depends_on,
-        entry.reason == BundleReason.INVALID_SPEC,
-    )
+    is_healthy, is_refused = entry.is_healthy, entry.reason == BundleReason.INVALID_SPEC
+    return entry.is_ready, entry.is_ready and is_healthy, entry.depends_on, is_refused
