@@ -68,16 +68,18 @@ def trouble(body: Body) -> str:
 
 
 def bundle_trouble(body: Body) -> str:
-    """The fault, what isn't trusted or drifted, or that a plan waits; empty where there is none."""
+    """The fault, what isn't trusted, healthy or as deployed, or that a plan waits; else empty."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
     waits = (
         pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
     )
+    healthy = _condition(body, ConditionType.HEALTHY)
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
     return (
         trouble(body)
         or (str(verified.get("message") or "") if doubted else "")
+        or (str(healthy.get("message")) if is_unhealthy(body) else "")
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
     )
@@ -93,10 +95,16 @@ def is_drifted(body: Body) -> bool:
     return bool(_condition(body, ConditionType.DRIFTED).get("status") == "True")
 
 
+def is_unhealthy(body: Body) -> bool:
+    """Whether objects of a Bundle's release aren't as their controllers want them."""
+    return bool(_condition(body, ConditionType.HEALTHY).get("status") == "False")
+
+
 def _bundle_reason(body: Body) -> str:
-    """The reason of Ready, and ``Untrusted`` or ``Drifted``: ``Deployed,Drifted``."""
+    """The reason of Ready, and ``Untrusted``, ``Unhealthy``, ``Drifted``: ``Deployed,Drifted``."""
     parts = [_reason(body)]
     parts += ["Untrusted"] if is_untrusted(body) else []
+    parts += ["Unhealthy"] if is_unhealthy(body) else []
     parts += ["Drifted"] if is_drifted(body) else []
     return ",".join(parts)
 

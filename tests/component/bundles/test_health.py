@@ -277,9 +277,7 @@ async def test_a_rollout_takes_few_writes(
         deployment(cluster, of=50, ready=ready)
         await asyncio.sleep(0.01)
     deployment(cluster, of=50, ready=50)
-    await eventually(
-        lambda: healthy(cluster) == GOOD and not len(operator.controller._health._due)
-    )
+    await eventually(lambda: healthy(cluster) == GOOD and not len(operator.controller._health._due))
     assert writes_of(cluster) - before <= 2 * (loop.time() - started) + 2
 
 
