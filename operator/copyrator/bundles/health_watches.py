@@ -144,7 +144,10 @@ class HealthWatches:
         self._told: dict[str, _Scope | Fault | None] = {}
         """What its Bundles know of it."""
         self._open: dict[Place, _Scope] = {}
+        self._chosen: set[Place] = set()
+        """The places that are to be watched."""
         self._wanted: set[Place] = set()
+        """Those of them that aren't refused."""
         self._denied: dict[Place, _Denied] = {}
         self._granted: set[Place] = set()
         self._changed = asyncio.Event()
@@ -207,7 +210,7 @@ class HealthWatches:
                 return scope
         if denied := self._denied.get(space):
             return Fault(HealthReason.FORBIDDEN, f"{denied.why}: {REMEDY}")
-        if self._wanted and not self._wanted & {space, None}:
+        if self._chosen and not self._chosen & {space, None}:
             most = limits.ALL_HEALTH_NAMESPACES
             text = f"the operator watches {most} namespaces at most, unless all are granted"
             return Fault(HealthReason.FORBIDDEN, f"{text}: {REMEDY} in all namespaces")
@@ -270,9 +273,10 @@ class HealthWatches:
         for place in self._denied.keys() - {None, *spaces}:
             del self._denied[place]
         refused = {place for place, denied in self._denied.items() if denied.until > now}
-        self._wanted = decide(
+        self._chosen = decide(
             spaces, refused, held=None in self._open, bounded=not settings.watch_namespaces
         )
+        self._wanted = self._chosen - refused
 
     def _retire(self) -> None:
         """End unwanted watches, once those that replace them have listed everything."""
@@ -291,13 +295,15 @@ class HealthWatches:
         """
         if self._granted & {place, None}:
             return ""
-        missing = ""
-        everywhere: list[Place] = [] if self._context.settings.watch_namespaces else [None]
-        for where in dict.fromkeys((*everywhere, place)):
-            missing = await self._missing_in(where)
-            if not missing:
-                self._granted.add(where)
+        if place is not None and not self._context.settings.watch_namespaces:
+            if None not in self._denied and (missing := await self._missing_in(None)):
+                self._deny(None, missing)
+            if None not in self._denied:
+                self._granted.add(None)
                 return ""
+        missing = await self._missing_in(place)
+        if not missing:
+            self._granted.add(place)
         return missing
 
     async def _missing_in(self, place: Place) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -353,3 +355,98 @@ async def test_a_bundle_that_doesnt_own_the_release_sees_nothing_of_it(
     found = {one["type"]: one for one in body["status"]["conditions"]}["Healthy"]
     assert (found["status"], found["reason"]) == ("Unknown", "NotDeployed")
     assert "web" not in found["message"]
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
+def deployed(bundle: Make, cluster: BundleCluster, name: str) -> None:
+    """A Bundle that was deployed before the operator starts, and stays as it is."""
+    bundle(name, health="Watch", suspend=True)
+    there = {"version": "1.0.0", "digest": "sha256:" + "0" * 64, "namespace": TEAM}
+    cluster.change("bundles", name, status={"deployed": there})
+
+
+async def test_a_thousand_releases_have_four_watches_and_a_write_for_each_change(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    names = [f"shop{number}" for number in range(1000)]
+    for name in names:
+        deployed(bundle, cluster, name)
+        deployment(cluster, name, release=name)
+    operator = await run()
+
+    def all_are(what: tuple[str, str]) -> bool:
+        return all(healthy(cluster, name) == what for name in names)
+
+    await eventually(lambda: all_are(GOOD), seconds=120)
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+    assert len(health_watches(operator)) == 4
+    assert cluster.reviews == 8
+    before = {name: writes_of(cluster, name) for name in names}
+    asked = len(cluster.of("list")) + len(cluster.of("get"))
+
+    for name in names:
+        deployment(cluster, name, 0, release=name, late=True)
+    await eventually(lambda: all_are(BAD), seconds=120)
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+
+    assert {name: writes_of(cluster, name) - before[name] for name in names} == dict.fromkeys(
+        names, 1
+    )
+    assert len(cluster.of("list")) + len(cluster.of("get")) == asked
+
+
+async def test_where_nothing_is_granted_few_reviews_are_sent(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
+    monkeypatch.setattr(limits, "ALL_HEALTH_NAMESPACES", 5)
+    monkeypatch.setattr(watching, "FIRST_RETRY", 600.0)
+    spaces = [f"team-{number:02}" for number in range(20)]
+    places = ["", *spaces]
+    cluster.by_name_only = {("deployments", place) for place in places}
+    for space in spaces:
+        deployed(bundle, cluster, space)
+        cluster.change("bundles", space, spec={"project_namespace": space})
+        cluster.change("bundles", space, status={"deployed": {"namespace": space}})
+    await run()
+    for space in spaces:
+        await eventually(lambda space=space: healthy(cluster, space) == ("Unknown", "Forbidden"))
+    assert "watches 5 namespaces at most" in said(cluster, spaces[-1])
+    assert cluster.reviews <= 8 * (5 + 1)
+
+
+OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator/*")
+
+
+async def test_an_object_more_keeps_a_few_hundred_bytes(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """However large the object itself is."""
+    deployed(bundle, cluster, "shop")
+    operator = await run()
+    await eventually(lambda: healthy(cluster) == GOOD)
+    large = owned("shop", note="x" * 20_000)
+
+    def seen() -> health.Tally:
+        found = operator.controller._health._watches.view((TEAM, "shop"))
+        assert isinstance(found, health.Tally)
+        return found
+
+    async def grow(numbers: range) -> int:
+        for number in numbers:
+            deployment(cluster, f"web-{number}", 0, metadata=large)
+        last = f"Deployment/web-{numbers[-1]}"
+        await eventually(lambda: last in seen().pending)
+        gc.collect()
+        found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")
+        return sum(each.size for each in found)
+
+    tracemalloc.start()
+    try:
+        before = await grow(range(100))
+        each = (await grow(range(100, 1100)) - before) / 1000
+    finally:
+        tracemalloc.stop()
+    assert 100 < each <= 600, f"{each:.0f} bytes"

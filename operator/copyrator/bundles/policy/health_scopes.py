@@ -18,7 +18,7 @@ Place = str | None
 def decide(
     wanted: Collection[str], refused: Collection[Place], *, held: bool, bounded: bool
 ) -> set[Place]:
-    """The places to watch.
+    """The places to watch, also where one is refused: all of many would be asked about in turn.
 
     Args:
         wanted: namespaces that Bundles ask for.
@@ -27,10 +27,9 @@ def decide(
             one Bundle that is created and deleted changes nothing.
         bounded: whether there is a limit, and all namespaces may be watched.
     """
+    if not bounded:
+        return set(wanted)
     most = limits.HEALTH_NAMESPACES
-    if bounded and None not in refused and len(wanted) > (most * 3 // 4 if held else most):
+    if None not in refused and len(wanted) > (most * 3 // 4 if held else most):
         return {None}
-    granted = set(wanted).difference(refused)
-    if bounded:
-        return set(heapq.nsmallest(limits.ALL_HEALTH_NAMESPACES, granted))
-    return set(granted)
+    return set(heapq.nsmallest(limits.ALL_HEALTH_NAMESPACES, wanted))
