@@ -201,7 +201,8 @@ class HealthWatches:
 
     def _state(self, space: str) -> _Scope | Fault | None:
         """The watches that show a namespace's objects, or why none do; None: not yet."""
-        if not self._context.settings.serves(space):
+        settings, most = self._context.settings, limits.ALL_HEALTH_NAMESPACES
+        if not settings.serves(space):
             text = f"the operator doesn't serve namespace {space}: add it to watchNamespaces"
             return Fault(HealthReason.FORBIDDEN, text)
         scopes = [self._open[place] for place in (space, None) if place in self._open]
@@ -210,8 +211,8 @@ class HealthWatches:
                 return scope
         if denied := self._denied.get(space):
             return Fault(HealthReason.FORBIDDEN, f"{denied.why}: {REMEDY}")
-        if self._chosen and not self._chosen & {space, None}:
-            most = limits.ALL_HEALTH_NAMESPACES
+        is_full = len(self._chosen) >= most and not settings.watch_namespaces
+        if is_full and not self._chosen & {space, None}:
             text = f"the operator watches {most} namespaces at most, unless all are granted"
             return Fault(HealthReason.FORBIDDEN, f"{text}: {REMEDY} in all namespaces")
         if any(scope.seen for scope in scopes) or self._is_blind(space):

@@ -9,6 +9,7 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli.hints import hint
@@ -74,12 +75,13 @@ def bundle_trouble(body: Body) -> str:
         pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
     )
     healthy = _condition(body, ConditionType.HEALTHY)
+    unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
     return (
         trouble(body)
         or (str(verified.get("message") or "") if doubted else "")
-        or (str(healthy.get("message")) if is_unhealthy(body) else "")
+        or (str(healthy.get("message")) if is_unhealthy(body) or unseen else "")
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
     )

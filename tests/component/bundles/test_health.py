@@ -217,6 +217,8 @@ async def test_many_namespaces_have_one_watch_of_each_kind(
     await eventually(lambda: {space for _, space in health_watches(operator)} == {spaces[0]})
     deployment(cluster, release=spaces[0], namespace=spaces[0])
     await eventually(lambda: healthy(cluster, spaces[0]) == GOOD)
+    reasons = {dict_of(one)[1] for space in spaces for one in cluster.statuses[space]}
+    assert reasons <= {"", "NotDeployed", "Unchecked", "Healthy", "Unhealthy"}
 
 
 async def test_what_may_not_be_watched_is_said_and_watched_once_it_is_granted(
@@ -346,8 +348,13 @@ async def test_a_bundle_that_doesnt_own_the_release_sees_nothing_of_it(
     cluster.namespace("other")
     thief = cluster.look("bundles", "shop") or {}
     spec = {**thief["spec"], "project_namespace": TEAM}
-    metadata = {"name": "shop", "namespace": "other"}
-    cluster.write(path_of("bundles", "shop", "other"), {"metadata": metadata, "spec": spec})
+    earlier = {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}
+    body = {
+        "metadata": {"name": "shop", "namespace": "other"},
+        "spec": spec,
+        "status": {"deployed": earlier},  # it was its owner once
+    }
+    cluster.write(path_of("bundles", "shop", "other"), body)
     await eventually(
         lambda: "ReleaseConflict" in str(cluster.objects[path_of("bundles", "shop", "other")])
     )

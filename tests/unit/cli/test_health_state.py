@@ -62,7 +62,11 @@ def test_it_is_seen_at_a_glance() -> None:
     found = {column.head: column.value(body) for column in rows.bundle_columns(NOW)}
     assert found["REASON"] == "Deployed,Unhealthy"
     assert rows.bundle_trouble(body) == SICK["message"]
-    fine = bundle(READY, {**SICK, "status": "True"})
+    unseen = {**SICK, "status": "Unknown", "reason": "Forbidden", "message": "grant it"}
+    assert rows.bundle_trouble(bundle(READY, unseen)) == "grant it"
+    rolling = {**unseen, "reason": "Progressing"}
+    assert rows.bundle_trouble(bundle(READY, rolling)) == ""
+    fine = bundle(READY, {**SICK, "status": "True", "reason": "Healthy"})
     assert rows.bundle_trouble(fine) == ""
 
 
