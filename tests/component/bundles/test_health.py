@@ -244,6 +244,20 @@ async def test_what_may_not_be_watched_is_said_and_watched_once_it_is_granted(
     await eventually(lambda: healthy(cluster) == ("Unknown", "Forbidden"))
 
 
+async def test_an_operator_of_some_namespaces_watches_these_and_says_so_of_others(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch")
+    deployment(cluster)
+    bundle("far", health="Watch", project_namespace="elsewhere")
+    operator = await run(watch_namespaces=(TEAM,))
+    await eventually(lambda: healthy(cluster) == GOOD)
+    await eventually(lambda: healthy(cluster, "far") == ("Unknown", "Forbidden"))
+    assert "doesn't serve namespace elsewhere" in said(cluster, "far")
+    assert {space for _, space in health_watches(operator)} == {TEAM}
+    assert cluster.reviews == 8
+
+
 async def test_objects_with_another_label_are_said_not_to_be_seen(
     cluster: BundleCluster, run: Run, bundle: Make
 ) -> None:
