@@ -110,15 +110,17 @@ def nothing_for_the_next_operator(request: pytest.FixtureRequest) -> Iterator[No
             if one["status"]["phase"] == "Terminating"
         }
         for metadata in found:
-            _let_go(api, collection, metadata, ending)
+            _remove_finalizers(api, collection, metadata, ending)
 
 
-def _let_go(api: Api, collection: str, metadata: dict[str, Any], ending: set[str]) -> None:
+def _remove_finalizers(
+    api: Api, collection: str, metadata: dict[str, Any], ending: set[str]
+) -> None:
     if metadata["namespace"] not in ending and "deletionTimestamp" not in metadata:
         return
     prefix, _, plural = collection.rpartition("/")
     path = f"{prefix}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
-    for ask in (api.delete, api.let_go):
+    for ask in (api.delete, api.remove_finalizers):
         try:
             ask(path)
         except RecursionError:  # in reading the answer; what was asked for is done

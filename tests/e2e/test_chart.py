@@ -247,7 +247,7 @@ def test_the_schema_refuses(cluster, path, value):
 def test_every_object_is_accepted_by_the_api_server(cluster, api, values):
     policy = int(api.get("/version")["minor"]) >= 30
     rendered = render(cluster.helm, namespace="default", values=values, policy=policy)
-    text = yaml.safe_dump_all(manifests_of(rendered))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests_of(rendered)})
     dry_run = ("apply", "--server-side", "--force-conflicts", "--dry-run=server")
     printed = cluster.kubectl(*dry_run, "--validate=strict", "-f", "-", input=text)
     assert len(printed.splitlines()) == len(manifests_of(rendered))

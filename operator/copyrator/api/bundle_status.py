@@ -70,7 +70,7 @@ class BundleReason(StrEnum):
     """What would be done isn't what was planned or approved; nothing was deployed."""
     PLAN_FAILED = "PlanFailed"
     PLAN_UNSTABLE = "PlanUnstable"
-    """Plans fail or change again and again."""
+    """Plans failed or changed too often."""
     QUARANTINED = "Quarantined"
     TIMED_OUT = "TimedOut"
     RELEASE_CONFLICT = "ReleaseConflict"
@@ -185,7 +185,7 @@ class Attempted(Record):
     rollback: str | None = None
     """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
     missing: tuple[MissingPermission, ...] = ()
-    """For want of which it failed, by werf's own error."""
+    """Missing permissions that made it fail, by werf's own error."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None

@@ -356,7 +356,7 @@ _REMEMBERED: Final = 1024
 """Deleted Bundles for which late events may still arrive."""
 
 
-class BundleRegistry:
+class BundleCache:
     """Every Bundle by its key, and by its release."""
 
     def __init__(self) -> None:

@@ -152,7 +152,10 @@ def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -
 
 
 def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
-    """What has drifted is corrected while nothing else is deployed, if all gates pass."""
+    """What has drifted is corrected while nothing else is deployed, if all gates pass.
+
+    Else their verdicts are recorded beside those on a newer version: the wait is shown, and ends.
+    """
     status, spec, now = case.status, case.spec, case.now
     if case.deploys or not drift_correction.is_asked(status, spec):
         return case
@@ -162,8 +165,11 @@ def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
     )
     candidate = Candidate(wanted.version, wanted.digest)
     facts = Facts(status, state.occasion(state.Need.DRIFT, wanted, status), case.target)
-    if gates.held(candidate, gates.judge(moment, spec, candidate, facts, now)):
-        return case
+    judged = gates.judge(moment, spec, candidate, facts, now)
+    if gates.held(candidate, judged):
+        there_already = {one.gate for one in case.results}
+        more = (one for one in judged if one.gate not in there_already)
+        return replace(case, results=(*case.results, *more))
     decision = state.Decision(state.Action.DEPLOY, state.Need.DRIFT)
     return replace(case, wanted=wanted, decision=decision, held=None)
 

@@ -21,8 +21,8 @@ from copyrator.api.keys import BundleKey, ObjectName
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy.health import DECODERS, SELECTOR, Fault, Judged, Tally, View
 from copyrator.bundles.policy.health_scopes import Place, decide
+from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.permissions import is_granted
 from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
 from copyrator.kube.watch.informers import WatchSpec
@@ -310,7 +310,7 @@ class HealthWatches:
     async def _missing_in(self, place: Place) -> str:
         refusals = list(needed(place))
         client = self._context.client
-        granted = await asyncio.gather(*(is_granted(client, one) for one in refusals))
+        granted = await asyncio.gather(*(is_allowed(client, one.attributes) for one in refusals))
         lacking = (one for one, is_ok in zip(refusals, granted, strict=True) if not is_ok)
         first = next(lacking, None)
         return f"the operator cannot {first}" if first else ""

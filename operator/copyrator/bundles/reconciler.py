@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles import dependencies
-from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -78,7 +78,7 @@ class BundleController:
         client: KubeClient,
         reviewer: KubeClient,
         watch_pool: InformerFactory,
-        bundles: BundleRegistry,
+        bundles: BundleCache,
         queue: WorkQueue[Key],
         scheduler: DueScheduler[Key],
         recorder: EventRecorder,
@@ -277,7 +277,7 @@ class BundleController:
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)
             return
-        entry = await self._writer.hold(entry)
+        entry = await self._writer.ensure_finalizer(entry)
         entry = await self._writer.note_health(entry)
         self._references.follow(entry, spec)
         entry = await self._permissions.visit(entry, spec)

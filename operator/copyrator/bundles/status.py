@@ -176,7 +176,7 @@ class StatusWriter:
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
         return await self._patch(entry, body, PatchType.MERGE, subresource="status")
 
-    async def hold(self, entry: BundleEntry) -> BundleEntry:
+    async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
         """Add our finalizer, and remove what the original operator left."""
         if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
             return entry

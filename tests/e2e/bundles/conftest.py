@@ -136,7 +136,7 @@ class Team:
         self.made.append(name)
         return self.api.create(self.path("bundles"), body)
 
-    def let_go(self) -> None:
+    def remove_finalizers(self) -> None:
         """Nothing may hold the namespace up when the operator is down."""
         for bundle in self.made:
             with contextlib.suppress(ApiStatusError):
@@ -244,4 +244,4 @@ def team(
     """A namespace in which werf may deploy."""
     team = make_team(cluster, api, namespace("team"), tmp_path)
     yield team
-    team.let_go()
+    team.remove_finalizers()

@@ -84,6 +84,9 @@ def _not_deployed(fleet: Fleet, name: str) -> Iterator[str]:
         or team.condition(name).get("status") != "True"
     ):
         yield f"{name} isn't deployed as {release}: {status}"
+    drifted = team.condition(name, "Drifted")
+    if release.is_corrected and drifted.get("reason") != "InSync":
+        yield f"{name} has drifted, or nobody knows: {drifted}"
     meant = {"text": release.text, "greeting": release.greeting or "none"}
     if team.release(name) != meant:
         yield f"the release {name} holds {team.release(name)}, not {meant}"
@@ -118,8 +121,12 @@ def _wrong_attempts(release: Release, records: Records) -> Iterator[str]:
 
 
 def _without_reason(release: Release, attempts: list[Attempt]) -> Iterator[str]:
-    given = 0
+    given = corrections = broken_off = 0
     for before, attempt in zip([{}, *attempts], attempts, strict=False):
+        if attempt.get("correction"):
+            corrections += 1
+            broken_off += attempt["outcome"] == "Interrupted"
+            continue
         is_same = bool(before) and _inputs(before) == _inputs(attempt)
         if not is_same or attempt.get("request"):
             given += 1
@@ -127,6 +134,8 @@ def _without_reason(release: Release, attempts: list[Attempt]) -> Iterator[str]:
             yield f"attempt {attempt['attempt']} has no reason: {attempt}; before it {before}"
     if given > release.reasons:
         yield f"{given} attempts have reasons of their own, but {release.reasons} were given"
+    if corrections > release.edits + broken_off:
+        yield f"{corrections} corrections, {broken_off} broken off, of {release.edits} edits"
     failed = Counter(
         (*_inputs(attempt), attempt["generation"])
         for attempt in attempts

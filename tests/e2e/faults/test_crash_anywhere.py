@@ -160,7 +160,7 @@ def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pat
     with ExitStack() as stack:
         stack.callback(uninstall, cluster, home)
         stack.callback(sweep, api, word)
-        stack.callback(team.let_go)
+        stack.callback(team.remove_finalizers)
         watches = [
             stack.enter_context(Recorder(api, path))
             for path in (
@@ -185,6 +185,13 @@ def test_dies_anywhere_and_does_all_of_its_work_once(run: Run) -> None:
         run.say("started for good")
         until(lambda: not run.faults(), lambda: "\n".join(run.faults()), SETTLED)
         run.say(f"all is right: {len(oracle.wanted(run.churn))} copies; {run.attempts()}")
+        run.fleet.edit_all_by_hand()
+        time.sleep(run.random.uniform(0, 2 * run.start_takes))
+        process.kill()
+        run.say("killed while drift is found and corrected")
+    with run.operator() as process:
+        until(lambda: not run.faults(), lambda: "\n".join(run.faults()), SETTLED)
+        run.say(f"all is right again: {run.attempts()}")
         run.wait_quiet()
         assert run.faults() == [], "it stays right"
         assert run.jobs_not_looked_at(requests) == []
