@@ -151,6 +151,11 @@ class Metrics:
             "DriftRecurring where corrections don't last.",
             "reason",
         )
+        self.bundles_health = self._gauge(
+            "bundles_health",
+            "Bundles with spec.health: Watch, by their condition Healthy: True, False or Unknown.",
+            "healthy",
+        )
         self.drift_checks_skipped = self._counter(
             "drift_checks_skipped",
             "Checks for drift that couldn't begin before the next one was due: raise "

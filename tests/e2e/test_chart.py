@@ -70,6 +70,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     },
     "no plans": {"bundles.plans.enabled": False},
     "no reviews": {"bundles.permissionReviews.enabled": False},
+    "no health": {"bundles.health.enabled": False},
     "more kinds": {
         "rules.kinds": ["Secret", "RoleBinding.rbac.authorization.k8s.io", "ResourceQuota"],
         "rules.bindClusterRoles": ["edit"],
@@ -200,6 +201,7 @@ def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
         ("bundles.maxPlanJobs", 101),
         ("bundles.plans.enabled", "yes"),
         ("bundles.permissionReviews.enabled", "yes"),
+        ("bundles.health.enabled", "yes"),
         ("bundles.approvalPolicy", True),
         ("image.keyless", "yes"),
         ("signaturePolicy.required", "yes"),

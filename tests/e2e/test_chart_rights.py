@@ -30,6 +30,9 @@ OPERATOR_MAY = [
     ("create", "rbac.authorization.k8s.io", "rolebindings", ""),
     ("create", "rbac.authorization.k8s.io", "roles", ""),
     *((verb, "batch", "jobs", "") for verb in ("create", "patch", "watch")),
+    *((verb, "apps", "deployments", "") for verb in ("list", "watch")),
+    *((verb, "apps", "statefulsets", "") for verb in ("list", "watch")),
+    *((verb, "apps", "daemonsets", "") for verb in ("list", "watch")),
     ("list", "", "pods", ""),
     ("get", "", "pods", "log"),
     ("deletecollection", "", "secrets", ""),
@@ -59,6 +62,8 @@ OPERATOR_MAY_NOT = [
     ("escalate", "rbac.authorization.k8s.io", "clusterroles", ""),
     ("create", "rbac.authorization.k8s.io", "clusterrolebindings", ""),
     ("create", "apps", "deployments", ""),
+    ("get", "apps", "deployments", ""),
+    ("list", "apps", "replicasets", ""),
     ("deletecollection", "", "configmaps", ""),
     ("list", "apiextensions.k8s.io", "customresourcedefinitions", ""),
     ("patch", "apiextensions.k8s.io", "customresourcedefinitions", ""),
@@ -222,6 +227,16 @@ def test_it_may_ask_what_accounts_may_do_where_the_chart_allows_it(rights, names
     assert rights().may(review)
     assert not rights(bundles__permissionReviews__enabled=False).may(review)
     assert not rights(watchNamespaces=[namespace("served")]).may(review)
+
+
+def test_it_may_watch_releases_where_the_chart_allows_it(rights, namespace):
+    watch = ("watch", "apps", "statefulsets", "")
+    assert rights().may(watch)
+    assert not rights(bundles__health__enabled=False).may(watch)
+    served = namespace("served")
+    chart = rights(watchNamespaces=[served])
+    assert chart.may(watch, namespace=served)
+    assert not chart.may(watch)
 
 
 def test_without_secrets_among_the_kinds_it_still_has_its_own_hash_key(rights, home):

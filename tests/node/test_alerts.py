@@ -30,6 +30,7 @@ FIRES = {
     "CopyratorDriftRecurring": {
         f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "1x60"
     },
+    "CopyratorBundleUnhealthy": {f'copyrator_bundles_health{{{POD}, healthy="False"}}': "1x60"},
     "CopyratorPlanFailing": {f'copyrator_updates_pending{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
     "CopyratorRegistryUnreachable": {
@@ -52,6 +53,8 @@ WELL = {
     f"copyrator_bundles_untrusted{{{POD}}}": "0x60",
     f'copyrator_bundles_drifted{{{POD}, reason="Drifted"}}': "0x60",
     f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "0x60",
+    f'copyrator_bundles_health{{{POD}, healthy="False"}}': "0x60",
+    f'copyrator_bundles_health{{{POD}, healthy="Unknown"}}': "1x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
     f"copyrator_oldest_plan_seconds{{{POD}}}": "28799x60",
     f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x60",

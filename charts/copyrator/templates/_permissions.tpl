@@ -53,6 +53,12 @@ What the operator may do where it serves rules and Bundles; docs/security.md exp
 - apiGroups: [batch]
   resources: [jobs]
   verbs: [get, list, watch, create, patch]
+{{- if .Values.bundles.health.enabled }}
+# Of Bundles with spec.health: the objects of releases. Jobs are above.
+- apiGroups: [apps]
+  resources: [deployments, statefulsets, daemonsets]
+  verbs: [list, watch]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]

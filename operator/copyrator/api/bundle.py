@@ -46,6 +46,7 @@ from copyrator.api.drift import (
     read_drift,
 )
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
+from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.skip_digests import read_skip_digests
 from copyrator.api.tagfilter import FilterError, compile_filter
@@ -150,6 +151,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         depends_on=_read_depends_on(spec, BundleKey(namespace, name)),
         windows=read_windows(spec),
         drift=_read_drift(spec.sub("drift")),
+        health=spec.choice("health", HealthMode, HealthMode.OFF),
     )
 
 

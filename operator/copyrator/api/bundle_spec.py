@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from copyrator.api.drift import NO_DRIFT, Drift
 from copyrator.api.globs import Globs
+from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.windows import Window
 
@@ -212,6 +213,7 @@ class BundleSpec:
     windows: tuple[Window, ...] = ()
     """Deploys begin only in one of these; at any time where there are none."""
     drift: Drift = NO_DRIFT
+    health: HealthMode = HealthMode.OFF
 
     @property
     def release(self) -> str:

@@ -32,6 +32,8 @@ class ConditionType(StrEnum):
     """Whether what is deployed is signed by who is trusted; only where signatures are asked for."""
     DRIFTED = "Drifted"
     """Whether objects aren't as they were deployed; only where drift is looked for."""
+    HEALTHY = "Healthy"
+    """Whether objects are as their controllers want them; only where they are watched."""
 
 
 class ConditionStatus(StrEnum):
@@ -57,6 +59,7 @@ class Health(StrEnum):
     """Nothing is done because its author paused it; whether it is as specified is unknown."""
 
 
+_ORDER: Final[Mapping[str, int]] = {kind.value: at for at, kind in enumerate(ConditionType)}
 _TRUE, _FALSE, _UNKNOWN = ConditionStatus.TRUE, ConditionStatus.FALSE, ConditionStatus.UNKNOWN
 
 _ALWAYS: Final = (ConditionType.READY, ConditionType.RECONCILING, ConditionType.STALLED)
@@ -144,13 +147,17 @@ def with_further(
     generation: int,
     now: datetime,
 ) -> list[dict[str, Any]]:
-    """Conditions with a further one replaced; None removes it."""
-    others = [dict(one) for name, one in conditions_by_type(previous).items() if name != kind]
-    if condition is None:
-        return others
-    before, stamp = conditions_by_type(previous).get(kind), format_time(now)
-    built = _built(kind, condition.status, condition.reason, condition.message, generation)
-    return [*others, built | {"lastTransitionTime": _since(before, condition.status, stamp)}]
+    """Conditions with a further one replaced; None removes it.
+
+    Ours are in the order of ``build_conditions``, and others after them.
+    """
+    found = {name: dict(one) for name, one in conditions_by_type(previous).items()}
+    before = found.pop(kind, None)
+    if condition is not None:
+        built = _built(kind, condition.status, condition.reason, condition.message, generation)
+        since = _since(before, condition.status, format_time(now))
+        found[kind] = built | {"lastTransitionTime": since}
+    return sorted(found.values(), key=lambda one: _ORDER.get(one["type"], len(_ORDER)))
 
 
 def _since(before: Mapping[str, Any] | None, status: ConditionStatus, stamp: str) -> str:

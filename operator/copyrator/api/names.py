@@ -135,6 +135,13 @@ RELEASE_METADATA_PREFIXES: Final = (
 )
 """Labels and annotations of a Bundle under these prefixes are set on the release's objects."""
 
+HELM: Final = "Helm"
+"""Value of LABEL_MANAGED_BY on the objects of a release."""
+ANN_RELEASE: Final = "meta.helm.sh/release-name"
+ANN_RELEASE_NAMESPACE: Final = "meta.helm.sh/release-namespace"
+ANN_HOOK: Final = "helm.sh/hook"
+"""On an object that isn't a lasting part of its release."""
+
 MAX_RELEASE_NAME: Final = 53
 """Helm's limit for a release's name, and so for a Bundle's."""
 

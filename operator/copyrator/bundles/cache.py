@@ -32,6 +32,7 @@ from copyrator.api.conditions import (
 )
 from copyrator.api.drift_status import DriftReason
 from copyrator.api.fields import InvalidSpec
+from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.api.times import parse_time
@@ -115,6 +116,8 @@ class BundleEntry:
     """The Job that found drift that is to be corrected."""
     drifted: str
     """Reason of the condition Drifted where it is True; else empty."""
+    health: str
+    """Status of the condition Healthy; empty where there is none."""
     is_untrusted: bool
     """What is deployed isn't signed by who is trusted."""
     labels: Mapping[str, str]
@@ -149,6 +152,13 @@ class BundleEntry:
         """All that its spec asks for is deployed."""
         seen = self.observed_generation == self.generation
         return seen and self.reason == BundleReason.DEPLOYED and not self.deleting
+
+    @property
+    def is_healthy(self) -> bool:
+        """Its release is healthy, or isn't watched."""
+        if isinstance(self.spec, InvalidSpec) or self.spec.health is HealthMode.OFF:
+            return True
+        return self.health == ConditionStatus.TRUE
 
     @property
     def is_paused(self) -> bool:
@@ -275,6 +285,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         checked_at=parse_time(status.drift.checked_at),
         correctable=_correctable(status, spec),
         drifted=_drifted(status),
+        health=_health(status, spec),
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
@@ -320,6 +331,14 @@ def _pending(status: BundleStatus) -> str:
 
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
+
+
+def _health(status: BundleStatus, spec: BundleSpec | InvalidSpec) -> str:
+    """Likewise only the values that a condition may have, and only where it is asked for."""
+    if isinstance(spec, InvalidSpec) or spec.health is HealthMode.OFF:
+        return ""
+    found = conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {}).get("status")
+    return next((one for one in ConditionStatus if found == one), "")
 
 
 def _awaits_approval_since(status: BundleStatus) -> datetime | None:

@@ -1,8 +1,9 @@
-"""What Bundles of ``spec.dependsOn`` are now, by the cache: Ready or not, and cycles."""
+"""What Bundles of ``spec.dependsOn`` are now, by the cache: Ready and Healthy, and cycles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
@@ -10,17 +11,25 @@ from copyrator.api.keys import BundleKey
 from copyrator.bundles.cache import BundleCache, BundleEntry
 from copyrator.bundles.policy.depends_on import MAX_SEARCHED, TooManyError, find_cycle
 
+_OTHERS: Final = " (or not Healthy, where that is watched)"
+
 
 def unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
     """The Bundles that this one waits for, a sentence for each.
 
     It doesn't tell those that don't exist from others, as their namespace may be another team's.
     """
-    return tuple(
-        f"Bundle {key.namespace}/{key.name} isn't Ready, or doesn't exist"
-        for key in spec.depends_on
-        if (entry := bundles.get(key)) is None or not entry.is_ready
-    )
+    found = (_unready(key, bundles.get(key), spec) for key in spec.depends_on)
+    return tuple(text for text in found if text)
+
+
+def _unready(key: BundleKey, entry: BundleEntry | None, spec: BundleSpec) -> str:
+    if entry is not None and entry.is_ready and entry.is_healthy:
+        return ""
+    shown = f"Bundle {key.namespace}/{key.name}"
+    if entry is not None and entry.is_ready and key.namespace == spec.namespace:
+        return f"{shown} is Ready, but isn't Healthy"
+    return f"{shown} isn't Ready{_OTHERS * (key.namespace != spec.namespace)}, or doesn't exist"
 
 
 def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
@@ -44,4 +53,5 @@ def support(entry: BundleEntry | None) -> tuple[object, ...]:
     """What those which depend on a Bundle wait for: with an equal one nothing changes for them."""
     if entry is None:
         return ()
-    return entry.is_ready, entry.depends_on, entry.reason == BundleReason.INVALID_SPEC
+    is_healthy, is_refused = entry.is_healthy, entry.reason == BundleReason.INVALID_SPEC
+    return entry.is_ready, entry.is_ready and is_healthy, entry.depends_on, is_refused

@@ -7,6 +7,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
+from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift_status import DriftReason
 from copyrator.bundles.context import Context
 from copyrator.bundles.reference_watches import ReferenceWatches
@@ -39,6 +40,9 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     drifted = Counter(entry.drifted for entry in context.bundles if entry.drifted)
     for reason in (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING):
         context.metrics.bundles_drifted.labels(reason).set(drifted[reason])
+    health = Counter(entry.health for entry in context.bundles if entry.health)
+    for status in ConditionStatus:
+        context.metrics.bundles_health.labels(status).set(health[status])
     context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
     context.metrics.oldest_poll_seconds.set(oldest)
     context.metrics.plans_awaiting_approval.set(len(waiting))

@@ -26,6 +26,7 @@ from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.gauges import publish_gauges
+from copyrator.bundles.health import Health
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.permission_reviews import PermissionReviews
 from copyrator.bundles.plan_jobs import PlanJobs
@@ -121,7 +122,8 @@ class BundleController:
         self._jobs = Jobs(context)
         self._references = References(context)
         self._trust = TrustStore(context, self._references)
-        self._writer = StatusWriter(context)
+        self._health = Health(context)
+        self._writer = StatusWriter(context, self._health)
         self._polls = Polls(oci, self._answered, monotonic, clock, metrics)
         self._redaction = Redaction(client)
         seals = Seals(context, self._references)
@@ -159,12 +161,14 @@ class BundleController:
         """Begin to watch our Jobs. Await it before the queue's workers start."""
         self._jobs.start()
         self._trust.start()
+        self._health.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
         await self._permissions.close()
         await self._trust.stop()
+        await self._health.stop()
         self._references.forget_all()
         await self._polls.close()
         await self._plan_jobs.close()
@@ -224,6 +228,7 @@ class BundleController:
             return RequeueAfter(1.0, Priority.RESYNC)
         if not self._trust.ready:
             return RequeueAfter(1.0, Priority.RESYNC)
+        self._health.follow(entry)
         try:
             if entry.deleting:
                 await self._visit_deleted(entry)
@@ -281,6 +286,7 @@ class BundleController:
             await self._refuse(entry, *problem)
             return
         entry = await self._writer.ensure_finalizer(entry)
+        entry = await self._writer.note_health(entry)
         self._references.follow(entry, spec)
         entry = await self._permissions.visit(entry, spec)
         if entry.is_running:
@@ -326,6 +332,7 @@ class BundleController:
 
     def _forget(self, key: BundleKey) -> None:
         self._references.forget(key)
+        self._health.forget(key)
         self._deploys.forget(key)
         self._permissions.forget(key)
         self._plan_queue.forget_all(key)

@@ -26,9 +26,10 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
-from copyrator.bundles import drift_events
+from copyrator.bundles import drift_events, health_events
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
+from copyrator.bundles.health import Health as ReleaseHealth
 from copyrator.bundles.policy import drift_condition, signature, verdicts
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
@@ -49,8 +50,9 @@ class StaleError(Exception):
 class StatusWriter:
     """Everything that the controller writes on Bundles themselves."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, health: ReleaseHealth) -> None:
         self._context = context
+        self._health = health
 
     async def write(
         self,
@@ -85,18 +87,21 @@ class StatusWriter:
             verdict,
             generation=generation or 0,
             now=now,
-            further=_further(status, spec, gated=gated),
+            further=_further(status, spec, gated=gated)
+            | {ConditionType.HEALTHY: self._health.before(entry, entry.status)},
         ) + unmanaged_conditions(entry.status.conditions)
         status = replace(status, conditions=tuple(conditions), observed_generation=generation)
         if decided and entry.request is not None and verdict.is_failure:
             status = failed(status, entry.request)
         if not _says_something_new(entry, status):
             return entry
+        status = self._with_health(entry, status)
         written = await self._replace(entry, status)
         if status.plan != entry.status.plan:
             self._context.queue.add(entry.key)  # its Job and Secrets are kept for another time now
         self._tell(entry, verdict)
         drift_events.tell(self._context, entry, written)
+        self._tell_health(entry, written)
         if gated:
             self._tell_update(entry, status, verdict)
         return written
@@ -133,6 +138,33 @@ class StatusWriter:
         written = await self._replace(entry, replace(status, conditions=tuple(conditions)))
         drift_events.tell(self._context, entry, written)
         return written
+
+    async def note_health(self, entry: BundleEntry) -> BundleEntry:
+        """Write the condition Healthy, if it has changed and the last write isn't too new.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        if self._health.due(entry) is None:
+            return entry
+        written = await self._replace(entry, self._with_health(entry, entry.status))
+        self._tell_health(entry, written)
+        return written
+
+    def _with_health(self, entry: BundleEntry, status: BundleStatus) -> BundleStatus:
+        """The status with the condition Healthy as it is now, which is written next."""
+        conditions = with_further(
+            status.conditions,
+            ConditionType.HEALTHY,
+            self._health.condition(entry, status),
+            generation=status.observed_generation or 0,
+            now=self._context.clock(),
+        )
+        return replace(status, conditions=tuple(conditions))
+
+    def _tell_health(self, entry: BundleEntry, written: BundleEntry) -> None:
+        self._health.wrote(entry, written)
+        health_events.tell(self._context, entry, written)
 
     async def _replace(self, entry: BundleEntry, status: BundleStatus) -> BundleEntry:
         """Not by server-side apply, which removes nothing that another manager wrote.

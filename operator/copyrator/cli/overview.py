@@ -119,7 +119,8 @@ def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) ->
 
 def _state(body: Body, message: str) -> State:
     ready = rows.ready(body).get("status")
-    if ready == ConditionStatus.FALSE or rows.is_drifted(body) or rows.is_untrusted(body):
+    bad = rows.is_drifted(body) or rows.is_untrusted(body) or rows.is_unhealthy(body)
+    if ready == ConditionStatus.FALSE or bad:
         return State.FAULT
     if ready != ConditionStatus.TRUE or message:
         return State.WAITS

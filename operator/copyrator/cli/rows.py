@@ -9,6 +9,7 @@ from typing import Any
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, HistoryEntry
 from copyrator.api.conditions import ConditionType, conditions_by_type
+from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
 from copyrator.cli.hints import hint
@@ -68,16 +69,19 @@ def trouble(body: Body) -> str:
 
 
 def bundle_trouble(body: Body) -> str:
-    """The fault, what isn't trusted or drifted, or that a plan waits; empty where there is none."""
+    """The fault, what isn't trusted, healthy or as deployed, or that a plan waits; else empty."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
     waits = (
         pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
     )
+    healthy = _condition(body, ConditionType.HEALTHY)
+    unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
     return (
         trouble(body)
         or (str(verified.get("message") or "") if doubted else "")
+        or (str(healthy.get("message")) if is_unhealthy(body) or unseen else "")
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
     )
@@ -93,10 +97,16 @@ def is_drifted(body: Body) -> bool:
     return bool(_condition(body, ConditionType.DRIFTED).get("status") == "True")
 
 
+def is_unhealthy(body: Body) -> bool:
+    """Whether objects of a Bundle's release aren't as their controllers want them."""
+    return bool(_condition(body, ConditionType.HEALTHY).get("status") == "False")
+
+
 def _bundle_reason(body: Body) -> str:
-    """The reason of Ready, and ``Untrusted`` or ``Drifted``: ``Deployed,Drifted``."""
+    """The reason of Ready, and ``Untrusted``, ``Unhealthy``, ``Drifted``: ``Deployed,Drifted``."""
     parts = [_reason(body)]
     parts += ["Untrusted"] if is_untrusted(body) else []
+    parts += ["Unhealthy"] if is_unhealthy(body) else []
     parts += ["Drifted"] if is_drifted(body) else []
     return ",".join(parts)
 

@@ -24,7 +24,7 @@ from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
-from copyrator.cli import bundle_permissions, drift_state, rows, why_next
+from copyrator.cli import bundle_permissions, drift_state, health_state, rows, why_next
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 from copyrator.cli.plan_state import why_lines
@@ -82,6 +82,7 @@ def explain_bundle(
     yield from why_lines(body, now)
     yield from bundle_permissions.why_lines(body, spec, now)
     yield from drift_state.why_lines(body, spec, now)
+    yield from health_state.why_lines(body, spec)
     yield from _attempt(spec, status, now)
     yield from _poll(body, spec, status, now, known=installation.is_read)
     for ref in sorted(references_of(spec) & frozenset(polled), key=str):

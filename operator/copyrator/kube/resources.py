@@ -70,6 +70,9 @@ ROLES = Resource(_RBAC, "v1", "roles", "Role")
 ROLEBINDINGS = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
 NETWORKPOLICIES = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 JOBS = Resource("batch", "v1", "jobs", "Job")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
+DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CRDS = Resource(
     "apiextensions.k8s.io",

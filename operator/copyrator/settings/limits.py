@@ -191,6 +191,14 @@ ALL_REFERENCE_WATCHES: Final = 128
 """Watches of objects named by Bundles, all together: each is a connection. Where the wider ones
 aren't granted, each namespace gets its first before any gets a second."""
 
+HEALTH_NAMESPACES: Final = 16
+"""Namespaces whose Deployments, StatefulSets, DaemonSets and Jobs of releases are watched for
+spec.health, with a watch of each kind. For more there is one of each kind for all namespaces."""
+
+ALL_HEALTH_NAMESPACES: Final = 32
+"""The same where watches of all namespaces aren't granted; Bundles whose release is in a further
+one report Healthy as Unknown."""
+
 TENANT_SOURCE_BYTES: Final = 8 * 1024 * 1024
 """Bytes of sources (as JSON, with `SOURCE_OVERHEAD` for each) that are held in memory for the rules
 of one tenant's namespace: eight of the largest objects that etcd accepts."""

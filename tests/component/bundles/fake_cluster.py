@@ -17,7 +17,13 @@ from tests.component.copies.fake_cluster import FakeCluster, Filter, manager_of,
 from tests.component.kube.fake_api import Answer, error, is_collection, verb_of
 
 WRITES = ("create", "update", "patch", "delete")
-GROUPS = {"bundles": "apis/operator.werf.dev/v1", "jobs": "apis/batch/v1"}
+GROUPS = {
+    "bundles": "apis/operator.werf.dev/v1",
+    "jobs": "apis/batch/v1",
+    "deployments": "apis/apps/v1",
+    "statefulsets": "apis/apps/v1",
+    "daemonsets": "apis/apps/v1",
+}
 TEAM = "team"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 OTHERS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -118,7 +124,7 @@ class BundleCluster(FakeCluster):
         prefix = path_of("jobs") + "/"
         found = [body for path, body in self.objects.items() if path.startswith(prefix)]
         labelled = [
-            job for job in found if job["metadata"]["labels"]["operator.werf.dev/job"] == kind
+            job for job in found if job["metadata"]["labels"].get("operator.werf.dev/job") == kind
         ]
         return sorted(labelled, key=lambda job: self.runs.index(job["metadata"]["name"]))
 

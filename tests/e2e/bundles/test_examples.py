@@ -72,6 +72,9 @@ PROMISES = {
     "bundles/drift.yaml": Promise(
         tags=("1.2.0", "1.2.1", "1.3.0"), deployed={"apps/shop": "1.2.1"}
     ),
+    "bundles/health.yaml": Promise(
+        tags=("1.2.0", "1.2.1"), deployed={"apps/shop": "1.2.1", "apps/database": "1.2.1"}
+    ),
     "bundles/hello.yaml": Promise(
         tags=("1.0.0", "1.0.1", "1.1.0"),
         deployed={"apps/hello": "1.0.1"},

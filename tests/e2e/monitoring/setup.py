@@ -19,6 +19,19 @@ INTERVAL = 10
 STUCK = "stuck"
 UNPLANNABLE = '{{ required "a greeting is needed" .Values.greeting }}\n'
 """A chart that can't be rendered, so that no plan can be made."""
+NO_PODS = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: "{{ .Release.Name }}-web"}
+spec:
+  replicas: 0
+  progressDeadlineSeconds: 1
+  selector: {matchLabels: {app: sick}}
+  template:
+    metadata: {labels: {app: sick}}
+    spec:
+      containers: [{name: web, image: missing.invalid/web}]
+"""
 
 
 def refused(one: Seen) -> bool:
@@ -68,6 +81,7 @@ class Setup:
             self._bad_bundles()
             self._untrusted_bundle()
             self._drifted_bundles()
+            self._unhealthy_bundle()
             lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), refused))
             self._stuck_rule()
             self.wait_value('copyrator_copies{state="failed"}')
@@ -134,6 +148,17 @@ class Setup:
             lambda: str(team.status("fought").get("drift")),
             180.0,
         )
+
+    def _unhealthy_bundle(self) -> None:
+        """It is deployed without a pod, and then gets one whose image doesn't exist."""
+        team = self.light.team
+        digest = team.publish("1.0.0", "sick", repo="sick/app", template=NO_PODS)
+        team.bundle("sick", repo="sick/app", health="Watch")
+        team.wait_deployed("sick", digest, 120.0)
+        path = f"/apis/apps/v1/namespaces/{team.namespace}/deployments/sick-web"
+        pod = {"metadata": {"labels": {"edited": "yes"}}}
+        team.api.patch(path, {"spec": {"replicas": 1, "template": pod}})
+        self.wait_value('copyrator_bundles_health{healthy="False"}')
 
     def _change(self, name: str) -> bool:
         """Change the release's ConfigMap, and have it looked for, where it isn't changed."""

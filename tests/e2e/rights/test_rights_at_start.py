@@ -26,6 +26,12 @@ NARROW = {"rules.kinds": ["LimitRange"], "bundles.allowedSecrets": ["creds"]}
 LEASES = tuple(f"{verb} leases.coordination.k8s.io" for verb in ("get", "create", "update"))
 PLANS = {"deletecollection secrets", "create subjectaccessreviews.authorization.k8s.io"}
 """Only plans ask for them; the latter is taken away in tests/e2e/bundles/test_permissions.py."""
+HEALTH = {
+    f"{verb} {plural}.apps"
+    for verb in ("list", "watch")
+    for plural in ("deployments", "statefulsets", "daemonsets")
+}
+"""Only Bundles with spec.health: tests/e2e/bundles/test_health.py takes them away."""
 AT_START = (
     *LEASES,
     "get customresourcedefinitions.apiextensions.k8s.io",
@@ -112,8 +118,8 @@ def test_every_right_of_the_chart_is_taken_away_by_some_test(cluster: Cluster):
     tested = {*rule_cases.OF_KINDS, *watch_cases.OF_KINDS, *AT_START, MARK}
     for cases in (rule_cases.OTHERS, watch_cases.OTHERS, bundle_cases.CASES):
         tested |= cases.keys()
-    assert rights(VALUES) - PLANS == tested
-    assert rights(NARROW) - PLANS <= tested
+    assert rights(VALUES) - PLANS - HEALTH == tested
+    assert rights(NARROW) - PLANS - HEALTH <= tested
 
 
 @pytest.mark.refused("get customresourcedefinitions")

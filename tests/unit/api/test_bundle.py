@@ -23,6 +23,7 @@ from copyrator.api.bundle import (
 )
 from copyrator.api.drift import Drift, DriftMode
 from copyrator.api.globs import Globs
+from copyrator.api.health import HealthMode
 from hostile.mangled import JSON
 
 DEFAULTS = BundleDefaults(interval=77.0, jobs_ttl=33, werf_version="2.3")
@@ -231,6 +232,8 @@ INVALID: list[tuple[Any, str, str]] = [
     (bundle(retry={"backoff": "x"}), "spec.retry.backoff", "isn't a valid duration"),
     (bundle(approval={"mode": "Sometimes"}), "spec.approval.mode", "Never, OnRisk, Always"),
     (bundle(approval={"expires": "59s"}), "spec.approval.expires", "must be between 1m and 720h"),
+    (bundle(health="On"), "spec.health", "Off, Watch"),
+    (bundle(health={}), "spec.health", "must be"),
     (bundle(drift={"mode": "Fix"}), "spec.drift.mode", "Off, Detect, Correct"),
     (bundle(drift={"interval": "14m"}), "spec.drift.interval", "must be between 15m and 720h"),
     (bundle(drift={"interval": "721h"}), "spec.drift.interval", "must be between 15m and 720h"),
@@ -348,6 +351,13 @@ def test_no_bundle_goes_below_what_the_settings_require(
     spec = parse_bundle(body, BundleDefaults(require_approval=floors))
     assert isinstance(spec, BundleSpec)
     assert spec.approval == Approval(mode=mode, expires=86400.0)
+
+
+def test_health_is_off_unless_it_is_asked_for() -> None:
+    for asked, mode in (({}, HealthMode.OFF), ({"health": "Watch"}, HealthMode.WATCH)):
+        spec = parse_bundle(bundle(**asked), DEFAULTS)
+        assert isinstance(spec, BundleSpec)
+        assert spec.health is mode
 
 
 def test_drift_is_off_unless_it_is_asked_for_and_ignores_by_kind_and_name() -> None:

@@ -19,6 +19,7 @@ from copyrator.api.bundle import (
 from copyrator.api.bundle_spec import DEFAULT_VERSION, ApprovalMode, DeletionPolicy, ValuesKind
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
 from copyrator.api.drift import DriftMode
+from copyrator.api.health import HealthMode
 from copyrator.api.records import Record, json_fields
 from copyrator.api.rule import RuleSpec, parse_rule
 from copyrator.api.rule_spec import (
@@ -243,6 +244,7 @@ ENUMS: list[tuple[Schema, str, type[Any]]] = [
     (BUNDLE, "spec.deletionPolicy", DeletionPolicy),
     (BUNDLE, "spec.approval.mode", ApprovalMode),
     (BUNDLE, "spec.drift.mode", DriftMode),
+    (BUNDLE, "spec.health", HealthMode),
     (BUNDLE, "spec.valuesFrom[].kind", ValuesKind),
     (BUNDLE, "status.conditions[].status", ConditionStatus),
 ]

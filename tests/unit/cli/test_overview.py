@@ -26,6 +26,7 @@ def condition(type_, status, reason="R", message="m"):
         (bundle("a", "False", "DeployFailed"), State.FAULT),
         (bundle("a", conditions=[condition("Drifted", "True")]), State.FAULT),
         (bundle("a", conditions=[condition("Verified", "False")]), State.FAULT),
+        (bundle("a", conditions=[condition("Healthy", "False", "Unhealthy")]), State.FAULT),
         (bundle("a", conditions=[condition("Verified", "Unknown")]), State.WAITS),
         (
             bundle("a", conditions=[condition("UpdatePending", "True", "AwaitingApproval")]),

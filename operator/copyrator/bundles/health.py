@@ -1,0 +1,168 @@
+"""The condition Healthy of all Bundles with ``spec.health``: when it is written.
+
+A rolling Deployment changes its status many times. So a change is written a moment after the first
+one, and further ones no sooner than some seconds after that; none where the condition is equal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
+    conditions_by_type,
+)
+from copyrator.api.health import HealthMode, HealthReason
+from copyrator.api.keys import BundleKey
+from copyrator.bundles.cache import BundleEntry
+from copyrator.bundles.context import Context, cancel_all
+from copyrator.bundles.health_watches import HealthWatches
+from copyrator.bundles.policy import health
+from copyrator.workqueue.scheduler import DueScheduler
+
+SETTLE_SECONDS: Final = 1.0
+"""Seconds in which further changes are collected."""
+STATUS_SECONDS: Final = 10.0
+"""Seconds after a write until the next one that changes the condition's status or reason."""
+MESSAGE_SECONDS: Final = 60.0
+"""The same where only the message changes."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """State of one Bundle whose release is watched; a restart loses it."""
+
+    written_at: float = -math.inf
+    version: str = ""
+    """The Bundle's resourceVersion for which the condition was compared last."""
+
+
+class Health:
+    """What is known of the releases of all Bundles that ask for it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._watches = HealthWatches(context, self._news)
+        self._due: DueScheduler[BundleKey] = DueScheduler(self._look, clock=context.monotonic)
+        self._memories: dict[BundleKey, _Memory] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to report changes."""
+        self._tasks.add(asyncio.create_task(self._due.run(), name="changes of health"))
+
+    async def stop(self) -> None:
+        """End the watches."""
+        await cancel_all(self._tasks)
+        await self._watches.close()
+
+    def follow(self, entry: BundleEntry) -> None:
+        """Watch the release of a Bundle that asks for it, and of no other."""
+        spec = entry.spec
+        if entry.deleting or not isinstance(spec, BundleSpec) or spec.health is HealthMode.OFF:
+            self.forget(entry.key)
+            return
+        self._memories.setdefault(entry.key, _Memory())
+        self._watches.follow(entry.key, (spec.project_namespace, spec.release))
+
+    def forget(self, key: BundleKey) -> None:
+        """The Bundle was deleted, or doesn't ask for it any more."""
+        if self._memories.pop(key, None) is not None:
+            self._watches.follow(key, None)
+            self._due.remove(key)
+
+    def condition(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
+        """The condition as it is now; None where nobody asks for it.
+
+        ``status`` has the conditions before, and what is deployed.
+        """
+        view = self._view(entry, status)
+        if view is None or not isinstance(entry.spec, BundleSpec):
+            return self.before(entry, status)
+        return health.healthy(entry.spec, status, view, self._context.monotonic())
+
+    def before(self, entry: BundleEntry, status: BundleStatus) -> FurtherCondition | None:
+        """The condition that a status has; where it has none yet, that nothing is known."""
+        if entry.key not in self._memories:
+            return None
+        found = _stored(status)
+        if found.get("status") not in tuple(ConditionStatus):
+            text = "the objects of the release haven't been listed yet"
+            return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
+        reason, message = str(found.get("reason")), str(found.get("message"))
+        return FurtherCondition(ConditionStatus(found["status"]), reason, message)
+
+    def due(self, entry: BundleEntry) -> FurtherCondition | None:
+        """The condition where it has changed and may be written now; else it is looked at later."""
+        memory = self._memories.get(entry.key)
+        if memory is None or memory.version == entry.resource_version:
+            return None
+        status, now = entry.status, self._context.monotonic()
+        found = self.condition(entry, status)
+        hold = _hold(_stored(status), found)
+        if found is not None and hold is not None and status.observed_generation is not None:
+            if now >= memory.written_at + hold:
+                return found
+            self._look_at(entry.key, memory.written_at + hold)
+        memory.version = entry.resource_version
+        view = self._view(entry, status)
+        late = health.turns_late(status, view, now) if view is not None else None
+        if late is not None:
+            self._look_at(entry.key, late)
+        return None
+
+    def wrote(self, before: BundleEntry, written: BundleEntry) -> None:
+        """A status was written, perhaps with another condition."""
+        memory = self._memories.get(before.key)
+        if memory is not None and _stored(before.status) != _stored(written.status):
+            memory.written_at = self._context.monotonic()
+
+    def _view(self, entry: BundleEntry, status: BundleStatus) -> health.View | None:
+        """What is known of the release; None while its objects haven't been listed."""
+        spec = entry.spec
+        if not isinstance(spec, BundleSpec) or entry.key not in self._memories:
+            return None
+        if fault := health.undeployed(spec, status):
+            return fault
+        release = spec.project_namespace, spec.release
+        owner = self._context.bundles.owner(release)
+        if owner is not None and owner.key != entry.key:
+            text = "another Bundle owns the release"
+            return health.Fault(HealthReason.NOT_DEPLOYED, text)
+        if (other := health.other_manager(entry.labels, spec.env)) is not None:
+            return health.overridden(other)
+        return self._watches.view(release)
+
+    def _news(self, key: BundleKey) -> None:
+        self._look_at(key, self._context.monotonic() + SETTLE_SECONDS)
+
+    def _look_at(self, key: BundleKey, moment: float) -> None:
+        known = self._due.due(key)
+        if known is None or moment < known:
+            self._due.set(key, moment)
+
+    def _look(self, key: BundleKey) -> None:
+        if memory := self._memories.get(key):
+            memory.version = ""
+            self._context.queue.add(key)
+
+
+def _stored(status: BundleStatus) -> Mapping[str, Any]:
+    return conditions_by_type(status.conditions).get(ConditionType.HEALTHY, {})
+
+
+def _hold(before: Mapping[str, Any], now: FurtherCondition | None) -> float | None:
+    """Seconds between two writes of such a change; None where there is none."""
+    if now is None:
+        return None
+    if (before.get("status"), before.get("reason")) != (now.status, now.reason):
+        return STATUS_SECONDS
+    return None if before.get("message") == now.message else MESSAGE_SECONDS

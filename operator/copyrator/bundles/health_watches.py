@@ -1,0 +1,344 @@
+"""Watches of the Deployments, StatefulSets, DaemonSets and Jobs of releases.
+
+There is one of each kind and namespace, shared by Bundles, only where one asks; see
+policy.health_scopes. Of an object no more is kept than what the condition Healthy needs, by release
+and kind; so a report about one release takes the same time however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from contextvars import Context as TaskContext
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from copyrator.api.health import HealthReason
+from copyrator.api.keys import BundleKey, ObjectName
+from copyrator.bundles.context import Context
+from copyrator.bundles.policy.health import DECODERS, SELECTOR, Fault, Judged, Tally, View
+from copyrator.bundles.policy.health_scopes import Place, decide
+from copyrator.kube.access_reviews import is_allowed
+from copyrator.kube.errors import ApiError, Forbidden
+from copyrator.kube.refusals import Permission, Refusal
+from copyrator.kube.resources import DAEMONSETS, DEPLOYMENTS, JOBS, STATEFULSETS
+from copyrator.kube.watch.informers import WatchSpec
+from copyrator.settings import limits
+
+log = logging.getLogger(__name__)
+
+Release = tuple[str, str]
+"""Namespace and name."""
+
+KINDS: Final = (DEPLOYMENTS, STATEFULSETS, DAEMONSETS, JOBS)
+LOOK_SECONDS: Final = 5.0
+"""Seconds between two checks whether watches work, are refused, or may be retried."""
+SETTLE_SECONDS: Final = 0.05
+"""Seconds in which further changes are collected before the watches are arranged."""
+BLIND_SECONDS: Final = 60.0
+"""Seconds for which objects may not have been listed before that is reported."""
+FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
+"""Seconds before a place that isn't granted is retried, doubling."""
+REMEDY: Final = (
+    "set bundles.health.enabled in the chart, or grant list and watch of deployments, "
+    "statefulsets, daemonsets and jobs"
+)
+
+
+@dataclass(slots=True)
+class _Denied:
+    """A place that isn't granted."""
+
+    why: str
+    until: float
+    delay: float
+
+
+class _Scope:
+    """The four watches of one place, and the releases that they show."""
+
+    def __init__(
+        self,
+        context: Context,
+        place: Place,
+        on_news: Callable[[Release], None],
+        on_synced: Callable[[], None],
+    ) -> None:
+        self.tallies: dict[Release, Tally] = {}
+        self._clock = context.monotonic
+        self._on_news = on_news
+        self._registrations = [
+            context.watch_pool.acquire(
+                WatchSpec(
+                    resource=resource,
+                    namespace=place,
+                    label_selector=SELECTOR,
+                    decode=DECODERS[resource.kind],
+                    reserved=True,
+                ),
+                partial(self._changed, resource.kind),
+                on_synced=on_synced,
+            )
+            for resource in KINDS
+        ]
+
+    @property
+    def seen(self) -> bool:
+        """All was listed once."""
+        return all(one.seen for one in self._registrations)
+
+    @property
+    def synced(self) -> bool:
+        """What isn't there is known not to exist."""
+        return all(one.synced for one in self._registrations)
+
+    @property
+    def failures(self) -> list[ApiError]:
+        """The present faults of the watches."""
+        return [one.failure for one in self._registrations if one.failure is not None]
+
+    def close(self) -> None:
+        """End the watches."""
+        for one in self._registrations:
+            one.release()
+
+    def _changed(self, kind: str, name: ObjectName, old: Judged | None, new: Judged | None) -> None:
+        named, now = f"{kind}/{name.name}", self._clock()
+        before = (name.namespace, old.release) if old is not None and old.release else None
+        after = (name.namespace, new.release) if new is not None and new.release else None
+        if before is not None and before == after and new is not None:
+            self.tallies[before].replace(named, new, now)
+            if not new.says_the_same(old):
+                self._on_news(before)
+            return
+        if before is not None:
+            tally = self.tallies[before]
+            tally.remove(named)
+            if not tally.count:
+                del self.tallies[before]
+            self._on_news(before)
+        if after is not None and new is not None:
+            self.tallies.setdefault(after, Tally()).add(named, new, now)
+            self._on_news(after)
+
+
+class HealthWatches:
+    """Keeps the watches open that Bundles ask for.
+
+    Args:
+        context: the controller's.
+        on_news: called with a Bundle whose release may have changed; cheap, often.
+    """
+
+    def __init__(self, context: Context, on_news: Callable[[BundleKey], None]) -> None:
+        self._context = context
+        self._on_news = on_news
+        self._of: dict[BundleKey, Release] = {}
+        self._asked: dict[Release, tuple[BundleKey, ...]] = {}
+        self._spaces: dict[str, set[BundleKey]] = {}
+        self._since: dict[str, float] = {}
+        """When a namespace was asked for first."""
+        self._told: dict[str, _Scope | Fault | None] = {}
+        """What its Bundles know of it."""
+        self._open: dict[Place, _Scope] = {}
+        self._chosen: set[Place] = set()
+        """The places that are to be watched."""
+        self._wanted: set[Place] = set()
+        """Those of them that aren't refused."""
+        self._denied: dict[Place, _Denied] = {}
+        self._granted: set[Place] = set()
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def follow(self, key: BundleKey, release: Release | None) -> None:
+        """Watch this release for a Bundle, and no other; None: none."""
+        before = self._of.get(key)
+        if before == release:
+            return
+        if before is not None:
+            self._leave(key, before)
+        if release is not None:
+            self._of[key] = release
+            self._asked[release] = (*self._asked.get(release, ()), key)
+            self._since.setdefault(release[0], self._context.monotonic())
+            self._spaces.setdefault(release[0], set()).add(key)
+        self._changed.set()
+        if self._task is None or self._task.done():
+            # The watches serve all Bundles: neither logs nor fairness assign the task to one.
+            self._task = asyncio.create_task(
+                self._run(), name="watches of releases", context=TaskContext()
+            )
+
+    def _leave(self, key: BundleKey, release: Release) -> None:
+        del self._of[key]
+        left = tuple(other for other in self._asked.pop(release) if other != key)
+        if left:
+            self._asked[release] = left
+        space = release[0]
+        self._spaces[space].discard(key)
+        if not self._spaces[space]:
+            del self._spaces[space], self._since[space]
+            self._told.pop(space, None)
+
+    def view(self, release: Release) -> View | None:
+        """The objects of a release that is followed; None while they haven't been listed yet."""
+        state = self._state(release[0])
+        if isinstance(state, _Scope):
+            return state.tallies.get(release) or Tally()
+        return state
+
+    async def close(self) -> None:
+        """End all watches."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for scope in self._open.values():
+            scope.close()
+        self._open.clear()
+
+    def _state(self, space: str) -> _Scope | Fault | None:
+        """The watches that show a namespace's objects, or why none do; None: not yet."""
+        settings, most = self._context.settings, limits.ALL_HEALTH_NAMESPACES
+        if not settings.serves(space):
+            text = f"the operator doesn't serve namespace {space}: add it to watchNamespaces"
+            return Fault(HealthReason.FORBIDDEN, text)
+        scopes = [self._open[place] for place in (space, None) if place in self._open]
+        for scope in scopes:
+            if scope.synced:
+                return scope
+        if denied := self._denied.get(space):
+            return Fault(HealthReason.FORBIDDEN, f"{denied.why}: {REMEDY}")
+        is_full = len(self._chosen) >= most and not settings.watch_namespaces
+        if is_full and not self._chosen & {space, None}:
+            text = f"the operator watches {most} namespaces at most, unless all are granted"
+            return Fault(HealthReason.FORBIDDEN, f"{text}: {REMEDY} in all namespaces")
+        if any(scope.seen for scope in scopes) or self._is_blind(space):
+            found = next((str(error) for scope in scopes for error in scope.failures), "")
+            text = "the objects of the release can't be watched now" + (f": {found}" * bool(found))
+            return Fault(HealthReason.UNCHECKED, text)
+        return None
+
+    def _is_blind(self, space: str) -> bool:
+        since = self._since.get(space)
+        return since is not None and self._context.monotonic() - since >= BLIND_SECONDS
+
+    def _release_changed(self, release: Release) -> None:
+        for key in self._asked.get(release, ()):
+            self._on_news(key)
+
+    # --- which watches are open -------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        """Arrange the watches until none is asked for."""
+        while self._spaces or self._open:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+            await asyncio.sleep(SETTLE_SECONDS)
+            self._changed.clear()
+            try:
+                await self._arrange()
+                self._tell()
+            except Exception:
+                log.exception("the watches of releases can't be arranged")
+
+    async def _arrange(self) -> None:
+        for place, scope in list(self._open.items()):
+            refused = next((one for one in scope.failures if isinstance(one, Forbidden)), None)
+            if refused is not None:
+                self._granted.discard(place)
+                self._deny(place, refused.message)
+        self._decide()
+        for place in self._wanted - self._open.keys():
+            try:
+                missing = await self._missing(place)
+            except ApiError as error:
+                log.debug("can't review whether releases may be watched: %s", error)
+                continue
+            if missing:
+                self._deny(place, missing)
+            else:
+                self._denied.pop(place, None)
+                self._open[place] = _Scope(
+                    self._context, place, self._release_changed, self._changed.set
+                )
+        self._decide()
+        self._retire()
+
+    def _decide(self) -> None:
+        now, settings = self._context.monotonic(), self._context.settings
+        spaces = [space for space in self._spaces if settings.serves(space)]
+        for place in self._denied.keys() - {None, *spaces}:
+            del self._denied[place]
+        refused = {place for place, denied in self._denied.items() if denied.until > now}
+        self._chosen = decide(
+            spaces, refused, held=None in self._open, bounded=not settings.watch_namespaces
+        )
+        self._wanted = self._chosen - refused
+
+    def _retire(self) -> None:
+        """End unwanted watches, once those that replace them have listed everything."""
+        replaced = all(place in self._open and self._open[place].seen for place in self._wanted)
+        for place in self._open.keys() - self._wanted:
+            if replaced or (place is not None and place not in self._spaces):
+                self._open.pop(place).close()
+
+    async def _missing(self, place: Place) -> str:
+        """The permission that watches of a place lack; empty where none is missing.
+
+        It is asked first, as a refused list would be recorded as a missing permission.
+
+        Raises:
+            ApiError: the access review failed.
+        """
+        if self._granted & {place, None}:
+            return ""
+        if place is not None and not self._context.settings.watch_namespaces:
+            if None not in self._denied and (missing := await self._missing_in(None)):
+                self._deny(None, missing)
+            if None not in self._denied:
+                self._granted.add(None)
+                return ""
+        missing = await self._missing_in(place)
+        if not missing:
+            self._granted.add(place)
+        return missing
+
+    async def _missing_in(self, place: Place) -> str:
+        refusals = list(needed(place))
+        client = self._context.client
+        granted = await asyncio.gather(*(is_allowed(client, one.attributes) for one in refusals))
+        lacking = (one for one, is_ok in zip(refusals, granted, strict=True) if not is_ok)
+        first = next(lacking, None)
+        return f"the operator cannot {first}" if first else ""
+
+    def _deny(self, place: Place, why: str) -> None:
+        before = self._denied.get(place)
+        delay = FIRST_RETRY if before is None else min(before.delay * 2, LONGEST_RETRY)
+        self._denied[place] = _Denied(why, self._context.monotonic() + delay, delay)
+        say = log.info if before is None else log.debug
+        say("can't watch the objects of releases in %s: %s", place or "all namespaces", why)
+        if place in self._open:
+            self._open.pop(place).close()
+        self._changed.set()
+
+    def _tell(self) -> None:
+        """Report to the Bundles of each namespace whether its objects are shown now."""
+        for space, keys in self._spaces.items():
+            state = self._state(space)
+            if space not in self._told or self._told[space] != state:
+                self._told[space] = state
+                for key in keys:
+                    self._on_news(key)
+
+
+def needed(place: Place) -> Iterable[Refusal]:
+    """The permissions that watches of a place take, each as its refusal."""
+    return (
+        Refusal(Permission(resource.group, resource.plural, verb), place or "")
+        for resource in KINDS
+        for verb in ("list", "watch")
+    )

@@ -1,0 +1,265 @@
+"""The condition Healthy: what the objects of a release are, by kstatus's rules. Pure.
+
+An object that has failed makes it False at once. kstatus can't tell a rollout from an object that
+will never be ready: that is Unknown for GRACE seconds, and False from then on. False lasts until
+everything is current again, so that a rollout that fails, or a container that crashes again and
+again, doesn't change the condition each time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from copyrator.api import names
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Outcome
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    FurtherCondition,
+    conditions_by_type,
+)
+from copyrator.api.health import HealthReason
+from copyrator.api.syntax import shown
+from copyrator.bundles.policy.kstatus import RULES, Status, compute
+
+GRACE: Final = 600.0
+"""Seconds after which an object that isn't current is unhealthy, unless a deploy runs: a
+Deployment's own progress deadline where it sets none. A new generation begins anew.
+"""
+SELECTOR: Final = f"{names.LABEL_MANAGED_BY}={names.HELM}"
+"""Selects the objects of releases."""
+_NAMED: Final = 5
+"""Objects that a message names."""
+_TEXT: Final = 200
+"""Characters of an object's own message that are kept."""
+_KINDS: Final = "Deployment, StatefulSet, DaemonSet or Job"
+_ADDED_LABEL: Final = "WERF_ADD_LABEL"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The cached record of an object with Helm's label."""
+
+    resource_version: str
+    release: str
+    """The release of its own namespace that it belongs to; empty where it belongs to none."""
+    status: Status = Status.CURRENT
+    text: str = ""
+    """What is missing to Current."""
+    generation: int = 0
+
+    def says_the_same(self, other: Judged | None) -> bool:
+        """Whether it says the same of the same release."""
+        return other is not None and (
+            (self.release, self.status, self.text, self.generation)
+            == (other.release, other.status, other.text, other.generation)
+        )
+
+
+def _judge(kind: str, body: Mapping[str, Any]) -> Judged:
+    metadata = body["metadata"]
+    version, generation = str(metadata.get("resourceVersion", "")), metadata.get("generation")
+    release = _release_of(metadata)
+    if not release:
+        return Judged(version, "")
+    result = compute(kind, body)
+    text = _one_line(result.message) if result.status is not Status.CURRENT else ""
+    known = generation if type(generation) is int else 0
+    return Judged(version, release, result.status, text, known)
+
+
+def _decoder(kind: str) -> Callable[[Mapping[str, Any]], Judged]:
+    return lambda body: _judge(kind, body)
+
+
+DECODERS: Final = {kind: _decoder(kind) for kind in RULES}
+"""What a watch of each kind keeps of an object; one function a kind, so that watches are shared."""
+
+
+def _release_of(metadata: Mapping[str, Any]) -> str:
+    annotations = metadata.get("annotations")
+    if not isinstance(annotations, Mapping) or names.ANN_HOOK in annotations:
+        return ""
+    namespace = metadata.get("namespace")
+    release = annotations.get(names.ANN_RELEASE)
+    if annotations.get(names.ANN_RELEASE_NAMESPACE, namespace) != namespace:
+        return ""
+    if not isinstance(release, str) or len(release) > names.MAX_RELEASE_NAME:
+        return ""
+    return release
+
+
+def _one_line(text: str) -> str:
+    """Short, and without control characters: it may be another controller's."""
+    cut = text[:_TEXT] + ("…" if len(text) > _TEXT else "")
+    return "".join(one if one.isprintable() else " " for one in cut)
+
+
+class Pending(NamedTuple):
+    """An object that isn't current yet."""
+
+    text: str
+    since: float
+    """Monotonic seconds when this generation was first seen not to be current."""
+    generation: int
+
+
+_NO_TEXTS: Final[dict[str, str]] = {}
+_NO_PENDING: Final[dict[str, Pending]] = {}
+
+
+@dataclass(slots=True)
+class Tally:
+    """The objects of one release in its namespace: a count, and those that aren't current.
+
+    What is asked of it takes a time that doesn't grow much with their number.
+    """
+
+    count: int = 0
+    failed: dict[str, str] = field(default_factory=lambda: _NO_TEXTS)
+    """Messages by ``Kind/name``."""
+    unread: dict[str, str] = field(default_factory=lambda: _NO_TEXTS)
+    pending: dict[str, Pending] = field(default_factory=lambda: _NO_PENDING)
+    """The one that has waited longest first."""
+
+    def add(self, name: str, judged: Judged, now: float) -> None:
+        """Count an object that wasn't there."""
+        self.count += 1
+        if judged.status is Status.CURRENT:
+            return
+        if judged.status is Status.FAILED:
+            self.failed = self.failed or {}
+            self.failed[name] = judged.text
+        elif judged.status is Status.UNKNOWN:
+            self.unread = self.unread or {}
+            self.unread[name] = judged.text
+        else:
+            self.pending = self.pending or {}
+            self.pending[name] = Pending(judged.text, now, judged.generation)
+
+    def replace(self, name: str, judged: Judged, now: float) -> None:
+        """Take an object's newer state."""
+        before, waits = self.pending.get(name), (Status.IN_PROGRESS, Status.TERMINATING)
+        if before and before.generation == judged.generation and judged.status in waits:
+            self.pending[name] = before._replace(text=judged.text)  # keeps its place
+            return
+        self.remove(name)
+        self.add(name, judged, now)
+
+    def remove(self, name: str) -> None:
+        """An object is gone, or isn't of this release any more."""
+        self.count -= 1
+        self.failed.pop(name, None)
+        self.unread.pop(name, None)
+        self.pending.pop(name, None)
+
+    @property
+    def oldest(self) -> float | None:
+        """Since when the object is waited for that isn't current for longest."""
+        return next((one.since for one in self.pending.values()), None)
+
+    def named(self, namespace: str) -> str:
+        """The first objects that aren't current, those that have failed before others."""
+        found = heapq.nsmallest(_NAMED, self.failed)
+        found += heapq.nsmallest(_NAMED - len(found), self.pending)
+        found += heapq.nsmallest(_NAMED - len(found), self.unread)
+        more = len(self.failed) + len(self.pending) + len(self.unread) - len(found)
+        text = ", ".join(f"{name} ({self._why(name)})" for name in found)
+        text += f" and {more} more" if more > 0 else ""
+        return f"{text}; see: kubectl describe -n {namespace} {found[0].lower()}"
+
+    def _why(self, name: str) -> str:
+        text = self.failed.get(name) or self.unread.get(name)
+        pending = self.pending.get(name)
+        return text or (pending.text if pending else "") or "no message"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why nothing is known of a release's objects."""
+
+    reason: HealthReason
+    message: str
+
+
+View = Tally | Fault
+
+
+def other_manager(labels: Mapping[str, str], env: Mapping[str, str]) -> str | None:
+    """The label's value that a Bundle passes on to its objects; None where that is Helm's."""
+    found = labels.get(names.LABEL_MANAGED_BY)
+    for name, value in env.items():
+        label, equals, added = value.partition("=")
+        if name.startswith(_ADDED_LABEL) and equals and label == names.LABEL_MANAGED_BY:
+            found = added
+    return None if found == names.HELM else found
+
+
+def undeployed(spec: BundleSpec, status: BundleStatus) -> Fault | None:
+    """Why there are no objects of a Bundle to be judged; None where there are."""
+    if not (status.deployed.digest or status.deploy.digest):
+        return Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
+    where = status.deployed.namespace or spec.project_namespace
+    if where != spec.project_namespace:
+        text = f"the release is in namespace {where}, not in {spec.project_namespace}"
+        return Fault(HealthReason.NOT_DEPLOYED, text)
+    return None
+
+
+def overridden(value: str) -> Fault:
+    """The objects of a Bundle that passes on another value of Helm's label."""
+    return Fault(
+        HealthReason.OTHER_MANAGER,
+        f"the objects of the release are watched by the label {SELECTOR}, and the Bundle gives "
+        f"them {shown(value)} instead: remove that label from the Bundle",
+    )
+
+
+def healthy(spec: BundleSpec, status: BundleStatus, view: View, now: float) -> FurtherCondition:
+    """The condition, from what is known of the release's objects.
+
+    Args:
+        spec: the Bundle's.
+        status: with the conditions before.
+        view: the release's objects.
+        now: monotonic seconds.
+    """
+    if isinstance(view, Fault):
+        return FurtherCondition(ConditionStatus.UNKNOWN, view.reason, view.message)
+    runs = status.attempted.outcome == Outcome.RUNNING
+    oldest = view.oldest
+    is_late = not runs and oldest is not None and now - oldest >= GRACE
+    lasts = oldest is not None and _was_unhealthy(status.conditions)
+    namespace = spec.project_namespace
+    named = view.named(namespace) if view.failed or view.pending or view.unread else ""
+    if view.failed or is_late or lasts:
+        text = f"not healthy: {named}"
+        return FurtherCondition(ConditionStatus.FALSE, HealthReason.UNHEALTHY, text)
+    if oldest is not None:
+        text = f"in progress: {named}"
+        return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.PROGRESSING, text)
+    if view.unread:
+        text = f"can't be judged: {named}"
+        return FurtherCondition(ConditionStatus.UNKNOWN, HealthReason.UNCHECKED, text)
+    where = f"in namespace {namespace}; objects elsewhere aren't seen"
+    text = f"each {_KINDS} of the release is current {where}"
+    if not view.count:
+        text = f"the release has no {_KINDS} {where}"
+    return FurtherCondition(ConditionStatus.TRUE, HealthReason.HEALTHY, text)
+
+
+def _was_unhealthy(conditions: Iterable[Any]) -> bool:
+    found = conditions_by_type(conditions).get(ConditionType.HEALTHY, {})
+    return found.get("status") == ConditionStatus.FALSE
+
+
+def turns_late(status: BundleStatus, view: View, now: float) -> float | None:
+    """When the condition changes though no object does, in monotonic seconds."""
+    if isinstance(view, Fault) or status.attempted.outcome == Outcome.RUNNING:
+        return None
+    oldest = view.oldest
+    return None if oldest is None or oldest + GRACE <= now else oldest + GRACE

@@ -1,0 +1,473 @@
+"""The condition Healthy follows the objects of a release, by few watches and few writes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import condition
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.bundles.test_metrics import shown
+from tests.component.bundles.workloads import HELM, deployment, owned
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.bundles import health as writing
+from copyrator.bundles import health_watches as watching
+from copyrator.bundles.policy import health
+from copyrator.settings import limits
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+KINDS = ("deployments", "statefulsets", "daemonsets", "jobs")
+GOOD = ("True", "Healthy")
+BAD = ("False", "Unhealthy")
+BETWEEN = ("Unknown", "Progressing")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, sooner."""
+    for module, name, seconds in (
+        (writing, "SETTLE_SECONDS", 0.05),
+        (writing, "STATUS_SECONDS", 0.1),
+        (writing, "MESSAGE_SECONDS", 0.2),
+        (watching, "LOOK_SECONDS", 0.05),
+        (watching, "SETTLE_SECONDS", 0.01),
+        (watching, "FIRST_RETRY", 0.2),
+        (watching, "LONGEST_RETRY", 0.4),
+    ):
+        monkeypatch.setattr(module, name, seconds)
+
+
+def healthy(cluster: BundleCluster, name: str = "shop") -> tuple[str, str]:
+    return condition(cluster, "Healthy", name)
+
+
+def said(cluster: BundleCluster, name: str = "shop") -> str:
+    found = {one["type"]: one for one in cluster.status(name).get("conditions", [])}
+    return str(found.get("Healthy", {}).get("message"))
+
+
+def health_watches(operator: Any) -> list[tuple[str, str | None]]:
+    """Kind and namespace of the watches of releases that are open."""
+    found = [spec for spec in operator.pool.specs() if spec.label_selector == health.SELECTOR]
+    return sorted(((spec.resource.plural, spec.namespace) for spec in found), key=str)
+
+
+def writes_of(cluster: BundleCluster, name: str = "shop") -> int:
+    return len(cluster.statuses[name])
+
+
+async def test_a_release_is_healthy_unhealthy_and_healthy_again(
+    cluster: BundleCluster, run: Run, bundle: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    bundle(health="Watch")
+    deployment(cluster)
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    await eventually(lambda: healthy(cluster) == GOOD)
+    assert "objects elsewhere aren't seen" in said(cluster)
+
+    deployment(cluster, ready=0)
+    await eventually(lambda: healthy(cluster) == BETWEEN)
+    assert "Deployment/web (Available: 0/1)" in said(cluster)
+    deployment(cluster, ready=0, late=True)
+    await eventually(lambda: healthy(cluster) == BAD)
+    assert "Deployment/web (Progress deadline exceeded)" in said(cluster)
+    assert f"kubectl describe -n {TEAM} deployment/web" in said(cluster)
+    assert shown(operator)['copyrator_bundles_health{healthy="False"}'] == 1
+
+    deployment(cluster, ready=0)  # the controller tries again
+    await eventually(lambda: "Available: 0/1" in said(cluster))
+    assert healthy(cluster) == BAD, "until it is current"
+    deployment(cluster)
+    await eventually(lambda: healthy(cluster) == GOOD)
+
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert len(cluster.jobs()) == 1, "it never triggers a deploy"
+    found = shown(operator)
+    assert found['copyrator_bundles_health{healthy="True"}'] == 1
+    assert found['copyrator_bundles_health{healthy="False"}'] == 0
+    assert told(caplog) == ["Unhealthy", "Healthy"]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The reasons of the Events about health, which are logged, too."""
+    of_health = [one for one in caplog.records if one.name.endswith("health_events")]
+    return [one.getMessage().split(": ")[1] for one in of_health]
+
+
+async def test_what_isnt_current_in_time_is_unhealthy(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "GRACE", 0.5)
+    bundle(health="Watch")
+    deployment(cluster, ready=0)
+    await run()
+    await eventually(lambda: healthy(cluster) == BAD)
+    seen = [dict_of(one) for one in cluster.statuses["shop"]]
+    assert ("Unknown", "Progressing") in seen
+
+
+def dict_of(status: dict[str, Any]) -> tuple[str, str]:
+    found = {one["type"]: one for one in status.get("conditions", [])}.get("Healthy", {})
+    return found.get("status", ""), found.get("reason", "")
+
+
+async def test_only_objects_of_the_release_in_its_namespace_count(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch")
+    deployment(cluster)
+    deployment(cluster, "other", 0, release="another", late=True)
+    deployment(cluster, "hook", 0, metadata=owned("shop", **{"helm.sh/hook": "pre-install"}))
+    deployment(cluster, "elsewhere", 0, metadata=owned("shop", "far-away"), late=True)
+    deployment(cluster, "plain", 0, metadata={"labels": HELM}, late=True)
+    await run()
+    await eventually(lambda: healthy(cluster) == GOOD)
+    deployment(cluster, "other", 0, release="shop", late=True)
+    await eventually(lambda: healthy(cluster) == BAD)
+    cluster.drop(path_of("deployments", "other"))
+    await eventually(lambda: healthy(cluster) == GOOD)
+
+
+async def test_all_four_kinds_are_watched(cluster: BundleCluster, run: Run, bundle: Make) -> None:
+    bundle(health="Watch")
+    operator = await run()
+    await eventually(lambda: healthy(cluster) == GOOD)
+    assert "the release has no Deployment" in said(cluster)
+    assert set(health_watches(operator)) == {(kind, TEAM) for kind in KINDS}
+    for kind in KINDS[1:3]:
+        cluster.put_object(kind, "one", metadata=owned("shop"), spec={"replicas": 1}, status={})
+    failed = {"conditions": [{"type": "Failed", "status": "True"}]}
+    cluster.put_object("jobs", "one", metadata=owned("shop"), spec={}, status=failed)
+    await eventually(lambda: healthy(cluster) == BAD)
+    for kind in ("StatefulSet", "DaemonSet", "Job"):
+        assert f"{kind}/one (" in said(cluster)
+
+
+async def test_watches_are_shared_and_end_with_the_last_bundle(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    for name in ("a", "b"):
+        bundle(name, health="Watch")
+        deployment(cluster, name, release=name)
+    bundle("c")
+    operator = await run()
+    for name in ("a", "b"):
+        await eventually(lambda name=name: healthy(cluster, name) == GOOD)
+    assert len(health_watches(operator)) == 4
+    assert healthy(cluster, "c") == ("", "")
+    deployment(cluster, "a", 0, release="a", late=True)
+    await eventually(lambda: healthy(cluster, "a") == BAD)
+    assert healthy(cluster, "b") == GOOD
+
+    cluster.change("bundles", "a", spec={"health": "Off"})
+    await eventually(lambda: healthy(cluster, "a") == ("", ""))
+    assert len(health_watches(operator)) == 4
+    cluster.change("bundles", "b", spec={"health": None})
+    await eventually(lambda: health_watches(operator) == [])
+    await eventually(lambda: healthy(cluster, "b") == ("", ""))
+
+
+async def test_where_nobody_asks_nothing_is_watched(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle()
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert health_watches(operator) == []
+    assert cluster.reviews == 0
+
+
+async def test_many_namespaces_have_one_watch_of_each_kind(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
+    spaces = [f"team-{number}" for number in range(5)]
+    for space in spaces[:2]:
+        bundle(space, health="Watch", project_namespace=space)
+        deployment(cluster, release=space, namespace=space)
+    operator = await run()
+    for space in spaces[:2]:
+        await eventually(lambda space=space: healthy(cluster, space) == GOOD)
+    narrow = [(kind, space) for kind in KINDS for space in spaces[:2]]
+    assert set(health_watches(operator)) == set(narrow)
+
+    for space in spaces[2:]:
+        bundle(space, health="Watch", project_namespace=space)
+        deployment(cluster, release=space, namespace=space)
+    await eventually(lambda: set(health_watches(operator)) == {(kind, None) for kind in KINDS})
+    deployment(cluster, ready=0, release=spaces[0], namespace=spaces[0], late=True)
+    await eventually(lambda: healthy(cluster, spaces[0]) == BAD)
+    for space in spaces[1:]:
+        await eventually(lambda space=space: healthy(cluster, space) == GOOD)
+
+    for space in spaces[1:]:
+        cluster.change("bundles", space, spec={"health": "Off"})
+    await eventually(lambda: {space for _, space in health_watches(operator)} == {spaces[0]})
+    deployment(cluster, release=spaces[0], namespace=spaces[0])
+    await eventually(lambda: healthy(cluster, spaces[0]) == GOOD)
+    reasons = {dict_of(one)[1] for space in spaces for one in cluster.statuses[space]}
+    assert reasons <= {"", "NotDeployed", "Unchecked", "Healthy", "Unhealthy"}
+
+
+async def test_what_may_not_be_watched_is_said_and_watched_once_it_is_granted(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.by_name_only = {(kind, place) for kind in KINDS[:3] for place in ("", TEAM)}
+    bundle(health="Watch")
+    deployment(cluster)
+    operator = await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    await eventually(lambda: healthy(cluster) == ("Unknown", "Forbidden"))
+    assert "the operator cannot list deployments.apps in team" in said(cluster)
+    assert "set bundles.health.enabled in the chart" in said(cluster)
+    assert health_watches(operator) == []
+    lists = [one for one in cluster.of("list") if one.path.endswith("/deployments")]
+    assert lists == [], "what isn't granted isn't tried"
+
+    cluster.by_name_only = set()
+    await eventually(lambda: healthy(cluster) == GOOD)
+
+    cluster.by_name_only = {(kind, place) for kind in KINDS[:3] for place in ("", TEAM)}
+    cluster.cut_watches()
+    await eventually(lambda: healthy(cluster) == ("Unknown", "Forbidden"))
+
+
+async def test_an_operator_of_some_namespaces_watches_these_and_says_so_of_others(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch")
+    deployment(cluster)
+    bundle("far", health="Watch", project_namespace="elsewhere")
+    operator = await run(watch_namespaces=(TEAM,))
+    await eventually(lambda: healthy(cluster) == GOOD)
+    await eventually(lambda: healthy(cluster, "far") == ("Unknown", "Forbidden"))
+    assert "doesn't serve namespace elsewhere" in said(cluster, "far")
+    assert {space for _, space in health_watches(operator)} == {TEAM}
+    assert cluster.reviews == 8
+
+
+async def test_objects_with_another_label_are_said_not_to_be_seen(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch", metadata={"labels": {"app.kubernetes.io/managed-by": "argocd"}})
+    await run()
+    await eventually(lambda: healthy(cluster) == ("Unknown", "OtherManager"))
+    assert "'argocd'" in said(cluster)
+
+
+async def test_nothing_deployed_is_not_healthy(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle(health="Watch")
+    deployment(cluster)
+    await run()
+    await eventually(lambda: healthy(cluster) == ("Unknown", "NotDeployed"))
+    await eventually(cluster.jobs)
+    cluster.end_job(cluster.jobs()[0]["metadata"]["name"], 0, "")
+    await eventually(lambda: healthy(cluster) == GOOD)
+
+
+async def test_a_rollout_takes_few_writes(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "STATUS_SECONDS", 1.0)
+    monkeypatch.setattr(writing, "MESSAGE_SECONDS", 60.0)
+    bundle(health="Watch")
+    deployment(cluster, of=50, ready=50)
+    operator = await run()
+    await eventually(lambda: healthy(cluster) == GOOD)
+    before, loop = writes_of(cluster), asyncio.get_running_loop()
+    started = loop.time()
+    for ready in range(50):
+        deployment(cluster, of=50, ready=ready)
+        await asyncio.sleep(0.01)
+    deployment(cluster, of=50, ready=50)
+    await eventually(lambda: healthy(cluster) == GOOD and not len(operator.controller._health._due))
+    assert writes_of(cluster) - before <= 2 * (loop.time() - started) + 2
+
+
+async def test_what_flaps_is_written_no_more_often_than_allowed(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "STATUS_SECONDS", 0.5)
+    bundle(health="Watch")
+    deployment(cluster)
+    await run()
+    await eventually(lambda: healthy(cluster) == GOOD)
+    before, loop = writes_of(cluster), asyncio.get_running_loop()
+    started = loop.time()
+    for turn in range(100):
+        deployment(cluster, ready=turn % 2)
+        await asyncio.sleep(0.02)
+    assert 2 <= writes_of(cluster) - before <= (loop.time() - started) / 0.5 + 1
+
+
+async def test_nothing_is_written_when_nothing_changes_also_after_a_restart(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch")
+    deployment(cluster, ready=0, late=True)
+    first = await run(timer_interval=1.0)
+    await eventually(lambda: healthy(cluster) == BAD)
+    await first.stop()
+    writes = writes_of(cluster)
+    second = await run(timer_interval=1.0)
+    await eventually(lambda: len(health_watches(second)) == 4)
+    deployment(cluster, "more", ready=1)
+    deployment(cluster, ready=0, late=True)  # the same in a newer version
+    await eventually(lambda: len(cluster.of("list")) > 8)
+    deployment(cluster, ready=1)
+    await eventually(lambda: healthy(cluster) == GOOD)
+    assert writes_of(cluster) == writes + 1
+
+
+async def test_dependants_wait_until_it_is_healthy(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("db", health="Watch")
+    deployment(cluster, "db", ready=0, release="db")
+    bundle("shop", dependsOn=[{"name": "db"}])
+    await run()
+    await eventually(lambda: healthy(cluster, "db") == BETWEEN)
+    await eventually(lambda: "Bundle team/db is Ready, but isn't Healthy" in cluster.message())
+    assert cluster.reason() == "DependencyNotReady"
+    asked = len(registry.asked)
+
+    deployment(cluster, "db", release="db")
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert len(registry.asked) == asked, "the registry isn't polled for it"
+
+
+async def test_a_bundle_that_doesnt_own_the_release_sees_nothing_of_it(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle(health="Watch")
+    deployment(cluster, ready=0, late=True)
+    await run()
+    await eventually(lambda: healthy(cluster) == BAD)
+    cluster.namespace("other")
+    thief = cluster.look("bundles", "shop") or {}
+    spec = {**thief["spec"], "project_namespace": TEAM}
+    earlier = {**cluster.status()["deployed"], "time": "2020-01-01T00:00:00Z"}
+    body = {
+        "metadata": {"name": "shop", "namespace": "other"},
+        "spec": spec,
+        "status": {"deployed": earlier},  # it was its owner once
+    }
+    cluster.write(path_of("bundles", "shop", "other"), body)
+    await eventually(
+        lambda: "ReleaseConflict" in str(cluster.objects[path_of("bundles", "shop", "other")])
+    )
+    body = cluster.objects[path_of("bundles", "shop", "other")]
+    found = {one["type"]: one for one in body["status"]["conditions"]}["Healthy"]
+    assert (found["status"], found["reason"]) == ("Unknown", "NotDeployed")
+    assert "web" not in found["message"]
+
+
+# --- cost ---------------------------------------------------------------------------------------
+
+
+def deployed(bundle: Make, cluster: BundleCluster, name: str) -> None:
+    """A Bundle that was deployed before the operator starts, and stays as it is."""
+    bundle(name, health="Watch", suspend=True)
+    there = {"version": "1.0.0", "digest": "sha256:" + "0" * 64, "namespace": TEAM}
+    cluster.change("bundles", name, status={"deployed": there})
+
+
+async def test_a_thousand_releases_have_four_watches_and_a_write_for_each_change(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    names = [f"shop{number}" for number in range(1000)]
+    for name in names:
+        deployed(bundle, cluster, name)
+        deployment(cluster, name, release=name)
+    operator = await run()
+
+    def all_are(what: tuple[str, str]) -> bool:
+        return all(healthy(cluster, name) == what for name in names)
+
+    await eventually(lambda: all_are(GOOD), seconds=120)
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+    assert len(health_watches(operator)) == 4
+    assert cluster.reviews == 8
+    before = {name: writes_of(cluster, name) for name in names}
+    asked = len(cluster.of("list")) + len(cluster.of("get"))
+
+    for name in names:
+        deployment(cluster, name, 0, release=name, late=True)
+    await eventually(lambda: all_are(BAD), seconds=120)
+    await eventually(lambda: not len(operator.queue) and not operator.queue.working)
+
+    assert {name: writes_of(cluster, name) - before[name] for name in names} == dict.fromkeys(
+        names, 1
+    )
+    assert len(cluster.of("list")) + len(cluster.of("get")) == asked
+
+
+async def test_where_nothing_is_granted_few_reviews_are_sent(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "HEALTH_NAMESPACES", 3)
+    monkeypatch.setattr(limits, "ALL_HEALTH_NAMESPACES", 5)
+    monkeypatch.setattr(watching, "FIRST_RETRY", 600.0)
+    spaces = [f"team-{number:02}" for number in range(20)]
+    places = ["", *spaces]
+    cluster.by_name_only = {("deployments", place) for place in places}
+    for space in spaces:
+        deployed(bundle, cluster, space)
+        cluster.change("bundles", space, spec={"project_namespace": space})
+        cluster.change("bundles", space, status={"deployed": {"namespace": space}})
+    await run()
+    for space in spaces:
+        await eventually(lambda space=space: healthy(cluster, space) == ("Unknown", "Forbidden"))
+    assert "watches 5 namespaces at most" in said(cluster, spaces[-1])
+    assert cluster.reviews <= 8 * (5 + 1)
+
+
+OURS = tracemalloc.Filter(inclusive=True, filename_pattern="*/operator/copyrator/*")
+
+
+async def test_an_object_more_keeps_a_few_hundred_bytes(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """However large the object itself is."""
+    deployed(bundle, cluster, "shop")
+    operator = await run()
+    await eventually(lambda: healthy(cluster) == GOOD)
+    large = owned("shop", note="x" * 20_000)
+
+    def seen() -> health.Tally:
+        found = operator.controller._health._watches.view((TEAM, "shop"))
+        assert isinstance(found, health.Tally)
+        return found
+
+    async def grow(numbers: range) -> int:
+        for number in numbers:
+            deployment(cluster, f"web-{number}", 0, metadata=large)
+        last = f"Deployment/web-{numbers[-1]}"
+        await eventually(lambda: last in seen().pending)
+        gc.collect()
+        found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")
+        return sum(each.size for each in found)
+
+    tracemalloc.start()
+    try:
+        before = await grow(range(100))
+        each = (await grow(range(100, 1100)) - before) / 1000
+    finally:
+        tracemalloc.stop()
+    assert 100 < each <= 600, f"{each:.0f} bytes"

@@ -1,0 +1,164 @@
+"""Objects of a release that break and heal, as real controllers report them."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
+
+from localcluster import Cluster
+
+POD = """\
+    metadata: {labels: {app: LABEL}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: web, command: [sleep, "3600"]}]
+"""
+CHART = f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: "{{{{ .Release.Name }}}}-web"}}
+spec:
+  progressDeadlineSeconds: 3
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+{POD.replace("LABEL", "web")}---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {{name: "{{{{ .Release.Name }}}}-db"}}
+spec:
+  serviceName: db
+  selector: {{matchLabels: {{app: db}}}}
+  template:
+{POD.replace("LABEL", "db")}---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: "{{{{ .Release.Name }}}}-agent"}}
+spec:
+  selector: {{matchLabels: {{app: agent}}}}
+  template:
+{POD.replace("LABEL", "agent")}---
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: "{{{{ .Release.Name }}}}-once"}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: main, image: web, command: ["true"]}}]
+---
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: "{{{{ .Release.Name }}}}-hook"
+  annotations: {{helm.sh/hook: post-install, helm.sh/hook-delete-policy: before-hook-creation}}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: main, image: web, command: ["true"]}}]
+"""
+APPS = "/apis/apps/v1/namespaces/{}/{}"
+MISSING = "missing.invalid/web"
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, log) as operator:
+        yield operator
+
+
+def wait_health(team: Team, name: str, status: str, reason: str) -> str:
+    """The message of the condition Healthy, once it says this."""
+
+    def fits() -> bool:
+        found = team.condition(name, "Healthy")
+        return (found.get("status"), found.get("reason")) == (status, reason)
+
+    within(DEPLOY, fits, lambda: f"{status} {reason}: {json.dumps(team.status(name))}")
+    return str(team.condition(name, "Healthy")["message"])
+
+
+def set_image(team: Team, plural: str, name: str, image: str) -> None:
+    spec = {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}
+    path = f"{APPS.format(team.namespace, plural)}/{name}"
+    team.cluster.kubectl(
+        "patch", "--namespace", team.namespace, plural, name, "--patch", json.dumps({"spec": spec})
+    )
+    assert team.api.get(path)["spec"]["template"]["spec"]["containers"][0]["image"] == image
+
+
+def reasons(team: Team, name: str) -> list[str]:
+    items = team.api.get(team.path("events"))["items"]
+    return [one["reason"] for one in items if one["involvedObject"]["name"] == name]
+
+
+def watches(operator: Operator) -> dict[str, float]:
+    assert operator.process is not None
+    _, page = operator.process.get("/metrics")
+    lines = [line for line in page.splitlines() if line.startswith("copyrator_watches{")]
+    return {line.split('"')[1]: float(line.split()[-1]) for line in lines}
+
+
+def test_a_release_breaks_and_heals_and_dependants_wait(operator: Operator, team: Team):
+    digest = team.publish("1.0.0", "good", template=CHART)
+    team.bundle("shop", health="Watch")
+    team.wait_deployed("shop", digest)
+    text = wait_health(team, "shop", "True", "Healthy")
+    assert f"of the release is current in namespace {team.namespace}" in text
+    for kind in ("deployments.apps", "statefulsets.apps", "daemonsets.apps"):
+        assert watches(operator)[kind] == 1
+
+    set_image(team, "deployments", "shop-web", MISSING)
+    text = wait_health(team, "shop", "False", "Unhealthy")
+    assert "Deployment/shop-web (Progress deadline exceeded)" in text
+    assert "shop-db" not in text
+    assert team.condition("shop")["status"] == "True", "Ready stays"
+    within(DEPLOY, lambda: "Unhealthy" in reasons(team, "shop"), "an Event")
+
+    plain = team.publish("1.0.0", "after", repo="after/app")
+    team.bundle("after", repo="after/app", dependsOn=[{"name": "shop"}])
+    waits = team.wait_reason("after", "DependencyNotReady")
+    assert "shop is Ready, but isn't Healthy" in waits["message"]
+
+    set_image(team, "deployments", "shop-web", "web")
+    wait_health(team, "shop", "True", "Healthy")
+    team.wait_deployed("after", plain)
+    within(DEPLOY, lambda: "Healthy" in reasons(team, "shop"), "an Event")
+    assert len(team.jobs("shop")) == 1, "it never triggers a deploy"
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_stateful_set_that_isnt_ready_is_in_progress(team: Team):
+    digest = team.publish("1.0.0", "good", template=CHART)
+    team.bundle("shop", health="Watch")
+    team.wait_deployed("shop", digest)
+    wait_health(team, "shop", "True", "Healthy")
+    set_image(team, "statefulsets", "shop-db", MISSING)
+    text = wait_health(team, "shop", "Unknown", "Progressing")
+    assert "StatefulSet/shop-db (" in text
+    assert "DaemonSet" not in text
+
+
+def test_a_rollout_takes_few_writes_and_nothing_else_any(operator: Operator, team: Team):
+    digest = team.publish("1.0.0", "good", template=CHART)
+    team.bundle("shop", health="Watch")
+    team.wait_deployed("shop", digest)
+    wait_health(team, "shop", "True", "Healthy")
+    since, started = team.cluster.audit_offset(), time.monotonic()
+    path = f"{APPS.format(team.namespace, 'deployments')}/shop-web"
+    team.api.patch(path, {"spec": {"replicas": 6}})
+    within(
+        DEPLOY,
+        lambda: team.api.get(path).get("status", {}).get("readyReplicas") == 6,
+        "six replicas are ready",
+    )
+    wait_health(team, "shop", "True", "Healthy")
+    within(DEPLOY, lambda: time.monotonic() - started > 4, "what is to be written is written")
+    found: list[Any] = [one for one in operator.writes(since) if one.namespace == team.namespace]
+    of_status = [one for one in found if one.resource == "bundles"]
+    assert len(of_status) <= 2 + (time.monotonic() - started) / 10
+    assert [one.resource for one in found if one.resource not in ("bundles", "events")] == []

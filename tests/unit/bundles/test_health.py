@@ -1,0 +1,315 @@
+"""The condition Healthy from the objects of a release, however they come and go."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleStatus
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.health import HealthReason
+from copyrator.bundles.policy.health import (
+    DECODERS,
+    GRACE,
+    Fault,
+    Judged,
+    Tally,
+    healthy,
+    other_manager,
+    turns_late,
+    undeployed,
+)
+from copyrator.bundles.policy.health_scopes import decide
+from copyrator.bundles.policy.kstatus import Status
+from copyrator.settings import limits
+
+NOW = 5000.0
+RELEASE = {
+    "meta.helm.sh/release-name": "shop",
+    "meta.helm.sh/release-namespace": "apps",
+}
+
+
+def spec_of(**fields: Any) -> BundleSpec:
+    spec = {"registry": "r.example.com", "repo": "shop", "health": "Watch", **fields}
+    body = {"metadata": {"namespace": "apps", "name": "shop"}, "spec": spec}
+    found = parse_bundle(body, BundleDefaults())
+    assert isinstance(found, BundleSpec)
+    return found
+
+
+SPEC = spec_of()
+
+
+def status_of(healthy: str = "", **fields: Any) -> BundleStatus:
+    deployed = {"digest": "sha256:a", "namespace": "apps"}
+    conditions = [{"type": "Healthy", "status": healthy}] if healthy else []
+    return parse_status({"status": {"deployed": deployed, "conditions": conditions, **fields}})
+
+
+def judged(status: Status = Status.CURRENT, text: str = "", generation: int = 1) -> Judged:
+    return Judged("1", "shop", status, text, generation)
+
+
+def tally(**objects: Status) -> Tally:
+    found = Tally()
+    for name, status in objects.items():
+        found.add(f"Deployment/{name}", judged(status, "why"), NOW)
+    return found
+
+
+def said(
+    found: Tally, now: float = NOW, status: BundleStatus | None = None
+) -> tuple[str, str, str]:
+    one = healthy(SPEC, status or status_of(), found, now)
+    assert isinstance(one, FurtherCondition)
+    return one.status, one.reason, one.message
+
+
+# --- objects ----------------------------------------------------------------------------------
+
+
+def decoded(annotations: Any, **metadata: Any) -> Judged:
+    found = {"name": "web", "namespace": "apps", "resourceVersion": "7", "generation": 3}
+    body = {"metadata": {**found, "annotations": annotations, **metadata}}
+    return DECODERS["Deployment"](body)
+
+
+def test_an_object_belongs_to_the_release_that_its_annotations_name() -> None:
+    found = decoded(RELEASE)
+    assert found == Judged("7", "shop", Status.IN_PROGRESS, "Replicas: 0/1", 3)
+    assert decoded({"meta.helm.sh/release-name": "shop"}).release == "shop"
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        None,
+        {},
+        "shop",
+        RELEASE | {"helm.sh/hook": "pre-install"},
+        RELEASE | {"meta.helm.sh/release-namespace": "elsewhere"},
+        RELEASE | {"meta.helm.sh/release-name": "x" * 54},
+        RELEASE | {"meta.helm.sh/release-name": 1},
+    ],
+    ids=str,
+)
+def test_an_object_of_no_release_of_its_namespace_isnt_judged(annotations: Any) -> None:
+    assert decoded(annotations) == Judged("7", "")
+
+
+def test_anothers_message_is_short_and_has_no_control_characters() -> None:
+    stalled = {"type": "Stalled", "status": "True", "message": "a\nb\x1b[31m" + "x" * 1000}
+    body = {
+        "metadata": {"name": "web", "namespace": "apps", "annotations": RELEASE},
+        "status": {"conditions": [stalled]},
+    }
+    found = DECODERS["Deployment"](body)
+    assert found.status is Status.FAILED
+    assert found.text.startswith("a b [31mxxx")
+    assert len(found.text) == 201
+
+
+def test_a_newer_version_that_says_the_same_is_no_news() -> None:
+    one = judged(Status.FAILED, "x")
+    assert one.says_the_same(Judged("2", "shop", Status.FAILED, "x", 1))
+    for other in (
+        Judged("2", "other", Status.FAILED, "x", 1),
+        Judged("2", "shop", Status.IN_PROGRESS, "x", 1),
+        Judged("2", "shop", Status.FAILED, "y", 1),
+        Judged("2", "shop", Status.FAILED, "x", 2),
+        None,
+    ):
+        assert not one.says_the_same(other)
+
+
+# --- the condition ----------------------------------------------------------------------------
+
+UNKNOWN, TRUE, FALSE = ConditionStatus.UNKNOWN, ConditionStatus.TRUE, ConditionStatus.FALSE
+
+
+@pytest.mark.parametrize(
+    ("objects", "status", "reason"),
+    [
+        ({}, TRUE, HealthReason.HEALTHY),
+        ({"a": Status.CURRENT}, TRUE, HealthReason.HEALTHY),
+        ({"a": Status.CURRENT, "b": Status.FAILED}, FALSE, HealthReason.UNHEALTHY),
+        ({"a": Status.IN_PROGRESS, "b": Status.FAILED}, FALSE, HealthReason.UNHEALTHY),
+        ({"a": Status.IN_PROGRESS}, UNKNOWN, HealthReason.PROGRESSING),
+        ({"a": Status.TERMINATING}, UNKNOWN, HealthReason.PROGRESSING),
+        ({"a": Status.UNKNOWN}, UNKNOWN, HealthReason.UNCHECKED),
+        ({"a": Status.UNKNOWN, "b": Status.IN_PROGRESS}, UNKNOWN, HealthReason.PROGRESSING),
+        ({"a": Status.UNKNOWN, "b": Status.FAILED}, FALSE, HealthReason.UNHEALTHY),
+    ],
+    ids=str,
+)
+def test_the_worst_object_decides(objects: dict[str, Status], status: str, reason: str) -> None:
+    assert said(tally(**objects))[:2] == (status, reason)
+
+
+def test_the_message_says_what_is_seen_and_what_isnt() -> None:
+    text = "Deployment, StatefulSet, DaemonSet or Job"
+    where = "in namespace apps; objects elsewhere aren't seen"
+    assert said(tally())[2] == f"the release has no {text} {where}"
+    assert said(tally(a=Status.CURRENT))[2] == f"each {text} of the release is current {where}"
+
+
+def test_five_objects_are_named_those_that_failed_first() -> None:
+    bad = {f"p{n}": Status.IN_PROGRESS for n in range(9, 0, -1)}
+    text = said(tally(**bad, z=Status.FAILED, u=Status.UNKNOWN))[2]
+    names = ["z", "p1", "p2", "p3", "p4"]
+    shown = ", ".join(f"Deployment/{name} (why)" for name in names)
+    see = "see: kubectl describe -n apps deployment/z"
+    assert text == f"not healthy: {shown} and 6 more; {see}"
+
+
+def test_what_isnt_current_in_time_is_unhealthy_unless_a_deploy_runs() -> None:
+    found, runs = tally(a=Status.IN_PROGRESS), status_of(attempted={"outcome": "Running"})
+    assert said(found, NOW + GRACE - 1)[0] == UNKNOWN
+    assert said(found, NOW + GRACE)[:2] == (FALSE, HealthReason.UNHEALTHY)
+    assert said(found, NOW + GRACE, runs)[0] == UNKNOWN
+    assert turns_late(status_of(), found, NOW) == NOW + GRACE
+    assert turns_late(status_of(), found, NOW + GRACE) is None
+    assert turns_late(runs, found, NOW) is None
+    assert turns_late(status_of(), tally(a=Status.FAILED), NOW) is None
+
+
+def test_the_time_counts_for_each_object_and_generation() -> None:
+    found = tally(a=Status.IN_PROGRESS, b=Status.IN_PROGRESS)
+    found.replace("Deployment/a", judged(Status.IN_PROGRESS, "other"), NOW + 100)
+    assert found.oldest == NOW
+    found.replace("Deployment/a", judged(Status.IN_PROGRESS, "x", generation=2), NOW + 200)
+    found.replace("Deployment/b", judged(), NOW + 300)
+    assert found.oldest == NOW + 200
+    found.replace("Deployment/b", judged(Status.TERMINATING), NOW + 400)
+    found.remove("Deployment/a")
+    assert found.oldest == NOW + 400
+
+
+def test_it_stays_unhealthy_until_all_is_current() -> None:
+    before, found = status_of("False"), tally(a=Status.IN_PROGRESS)
+    runs = status_of("False", attempted={"outcome": "Running"})
+    assert said(found, NOW, before)[:2] == (FALSE, HealthReason.UNHEALTHY)
+    assert said(found, NOW, runs)[0] == FALSE
+    assert said(tally(a=Status.CURRENT), NOW, before)[0] == TRUE
+    assert said(found, NOW, status_of("Unknown"))[0] == UNKNOWN
+
+
+def test_nothing_is_said_of_what_isnt_deployed_there() -> None:
+    assert undeployed(SPEC, status_of()) is None
+    assert undeployed(SPEC, parse_status({"status": {"deploy": {"digest": "sha256:a"}}})) is None
+    found = undeployed(SPEC, parse_status({}))
+    assert found == Fault(HealthReason.NOT_DEPLOYED, "nothing is deployed yet")
+    moved = undeployed(spec_of(project_namespace="new"), status_of())
+    assert moved is not None
+    assert moved.message == "the release is in namespace apps, not in new"
+    condition = healthy(SPEC, status_of(), moved, NOW)
+    assert condition.status == UNKNOWN
+    assert turns_late(status_of(), moved, NOW) is None
+
+
+LABEL = "app.kubernetes.io/managed-by"
+
+
+@pytest.mark.parametrize(
+    ("labels", "env", "found"),
+    [
+        ({}, {}, None),
+        ({LABEL: "Helm"}, {}, None),
+        ({LABEL: "argocd"}, {}, "argocd"),
+        ({}, {"WERF_ADD_LABEL_X": f"{LABEL}=me"}, "me"),
+        ({}, {"WERF_ADD_LABEL": f"{LABEL}=me"}, "me"),
+        ({LABEL: "argocd"}, {"WERF_ADD_LABEL_X": f"{LABEL}=Helm"}, None),
+        ({}, {"WERF_ADD_LABEL_X": "other=me", "X": f"{LABEL}=me"}, None),
+        ({}, {"WERF_ADD_LABEL_X": LABEL}, None),
+    ],
+    ids=str,
+)
+def test_another_value_of_the_label(labels: Any, env: Any, found: str | None) -> None:
+    assert other_manager(labels, env) == found
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"),
+            st.sampled_from([*Status, None]),
+            st.integers(1, 2),
+            st.integers(0, 1000),
+        ),
+        max_size=30,
+    )
+)
+def test_events_give_what_a_list_of_what_is_there_gives(events: Any) -> None:
+    """But for the time since when an object isn't current, which only its history tells."""
+    found, there, now = Tally(), dict[str, Judged](), 0.0
+    since = dict[str, tuple[int, float]]()
+    waits = (Status.IN_PROGRESS, Status.TERMINATING)
+    for name, status, generation, later in events:
+        now += later
+        if status is None:
+            if there.pop(name, None):
+                found.remove(name)
+            since.pop(name, None)
+            continue
+        one = judged(status, "why", generation)
+        (found.replace if name in there else found.add)(name, one, now)
+        there[name] = one
+        if status not in waits:
+            since.pop(name, None)
+        elif since.get(name, (0, 0.0))[0] != generation:
+            since[name] = generation, now
+    again = Tally()
+    for name, one in there.items():
+        again.add(name, one, 0.0)
+    assert found.count == again.count == len(there)
+    assert found.failed == again.failed
+    assert found.unread == again.unread
+    assert {name: (one.generation, one.since) for name, one in found.pending.items()} == since
+    assert found.oldest == min((at for _, at in since.values()), default=None)
+
+
+@pytest.mark.measures
+def test_a_hundred_thousand_bad_objects_are_named_in_a_step() -> None:
+    found = Tally()
+    for number in range(100_000):
+        status = Status.FAILED if number % 2 else Status.IN_PROGRESS
+        found.add(f"Deployment/web-{number:06}", judged(status, "why"), NOW)
+    started = time.thread_time()
+    text = said(found)[2]
+    assert time.thread_time() - started < limits.STEP_SECONDS
+    assert "and 99995 more" in text
+
+
+# --- scopes -------------------------------------------------------------------------------------
+
+
+def spaces(count: int) -> list[str]:
+    return [f"team-{number:03}" for number in range(count)]
+
+
+def test_many_namespaces_are_watched_as_one_and_few_again_apart() -> None:
+    most = limits.HEALTH_NAMESPACES
+    assert decide(spaces(most), set(), held=False, bounded=True) == set(spaces(most))
+    assert decide(spaces(most + 1), set(), held=False, bounded=True) == {None}
+    assert decide(spaces(most), set(), held=True, bounded=True) == {None}
+    fewer = spaces(most * 3 // 4)
+    assert decide(fewer, set(), held=True, bounded=True) == set(fewer)
+    assert decide([], set(), held=True, bounded=True) == set()
+
+
+def test_where_all_of_them_arent_granted_there_are_some() -> None:
+    wanted, most = spaces(100), limits.ALL_HEALTH_NAMESPACES
+    found = decide(wanted, {None, wanted[0]}, held=False, bounded=True)
+    assert found == set(wanted[:most]), "what is refused counts"
+
+
+def test_an_operator_of_some_namespaces_watches_each() -> None:
+    wanted = spaces(100)
+    assert decide(wanted, set(), held=False, bounded=False) == set(wanted)
