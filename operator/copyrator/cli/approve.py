@@ -26,6 +26,7 @@ from copyrator.cli.output import Format, object_option, prose
 from copyrator.cli.output import show as show_object
 from copyrator.cli.plan_bundle import WHAT, Shown, looked_at, show, unfinished
 from copyrator.cli.plan_state import decision, is_due, is_expired, plan_of, said, tally
+from copyrator.cli.user import username
 from copyrator.cli.waiting import response_timeout_option, result, shown, wait
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -36,7 +37,6 @@ APPROVER: Final = "copyrator-approver"
 """The chart's ClusterRole with the verb approve."""
 TRIES: Final = 5
 """Writes of a decision, while others change the Bundle."""
-_REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 Body = Mapping[str, Any]
 
@@ -212,7 +212,7 @@ async def _write(
 ) -> dict[str, Any]:
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
     async with target.connect() as client:
-        user = await _username(client)
+        user = await username(client)
         body = await _annotated(client, choice, found, user)
         plan_id = str(found.plan.id)
         before = ("", found.plan.decision)
@@ -241,13 +241,6 @@ def outcome(body: Body, plan_id: str) -> str:
     if plan_id in (status.plan.approved.id, status.attempted.plan):
         return PlanDecision.APPROVED
     return "replaced"
-
-
-async def _username(client: KubeClient) -> str:
-    """The name of the user, or of the one who is impersonated, as the API server sees it."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    answer = await client.request("POST", _REVIEWS, body=body)
-    return str(answer["status"]["userInfo"]["username"])
 
 
 async def _annotated(

@@ -68,11 +68,9 @@ def trouble(body: Body) -> str:
 
 
 def bundle_trouble(body: Body) -> str:
-    """The fault, what isn't trusted or drifted, or that a plan waits; empty where there is none."""
+    """The fault, what isn't trusted or drifted, or what a person has to do; empty: nothing."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = (
-        pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
-    )
+    waits = pending.get("status") == "True" and pending.get("reason") in _TOLD
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
     return (
@@ -80,6 +78,19 @@ def bundle_trouble(body: Body) -> str:
         or (str(verified.get("message") or "") if doubted else "")
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
+    )
+
+
+_TOLD = (BundleReason.AWAITING_APPROVAL, BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
+"""Reasons for which an update waits until a person does something."""
+
+
+def is_frozen(body: Body) -> bool:
+    """Whether something waits for the end of a freeze."""
+    gates = (body.get("status") or {}).get("gates") or []
+    return any(
+        isinstance(one, Mapping) and one.get("name") == "freeze" and one.get("state") != "Passed"
+        for one in (gates if isinstance(gates, list) else [])
     )
 
 
@@ -94,8 +105,10 @@ def is_drifted(body: Body) -> bool:
 
 
 def _bundle_reason(body: Body) -> str:
-    """The reason of Ready, and ``Untrusted`` or ``Drifted``: ``Deployed,Drifted``."""
+    """The reason of Ready, and ``Frozen``, ``Untrusted`` or ``Drifted``: ``Deployed,Drifted``."""
     parts = [_reason(body)]
+    told = (BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
+    parts += ["Frozen"] if is_frozen(body) and parts[0] not in told else []
     parts += ["Untrusted"] if is_untrusted(body) else []
     parts += ["Drifted"] if is_drifted(body) else []
     return ",".join(parts)

@@ -16,6 +16,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.dry_run import dry_running, owner_of
 from copyrator.cli.faults import Fault
+from copyrator.cli.freeze_state import freezes_for
 from copyrator.cli.installation import (
     Installation,
     find_installation,
@@ -97,7 +98,9 @@ async def _why(
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
-                lines = list(explain_bundle(bundle, installation, datetime.now(UTC), polled))
+                freezes = await freezes_for(client, installation, bundle)
+                now = datetime.now(UTC)
+                lines = list(explain_bundle(bundle, installation, now, polled, freezes))
                 return _Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
