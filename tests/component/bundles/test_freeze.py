@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, WAITING, BundleCluster, fail, path_of
@@ -383,3 +384,27 @@ async def test_while_it_is_frozen_nothing_is_written_and_nothing_is_requested(
     assert [one for one in unasked if not one.params.get("watch")] == []
     assert len(registry.asked) == asked
     assert TEAM in operator.controller._freezes._frozen
+
+
+async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Bundle isn't known to wait yet, so that the thaw alone doesn't queue it."""
+    freeze(cluster)
+    operators: list[Any] = []
+    thawed: list[str] = []
+    original = cluster._patch
+
+    async def thawing(request: web.Request) -> web.StreamResponse:
+        answer = await original(request)
+        if "Frozen" in await request.text() and not thawed:
+            thawed.append(request.path)
+            thaw(cluster)
+            await eventually(lambda: not operators[0].controller._freezes._frozen)
+        return answer
+
+    monkeypatch.setattr(cluster, "_patch", thawing)
+    operators.append(await run())
+    bundle()
+    await eventually(lambda: cluster.reason() == "Deployed", seconds=20)
+    assert thawed
