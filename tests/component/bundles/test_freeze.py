@@ -24,6 +24,7 @@ from tests.component.bundles.freezing import (
 from tests.component.oci.fake_registry import FakeRegistry
 
 from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
+from copyrator.kube.events import EventRecorder, ObjectRef
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
@@ -322,14 +323,18 @@ async def test_nothing_is_deployed_before_it_is_known_what_is_frozen(
 async def test_who_looks_at_the_namespace_sees_that_it_was_seen(
     cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle()
-    operator = await run()
-    await eventually(lambda: cluster.reason() == "Deployed")
     told: list[tuple[str, str, str]] = []
-    recorder = operator.controller._context.recorder
-    monkeypatch.setattr(
-        recorder, "record", lambda about, kind, reason, _: told.append((about.kind, kind, reason))
-    )
+
+    def tell(_: Any, about: ObjectRef, kind: str, reason: str, *_more: Any) -> None:
+        if about.kind != "Bundle":
+            told.append((about.kind, kind, reason))
+
+    monkeypatch.setattr(EventRecorder, "record", tell)
+    cluster.namespace("old")
+    freeze(cluster, namespace="old")
+    bundle()
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
     freeze(cluster)
     freeze(cluster, "{")
     thaw(cluster)
@@ -408,3 +413,21 @@ async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
     bundle()
     await eventually(lambda: cluster.reason() == "Deployed", seconds=20)
     assert thawed
+
+
+async def test_what_waits_for_something_else_too_does_not_say_frozen_for_ever(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values": "a: 1"})
+    freeze(cluster)
+    bundle(values="values")
+    await run()
+    await waits(cluster)
+    cluster.drop("/api/v1/namespaces/team/configmaps/values")
+    await eventually(lambda: cluster.reason() == "ValuesMissing")
+
+    thaw(cluster)
+
+    await eventually(lambda: not gate(cluster), "the gate is gone", 10)
+    assert cluster.reason() == "ValuesMissing"
+    assert condition(cluster, "UpdatePending") == ("", "")
