@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles import dependencies
-from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -39,6 +39,7 @@ from copyrator.bundles.policy import (
     depends_on,
     freeze,
     signature,
+    skip_digests,
     verdicts,
     windows,
 )
@@ -88,7 +89,7 @@ class BundleController:
         reviewer: KubeClient,
         watch_pool: InformerFactory,
         namespaces: WatchSpec,
-        bundles: BundleRegistry,
+        bundles: BundleCache,
         queue: WorkQueue[Key],
         scheduler: DueScheduler[Key],
         recorder: EventRecorder,
@@ -117,7 +118,7 @@ class BundleController:
             proxies=proxies or {},
             gates=gates
             or Gates(
-                version=(signature.gate(self._asks_signatures), age.GATE),
+                version=(skip_digests.GATE, signature.gate(self._asks_signatures), age.GATE),
                 moment=(
                     depends_on.GATE,
                     freeze.gate(self._is_frozen),
@@ -303,7 +304,7 @@ class BundleController:
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)
             return
-        entry = await self._writer.hold(entry)
+        entry = await self._writer.ensure_finalizer(entry)
         self._references.follow(entry, spec)
         entry = await self._permissions.visit(entry, spec)
         if entry.is_running:

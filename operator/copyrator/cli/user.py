@@ -1,4 +1,4 @@
-"""Who the user is."""
+"""Who the user is, as the API server sees it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ _REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 async def username(client: KubeClient) -> str:
-    """The name of the user, or of the one who is impersonated, as the API server sees it.
-
-    Raises:
-        ApiError: the API server doesn't tell.
-    """
+    """The name of the user, or of the one who is impersonated."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     answer = await client.request("POST", _REVIEWS, body=body)
     return str(answer["status"]["userInfo"]["username"])

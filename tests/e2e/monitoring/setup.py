@@ -33,7 +33,7 @@ def unseen(one: Seen) -> bool:
 
 
 @dataclass
-class World:
+class Setup:
     proxy: FaultProxy
     process: OperatorProcess
     light: Light
