@@ -279,7 +279,9 @@ class Runs:
 
     async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
         """Whether it is ended because of a freeze: its pod hasn't started yet."""
-        if job.given_up or not self._freezes.of(spec, entry.attempted_namespace):
+        if job.given_up:
+            return job.frozen  # its end comes
+        if not self._freezes.of(spec, entry.attempted_namespace):
             return False
         if has_started(await self._jobs.pods(job)):
             return False
