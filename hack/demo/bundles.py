@@ -181,6 +181,25 @@ def sign_version(stage: Stage) -> Rows:
     return Rows(("IN THE CLUSTER", "VERIFIED"), [row])
 
 
+def freeze(stage: Stage) -> Rows:
+    """Freeze the namespace with the command line, push a signed 1.0.5, and thaw it."""
+    typed(stage, f"freeze -n {APPS} --reason inventory --until 1h")
+    _push(stage, "1.0.5")
+    sign(stage.key, stage.cluster.registry, REPOSITORY, stage.pushed["1.0.5"])
+
+    def look() -> tuple[str, ...]:
+        for gate in _bundle(stage)["status"].get("gates", ()):
+            if gate.get("reason") == "Frozen":
+                return gate["name"], gate["reason"], gate["until"], _shown(stage)
+        raise NotYet(f"the Bundle reports {describe(_bundle(stage))}")
+
+    row = until(look, seconds=SECONDS, what="1.0.5 to wait")
+    typed(stage, f"thaw -n {APPS}")
+    _wait_deployed(stage, "1.0.5")
+    heads = ("GATE", "REASON", "UNTIL", "MEANWHILE", "THAWED")
+    return Rows(heads, [(*row, _shown(stage))])
+
+
 def remove(stage: Stage) -> str:
     """Delete the Bundle."""
     stage.objects.delete("bundles", NAME, APPS)
@@ -275,6 +294,7 @@ CHAPTER = Chapter(
         Step("spec.drift is set: an edited object is found and put right", correct_drift),
         Step("spec.verify names a key: 1.0.4 is pushed unsigned, not deployed", ask_for_signatures),
         Step("1.0.4 is signed with that key and deployed", sign_version),
+        Step("copyrator freeze: 1.0.5 waits until copyrator thaw", freeze),
         Step("The Bundle is deleted and its release uninstalled", remove),
     ),
 )

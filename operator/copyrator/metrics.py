@@ -169,6 +169,13 @@ class Metrics:
             "Digests whose signatures were checked; Trusted or NotTrusted.",
             "result",
         )
+        self.freezes = self._gauge(
+            "freezes",
+            "Freezes in force, by scope (all, or namespace) and reason: Frozen, or "
+            "FreezeUnreadable where nothing is deployed because a freeze can't be read.",
+            "scope",
+            "reason",
+        )
         self.plans_awaiting_approval = self._gauge(
             "plans_awaiting_approval", "Bundles whose plan waits for a person's decision."
         )

@@ -69,6 +69,8 @@ BUNDLE_PREFIX: Final = "operator.werf.dev/"
 
 ANN_DISABLE_AUTOUPDATE: Final = "operator.werf.dev/disable-autoupdate"
 """On a Bundle, any value: no request to the registry and no update until it is removed."""
+ANN_FREEZE: Final = "operator.werf.dev/freeze"
+"""On a Namespace, any value: no deploy begins in it; see api.freeze."""
 ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
 """On a Bundle, any new value: poll now and deploy the result, even if it is deployed already or
 quarantined. What to use in place of ``status.forceUpdate``.
@@ -116,8 +118,9 @@ ANN_ATTEMPT: Final = "operator.werf.dev/attempt"
 ANN_GENERATION: Final = "operator.werf.dev/generation"
 """On an uninstall Job: the generation of the Bundle that it was created for."""
 ANN_GIVEN_UP: Final = "operator.werf.dev/given-up"
-"""On a Job that couldn't start: ``true`` where the spec that it was created for was edited, or
-``PlanChanged`` where a Secret with what was planned was deleted.
+"""On a Job that couldn't start: ``true`` where the spec that it was created for was edited,
+``PlanChanged`` where a Secret with what was planned was deleted, ``Frozen`` where deploys were
+frozen before its pod had started.
 """
 ANN_DIGEST: Final = "operator.werf.dev/digest"
 """On a Job: its manifest digest."""

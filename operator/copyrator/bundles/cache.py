@@ -23,7 +23,7 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Trust
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -92,6 +92,8 @@ class BundleEntry:
     """
     judge_at: datetime | None
     """When a gate that waits is asked again."""
+    is_held: bool
+    """A gate holds something back."""
     is_planning: bool
     """A plan is recorded that has no outcome yet."""
     plan_id: str | None
@@ -272,6 +274,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         request=pending_request(ours, status),
         retry_at=retry_at(status),
         judge_at=plan_due.next_look(status),
+        is_held=any(one.state != GateState.PASSED for one in status.gates),
         is_planning=status.plan.outcome == PlanOutcome.RUNNING,
         plan_id=status.plan.id if status.plan.outcome == PlanOutcome.PLANNED else None,
         awaits_approval_since=_awaits_approval_since(status),

@@ -204,6 +204,13 @@ class Context:
         if memory.asked_since is None:
             memory.asked_since = self.monotonic() - spec.interval
 
+    def judge_anew(self, key: BundleKey, spec: BundleSpec) -> None:
+        """The same at once, also where there was nothing to do."""
+        if memory := self.memories.get(key):
+            memory.settled = None
+        self.judge_again(key, spec)
+        self.queue.add(key)
+
     def look_at(self, key: BundleKey, moment: datetime) -> None:
         """Reconcile the Bundle at this time, whatever else it waits for then."""
         memory = self.memory(key)
@@ -250,11 +257,10 @@ class Context:
             found = self.bundles.get(key)
             if found is None:
                 continue
-            if memory := self.memories.get(key):
-                memory.settled = None
             if isinstance(found.spec, BundleSpec):
-                self.judge_again(key, found.spec)
-            self.queue.add(key)
+                self.judge_anew(key, found.spec)
+            else:
+                self.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""

@@ -18,6 +18,7 @@ from copyrator.api.bundle_status import (
     Verification,
 )
 from copyrator.api.conditions import ReadyCondition
+from copyrator.api.freeze import Freeze
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
 from copyrator.bundles.policy import (
@@ -32,7 +33,15 @@ from copyrator.bundles.policy import (
     state,
     verdicts,
 )
-from copyrator.bundles.policy.gates import Candidate, Facts, Gate, Held, Result, Target
+from copyrator.bundles.policy.gates import (
+    Candidate,
+    Facts,
+    Gate,
+    Held,
+    Occasion,
+    Result,
+    Target,
+)
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
 
@@ -103,6 +112,19 @@ class Case:
         return entry.resource_version, self.resolution, self.wanted.values_hash
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The gates that judge a deploy's time, and what they judge by; as in Facts."""
+
+    gates: Sequence[Gate]
+    unready: tuple[str, ...] = ()
+    freezes: tuple[Freeze, ...] = ()
+
+    def facts(self, case: Case, occasion: Occasion) -> Facts:
+        """What they are asked about a deploy by."""
+        return Facts(case.status, occasion, case.target, unready=self.unready, freezes=self.freezes)
+
+
 def decided(
     entry: BundleEntry,
     spec: BundleSpec,
@@ -110,14 +132,10 @@ def decided(
     values_hash: str | None,
     status: BundleStatus,
     *,
-    moment: Sequence[Gate],
-    unready: tuple[str, ...] = (),
+    moment: Moment,
     now: datetime,
 ) -> Case:
-    """Decide what to do about a resolution.
-
-    ``moment`` are the gates that judge a deploy's time, ``unready`` is as in Facts.
-    """
+    """Decide what to do about a resolution."""
     wanted = state.Wanted(
         version=resolution.tag,
         digest=resolution.digest,
@@ -149,7 +167,7 @@ def decided(
     if target is not None and decision.action is state.Action.NOTHING:
         status = plan_record.dropped(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
-    return _corrected(_judged(case, moment, unready), moment)
+    return _corrected(_judged(case, moment), moment)
 
 
 def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -> BundleStatus:
@@ -161,7 +179,7 @@ def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -
     return drift_record.noted(drift_record.without_ignored(status, spec), why)
 
 
-def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
+def _corrected(case: Case, moment: Moment) -> Case:
     """What has drifted is corrected while nothing else is deployed, if all gates pass.
 
     Else their verdicts are recorded beside those on a newer version: the wait is shown, and ends.
@@ -174,8 +192,8 @@ def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
         case.wanted, version=there.version or "", digest=there.digest or "", request=None
     )
     candidate = Candidate(wanted.version, wanted.digest)
-    facts = Facts(status, state.occasion(state.Need.DRIFT, wanted, status), case.target)
-    judged = gates.judge(moment, spec, candidate, facts, now)
+    facts = moment.facts(case, state.occasion(state.Need.DRIFT, wanted, status))
+    judged = gates.judge(moment.gates, spec, candidate, facts, now)
     if gates.held(candidate, judged):
         there_already = {one.gate for one in case.results}
         more = (one for one in judged if one.gate not in there_already)
@@ -184,7 +202,7 @@ def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
     return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
-def _judged(case: Case, moment: Sequence[Gate], unready: tuple[str, ...]) -> Case:
+def _judged(case: Case, moment: Moment) -> Case:
     """With the gates' verdicts, and what they hold back of what would be deployed now.
 
     The moment gates' are kept only while one of them objects: what passes is deployed at once.
@@ -196,9 +214,8 @@ def _judged(case: Case, moment: Sequence[Gate], unready: tuple[str, ...]) -> Cas
     if decision.action is not state.Action.DEPLOY or decision.need is None:
         return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
-    occasion = state.occasion(decision.need, case.wanted, status)
-    facts = Facts(status, occasion, case.target, unready=unready)
-    judged = gates.judge(moment, case.spec, candidate, facts, case.now)
+    facts = moment.facts(case, state.occasion(decision.need, case.wanted, status))
+    judged = gates.judge(moment.gates, case.spec, candidate, facts, case.now)
     held = gates.held(candidate, judged)
     is_newest = resolution.digest == candidate.digest  # else an older one whose plan waits
     over = (*(resolution.results if is_newest else ()), *judged)

@@ -22,9 +22,10 @@ from copyrator.api.times import format_time
 from copyrator.bundles.accounts import Accounts
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.decisions import Case, at_rest, decided, noted
+from copyrator.bundles.decisions import Case, Moment, at_rest, decided, noted
 from copyrator.bundles.dependencies import unready
 from copyrator.bundles.drifts import Drifts
+from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import (
     age,
@@ -72,6 +73,7 @@ class Deploys:
         previews: Previews,
         drifts: Drifts,
         trust: TrustStore,
+        freezes: Freezes,
     ) -> None:
         self._context = context
         self._references = references
@@ -83,6 +85,7 @@ class Deploys:
         self._previews = previews
         self._drifts = drifts
         self._trust = trust
+        self._freezes = freezes
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""
@@ -95,8 +98,10 @@ class Deploys:
         Raises:
             ApiError, StaleError: nothing is marked as handled; the next reconcile does it again.
         """
-        memory = self._context.memory(entry.key)
+        memory, freezes = self._context.memory(entry.key), self._freezes.of(spec)
         await self._visit(entry, spec)
+        if self._freezes.of(spec) != freezes:
+            self._context.judge_anew(entry.key, spec)
         if memory.look_at is not None and memory.look_at <= self._context.clock():
             self._context.queue.add(entry.key)  # it has passed meanwhile
 
@@ -224,12 +229,10 @@ class Deploys:
         observed: BundleStatus | None,
     ) -> bool:
         """Act on the resolution. True where that has handled a request."""
-        moment, now = self._context.gates.moment, self._context.clock()
-        status = observed or entry.status
-        awaited = unready(self._context.bundles, spec)
-        case = decided(
-            entry, spec, resolution, values_hash, status, moment=moment, unready=awaited, now=now
-        )
+        now, status = self._context.clock(), observed or entry.status
+        awaited, freezes = unready(self._context.bundles, spec), self._freezes.of(spec)
+        moment = Moment(self._context.gates.moment, awaited, freezes)
+        case = decided(entry, spec, resolution, values_hash, status, moment=moment, now=now)
         self._context.memory(entry.key).judged_at = now
         self._resolutions.set_next_poll(entry, spec, resolution, case.now)
         next_poll = self._context.memory(entry.key).next_poll or case.now

@@ -10,6 +10,7 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift_status import DriftReason
 from copyrator.bundles.context import Context
+from copyrator.bundles.freezes import REASONS, SCOPES, Freezes
 from copyrator.bundles.reference_watches import ReferenceWatches
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
@@ -50,3 +51,11 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     context.metrics.oldest_plan_seconds.set(longest)
     for scope, count in watches.count().items():
         context.metrics.bundle_references.labels(scope).set(count)
+
+
+def publish_freezes(context: Context, freezes: Freezes) -> None:
+    """Set the gauges of freezes."""
+    found = freezes.count()
+    for scope in SCOPES:
+        for reason in REASONS:
+            context.metrics.freezes.labels(scope, reason).set(found[scope, reason])

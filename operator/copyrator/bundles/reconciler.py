@@ -25,7 +25,8 @@ from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
 from copyrator.bundles.drift_judge import DriftJudge
 from copyrator.bundles.drifts import Drifts
-from copyrator.bundles.gauges import publish_gauges
+from copyrator.bundles.freezes import Freezes
+from copyrator.bundles.gauges import publish_freezes, publish_gauges
 from copyrator.bundles.health import Health
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.permission_reviews import PermissionReviews
@@ -37,6 +38,7 @@ from copyrator.bundles.policy import (
     age,
     approval,
     depends_on,
+    freeze,
     signature,
     skip_digests,
     verdicts,
@@ -58,7 +60,7 @@ from copyrator.workqueue.outcome import Done, Outcome, Priority, RequeueAfter
 if TYPE_CHECKING:
     from copyrator.kube.client.client import KubeClient
     from copyrator.kube.events import EventRecorder
-    from copyrator.kube.watch.informers import InformerFactory
+    from copyrator.kube.watch.informers import InformerFactory, WatchSpec
     from copyrator.metrics import Metrics
     from copyrator.oci.client import RegistryClient
     from copyrator.oci.notifications import Push
@@ -75,9 +77,10 @@ class BundleController:
     All arguments are keyword-only. ``bundles`` is an empty store that the controller fills; it is
     an argument so that others (status pages, ``why``) can read it. ``scheduler`` calls
     ``queue.add(key)`` when a key is due; ``monotonic`` is its clock. ``hasher`` may raise until the
-    operator's hash key is read, so ``start`` of the copying half comes first. ``proxies`` are the
-    proxy variables that Jobs get. ``gates`` are those that Bundles may ask for. ``reviewer`` sends
-    access reviews of accounts, whose failures affect nothing else.
+    operator's hash key is read, so ``start`` of the copying half comes first. ``namespaces`` is the
+    watch of Namespaces that the copying half has, too; its records have ``annotations``.
+    ``proxies`` are the proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
+    ``reviewer`` sends access reviews of accounts, whose failures affect nothing else.
     """
 
     def __init__(
@@ -86,6 +89,7 @@ class BundleController:
         client: KubeClient,
         reviewer: KubeClient,
         watch_pool: InformerFactory,
+        namespaces: WatchSpec,
         bundles: BundleCache,
         queue: WorkQueue[Key],
         scheduler: DueScheduler[Key],
@@ -116,9 +120,15 @@ class BundleController:
             gates=gates
             or Gates(
                 version=(skip_digests.GATE, signature.gate(self._asks_signatures), age.GATE),
-                moment=(depends_on.GATE, windows.GATE, approval.GATE),
+                moment=(
+                    depends_on.GATE,
+                    freeze.gate(self._is_frozen),
+                    windows.GATE,
+                    approval.GATE,
+                ),
             ),
         )
+        self._freezes = Freezes(context, namespaces)
         self._jobs = Jobs(context)
         self._references = References(context)
         self._trust = TrustStore(context, self._references)
@@ -134,7 +144,13 @@ class BundleController:
         self._permissions = PlanPermissions(context, reviews, seals, self._writer)
         self._plan_queue = PlanQueue(context, self._jobs)
         self._runs = Runs(
-            context, self._jobs, self._references, self._writer, self._redaction, seals=seals
+            context,
+            self._jobs,
+            self._references,
+            self._writer,
+            self._redaction,
+            seals=seals,
+            freezes=self._freezes,
         )
         judge = DriftJudge(context, seals)
         planning = context, plan_jobs, self._plan_queue, self._writer
@@ -154,18 +170,21 @@ class BundleController:
                 polls=self._polls,
             ),
             trust=self._trust,
+            freezes=self._freezes,
         )
         self._deletions = Deletions(context, self._jobs, self._writer, self._runs.ownership)
 
     async def start(self) -> None:
         """Begin to watch our Jobs. Await it before the queue's workers start."""
         self._jobs.start()
+        self._freezes.start()
         self._trust.start()
         self._health.start()
 
     async def stop(self) -> None:
         """End the watches and requests in flight. The workers finish work in progress."""
         self._jobs.stop()
+        self._freezes.stop()
         await self._permissions.close()
         await self._trust.stop()
         await self._health.stop()
@@ -194,6 +213,11 @@ class BundleController:
     def publish(self) -> None:
         """Update the gauges; call it before each scrape."""
         publish_gauges(self._context, self._references.watches)
+        publish_freezes(self._context, self._freezes)
+
+    def freeze_fault(self) -> str | None:
+        """Why all namespaces are frozen though nobody may have asked for it."""
+        return self._freezes.fault
 
     def pushed(self, pushes: Sequence[Push]) -> int:
         """Poll at once for the Bundles that pushes may concern; returns their number."""
@@ -226,7 +250,7 @@ class BundleController:
                 # The status's former condition is written again as soon as the watch works.
                 self._context.memory(key).desired = None
             return RequeueAfter(1.0, Priority.RESYNC)
-        if not self._trust.ready:
+        if not self._trust.ready or not (self._freezes.ready or entry.deleting):
             return RequeueAfter(1.0, Priority.RESYNC)
         self._health.follow(entry)
         try:
@@ -326,6 +350,9 @@ class BundleController:
 
     def _asks_signatures(self, spec: BundleSpec) -> bool:
         return self._trust.concerns(spec)
+
+    def _is_frozen(self, spec: BundleSpec) -> bool:
+        return self._freezes.concerns(spec)
 
     def _answered(self, key: BundleKey) -> None:
         self._context.queue.add(key)

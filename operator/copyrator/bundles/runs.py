@@ -18,11 +18,12 @@ from copyrator.api.times import parse_time
 from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
+from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.jobs import Jobs
 from copyrator.bundles.orders import is_made_of, order_of
 from copyrator.bundles.ownership import Ownership
 from copyrator.bundles.policy import drift_correction, plan_record, state, verdicts
-from copyrator.bundles.policy.blocked import secrets_of
+from copyrator.bundles.policy.blocked import has_started, secrets_of
 from copyrator.bundles.policy.deploy_job import build_deploy_job
 from copyrator.bundles.policy.deploy_order import ApprovedOperations, DeployOrder
 from copyrator.bundles.policy.observation import (
@@ -61,8 +62,10 @@ class Runs:
         redaction: Redaction,
         *,
         seals: Seals,
+        freezes: Freezes,
     ) -> None:
         self._context = context
+        self._freezes = freezes
         self._seals = seals
         self._jobs = jobs
         self._references = references
@@ -250,7 +253,9 @@ class Runs:
         self._context.queue.add(entry.key)
 
     async def _check_pods(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> None:
-        """Report why the Job is blocked; clear it on progress."""
+        """Report why the Job is blocked; clear it on progress. End it if it is frozen in time."""
+        if await self._is_frozen(entry, spec, job):
+            return
         now = self._context.clock()
         patience = (job.created or now) + timedelta(seconds=BLOCKED_AFTER)
         if now < patience:
@@ -272,6 +277,17 @@ class Runs:
         if blocked or ready_reason(entry.status.conditions) != BundleReason.DEPLOYING:
             await self._writer.write(entry, entry.status, verdict, decided=False)
 
+    async def _is_frozen(self, entry: BundleEntry, spec: BundleSpec, job: JobRecord) -> bool:
+        """Whether it is ended because of a freeze: its pod hasn't started yet."""
+        if job.given_up:
+            return job.frozen  # its end comes
+        if not self._freezes.of(spec, entry.attempted_namespace):
+            return False
+        if has_started(await self._jobs.pods(job)):
+            return False
+        await self._jobs.give_up(job, BundleReason.FROZEN)
+        return True
+
     async def _finish(
         self,
         entry: BundleEntry,
@@ -289,6 +305,8 @@ class Runs:
             verdict = verdicts.uninstalling(f"The last deploy has ended: {ending.message}")
         elif state.has_succeeded(status):
             verdict = verdicts.deployed(status, spec.ignored_env)
+        elif ending.reason is BundleReason.FROZEN:
+            verdict = verdicts.ended_by_freeze(status)
         elif status.attempted.next_retry_at is None:
             verdict = verdicts.quarantined(status)
         else:

@@ -79,9 +79,12 @@ class StatusWriter:
         observed = entry.status.observed_generation
         generation = entry.generation if decided else observed
         spec = entry.spec
-        gated = isinstance(spec, BundleSpec) and self._context.gates.any_of(spec)
+        gates = self._context.gates
+        gated = isinstance(spec, BundleSpec) and gates.any_of(spec)
+        kept = gates.kept(spec, status.gates) if isinstance(spec, BundleSpec) else ()
+        status = replace(status, gates=kept)
         if not gated:
-            status = replace(status, gates=(), verification=Verification())
+            status, gated = replace(status, verification=Verification()), bool(kept)
         conditions = build_conditions(
             entry.status.conditions,
             verdict,

@@ -14,12 +14,14 @@ from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Trust
+from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.cli import drift_state, grouping, health_state, plan_preview, rows
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
+from copyrator.cli.freeze_state import freezes_for
 from copyrator.cli.grouping import Sample
 from copyrator.cli.hints import hint, hint_about
 from copyrator.cli.installation import (
@@ -104,7 +106,9 @@ async def _described(
         if what == "rules":
             lines = rule_lines(body, now)
         else:
-            lines = bundle_lines(body, now, await find_installation(client, home))
+            installation = await find_installation(client, home)
+            freezes = await freezes_for(client, installation, body)
+            lines = bundle_lines(body, now, installation, freezes)
     return _Found(body, events, [*lines, *condition_lines(body, now), *event_lines(events, now)])
 
 
@@ -194,8 +198,10 @@ def _targets(targets: Any) -> str:
     return " ".join(parts)
 
 
-def bundle_lines(body: Body, now: datetime, installation: Installation) -> Iterator[str]:
-    """The lines about a Bundle."""
+def bundle_lines(
+    body: Body, now: datetime, installation: Installation, freezes: Sequence[Freeze] = ()
+) -> Iterator[str]:
+    """The lines about a Bundle, which these freezes concern."""
     yield from _head(body, now)
     spec, status = body.get("spec") or {}, body.get("status") or {}
     namespace = body["metadata"]["namespace"]
@@ -230,11 +236,17 @@ def bundle_lines(body: Body, now: datetime, installation: Installation) -> Itera
         yield labelled("Next poll", _next_poll(body, installation, now))
     if spec.get("suspend"):
         yield labelled("Suspended", f"yes; {hint_about('resume', 'bundle', body)}")
+    yield from _frozen(freezes, now)
     error = status.get("lastError") or {}
     if error:
         yield labelled("Last error", f"{error.get('reason')}: {error.get('message')}")
     if error.get("logTail"):
         yield f"  ({hint_about('logs', 'bundle', body)} prints werf's log)"
+
+
+def _frozen(freezes: Sequence[Freeze], now: datetime) -> Iterator[str]:
+    for one_ in in_force(freezes, now):
+        yield labelled("Frozen", sentence(one_))
 
 
 def _next_poll(body: Body, installation: Installation, now: datetime) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ import click
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle
 from copyrator.api.counts import count
 from copyrator.api.version_range import ExactTag, parse_version
+from copyrator.cli import freeze_state
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_check import Check, readable
 from copyrator.cli.doctor_objects import objects, pods
@@ -96,6 +98,7 @@ async def _checks(target: Target, home: str | None) -> list[Check]:
             found += [check async for check in objects(client, installation)]
             found.append(await _references(client, installation))
             found.append(await signatures(client, installation))
+            found.append(await freeze_state.check(client, installation, datetime.now(UTC)))
             found += await readable("Registries", _registries(client))
     return found
 

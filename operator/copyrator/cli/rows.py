@@ -69,11 +69,9 @@ def trouble(body: Body) -> str:
 
 
 def bundle_trouble(body: Body) -> str:
-    """The fault, what isn't trusted, healthy or as deployed, or that a plan waits; else empty."""
+    """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = (
-        pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
-    )
+    waits = pending.get("status") == "True" and pending.get("reason") in _TOLD
     healthy = _condition(body, ConditionType.HEALTHY)
     unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
     verified = _condition(body, ConditionType.VERIFIED)
@@ -84,6 +82,19 @@ def bundle_trouble(body: Body) -> str:
         or (str(healthy.get("message")) if is_unhealthy(body) or unseen else "")
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
+    )
+
+
+_TOLD = (BundleReason.AWAITING_APPROVAL, BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
+"""Reasons for which an update waits until a person does something."""
+
+
+def is_frozen(body: Body) -> bool:
+    """Whether something waits for the end of a freeze."""
+    gates = (body.get("status") or {}).get("gates") or []
+    return any(
+        isinstance(one, Mapping) and one.get("name") == "freeze" and one.get("state") != "Passed"
+        for one in (gates if isinstance(gates, list) else [])
     )
 
 
@@ -103,8 +114,10 @@ def is_unhealthy(body: Body) -> bool:
 
 
 def _bundle_reason(body: Body) -> str:
-    """The reason of Ready, and ``Untrusted``, ``Unhealthy``, ``Drifted``: ``Deployed,Drifted``."""
+    """The reason of Ready, and what else isn't well: ``Deployed,Unhealthy,Drifted``."""
     parts = [_reason(body)]
+    told = (BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
+    parts += ["Frozen"] if is_frozen(body) and parts[0] not in told else []
     parts += ["Untrusted"] if is_untrusted(body) else []
     parts += ["Unhealthy"] if is_unhealthy(body) else []
     parts += ["Drifted"] if is_drifted(body) else []

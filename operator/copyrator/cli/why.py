@@ -17,6 +17,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.dry_run import dry_running, owner_of
 from copyrator.cli.faults import Fault
+from copyrator.cli.freeze_state import freezes_for
 from copyrator.cli.installation import (
     Installation,
     find_installation,
@@ -103,8 +104,9 @@ async def answer(
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
-                known = await with_refusals(client, bundle)
-                lines = list(explain_bundle(known, installation, datetime.now(UTC), polled))
+                freezes = await freezes_for(client, installation, bundle)
+                known, now = await with_refusals(client, bundle), datetime.now(UTC)
+                lines = list(explain_bundle(known, installation, now, polled, freezes))
                 return Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")

@@ -18,8 +18,9 @@ from copyrator.api.bundle_status import (
     Trust,
 )
 from copyrator.api.conditions import ready_reason
+from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.policy import signature
+from copyrator.bundles.policy import freeze, signature
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
@@ -54,8 +55,12 @@ def explain_bundle(
     installation: Installation,
     now: datetime,
     polled: Collection[Ref] = (),
+    freezes: Collection[Freeze] = (),
 ) -> Iterator[str]:
-    """One sentence a line; `polled` are the objects of all Bundles that no watch covers."""
+    """One sentence a line.
+
+    `polled` are the objects of all Bundles that no watch covers, `freezes` those that concern it.
+    """
     settings = installation.settings
     defaults = BundleDefaults(interval=settings.timer_interval, jobs_ttl=settings.jobs_ttl)
     spec, status = parse_bundle(body, defaults), parse_status(body)
@@ -77,6 +82,9 @@ def explain_bundle(
         return
     yield "What stands between a version and its deploy, in the order in which it is asked:"
     yield from _gates(body, spec, status, now)
+    if all(one.name != freeze.NAME for one in status.gates):
+        for one in in_force(freezes, now):
+            yield f"  {freeze.NAME}: nothing waits, but no deploy would begin: {sentence(one)}."
     yield from why_next.why_lines(spec, status, now)
     yield from _trust(status)
     yield from why_lines(body, now)

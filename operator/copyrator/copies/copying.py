@@ -17,7 +17,7 @@ from typing import Any
 from copyrator.api.keys import CopyKey, Key, ObjectName, RuleKey
 from copyrator.api.rule_status import FailureReason
 from copyrator.copies.admission import is_served
-from copyrator.copies.cache.namespaces import Namespace, NamespaceReader, Namespaces
+from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespace, Namespaces
 from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.cluster_context import ClusterContext
 from copyrator.copies.context import Clock, CopyContext
@@ -29,8 +29,8 @@ from copyrator.copies.rule_reconciler import RuleReconciler
 from copyrator.copies.traces import report_finished, report_now
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.events import EventRecorder
-from copyrator.kube.resources import NAMESPACES, Discovery
-from copyrator.kube.watch.informers import InformerFactory, WatchSpec
+from copyrator.kube.resources import Discovery
+from copyrator.kube.watch.informers import InformerFactory
 from copyrator.metrics import Metrics
 from copyrator.settings.config import Settings
 from copyrator.workqueue.outcome import Outcome
@@ -115,12 +115,7 @@ class CopyController:
             )
         if context.home.namespace_watch is None:
             context.home.namespace_watch = context.home.watch_pool.acquire(
-                WatchSpec(
-                    resource=NAMESPACES,
-                    metadata_only=True,
-                    decode=NamespaceReader(),
-                    reserved=True,
-                ),
+                NAMESPACE_WATCH,
                 self._namespace_changed,
                 on_synced=context.requeue_all_rules,
             )

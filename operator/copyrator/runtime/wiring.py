@@ -12,7 +12,7 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
 from copyrator.bundles.reconciler import BundleController
-from copyrator.copies.cache.namespaces import Namespaces
+from copyrator.copies.cache.namespaces import NAMESPACE_WATCH, Namespaces
 from copyrator.copies.cache.rules import RuleCache
 from copyrator.copies.copying import CopyController
 from copyrator.kube.client.client import KubeClient
@@ -123,6 +123,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         clock=_now,
         proxies=_proxies(),
         reviewer=reviewer,
+        namespaces=NAMESPACE_WATCH,
     )
     return Parts(
         client=client,

@@ -293,6 +293,10 @@ BUNDLE_JOB_FIELD: Final = 64 * 1024
 """Bytes of ``resources``, ``securityContext`` and ``tolerations`` of ``spec.job``, each as JSON:
 they are copied to the Job unchanged."""
 
+FREEZE_BYTES: Final = 4 * 1024
+"""Bytes of a Namespace's annotation operator.werf.dev/freeze, and of the data of the ConfigMap
+copyrator-freeze; a longer one freezes, and isn't read."""
+
 BUNDLE_REQUEST: Final = 1024
 """Characters of an annotation such as requestedAt that identifies a request: they are copied to
 the status."""

@@ -19,6 +19,7 @@ from copyrator.bundles import permission_reviews
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
+from copyrator.copies.cache.namespaces import NAMESPACE_WATCH
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.client.connection import Connection, Endpoint
 from copyrator.kube.events import EventRecorder
@@ -69,6 +70,7 @@ class Operator:
             clock=lambda: datetime.now(UTC) + ahead,
             gates=gates,
             reviewer=self.reviewer,
+            namespaces=NAMESPACE_WATCH,
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=4)
         self._scheduling: asyncio.Task[None] | None = None

@@ -39,6 +39,12 @@ def refused(one: Seen) -> bool:
     return one.verb == "create" and one.resource == "configmaps" and "/kube-system/" not in one.path
 
 
+def unseen(one: Seen) -> bool:
+    """ConfigMaps, but for the one that would freeze all Bundles, if it couldn't be read."""
+    is_freeze = one.query.get("fieldSelector") == "metadata.name=copyrator-freeze"
+    return only("list", "watch", of=("configmaps",))(one) and not is_freeze
+
+
 @dataclass
 class Setup:
     proxy: FaultProxy
@@ -82,6 +88,7 @@ class Setup:
             self._untrusted_bundle()
             self._drifted_bundles()
             self._unhealthy_bundle()
+            lasting.enter_context(self._unreadable_freeze())
             lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), refused))
             self._stuck_rule()
             self.wait_value('copyrator_copies{state="failed"}')
@@ -89,7 +96,6 @@ class Setup:
                 self.wait_value(
                     'copyrator_watch_restarts_total{reason="expired",resource="namespaces"}'
                 )
-            unseen = only("list", "watch", of=("configmaps",))
             lasting.enter_context(self.proxy.fault(answers(403, "Forbidden"), unseen))
             until(self._unsynced, "a watch of ConfigMaps doesn't know", 60.0)
             self.wait_value("copyrator_oldest_poll_seconds", 3 * INTERVAL)
@@ -118,6 +124,17 @@ class Setup:
         team.wait_reason("nowhere", "RegistryUnreachable", 120.0)
         team.wait_reason("waiting", "AwaitingApproval", 120.0)
         team.wait_reason("unplanned", "PlanFailed", 120.0)
+
+    @contextmanager
+    def _unreadable_freeze(self) -> Iterator[None]:
+        """Of a namespace without Bundles."""
+        name, api = f"frozen-{self.light.word}", self.light.api
+        annotations = {"operator.werf.dev/freeze": "{"}
+        metadata = {"name": name, "annotations": annotations}
+        api.create("/api/v1/namespaces", {"metadata": metadata})
+        self.wait_value('copyrator_freezes{reason="FreezeUnreadable",scope="namespace"}')
+        yield
+        api.delete(f"/api/v1/namespaces/{name}")
 
     def _untrusted_bundle(self) -> None:
         """It is deployed by its signature, whose key is then replaced."""

@@ -19,7 +19,7 @@ from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.cache import BundleEntry, read_entry
-from copyrator.bundles.decisions import Case, decided, noted
+from copyrator.bundles.decisions import Case, Moment, decided, noted
 from copyrator.bundles.policy import approval, plan_decision, plan_record, state
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.plan import (
@@ -217,9 +217,8 @@ class Simulation:
         status = self.observed(entry)
         resolution = Resolution(f"1.{self.pushed}.0", f"sha256:{self.pushed}")
         values = f"values {self.values}"
-        case = decided(
-            entry, spec, resolution, values, status, moment=(approval.GATE,), now=self.now
-        )
+        moment = Moment((approval.GATE,))
+        case = decided(entry, spec, resolution, values, status, moment=moment, now=self.now)
         status = noted(case, self.now)
         if case.deploys:
             self.begin(case, status)

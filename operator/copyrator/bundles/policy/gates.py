@@ -15,6 +15,7 @@ from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
+from copyrator.api.freeze import Freeze
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy.requests import Request
 
@@ -109,6 +110,8 @@ class Facts:
     """When this operator saw the candidate first; None: just now."""
     unready: tuple[str, ...] = ()
     """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""
+    freezes: tuple[Freeze, ...] = ()
+    """Those that are in force for the Bundle."""
 
     @property
     def is_requested(self) -> bool:
@@ -126,6 +129,8 @@ class Gate:
     """Whether the spec, or the operator's settings, ask for this gate."""
     occasions: frozenset[Occasion]
     judge: Callable[[BundleSpec, Candidate, Facts, datetime], Verdict]
+    is_standing: bool = True
+    """Whether a Bundle that it concerns says UpToDate while nothing waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +181,14 @@ class Gates:
     moment: tuple[Gate, ...] = ()
 
     def any_of(self, spec: BundleSpec) -> bool:
-        """Whether the Bundle has a gate at all."""
-        return any(gate.concerns(spec) for gate in (*self.version, *self.moment))
+        """Whether the Bundle has a gate at all, but for those that come and go."""
+        gates = (*self.version, *self.moment)
+        return any(gate.is_standing and gate.concerns(spec) for gate in gates)
+
+    def kept(self, spec: BundleSpec, found: Iterable[GateStatus]) -> tuple[GateStatus, ...]:
+        """The verdicts of gates that the Bundle still has."""
+        names = {gate.name for gate in (*self.version, *self.moment) if gate.concerns(spec)}
+        return tuple(one for one in found if one.name in names)
 
     def judge_versions(self, spec: BundleSpec) -> bool:
         """Whether it has a gate that judges versions."""

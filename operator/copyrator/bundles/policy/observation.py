@@ -62,9 +62,13 @@ class JobRecord:
     ttl: int | None = None
     deleting: bool = False
     given_up: bool = False
-    """It couldn't start, and we ended it: the spec had changed, or it was ``unsealed``."""
+    """We ended it before it had started: the spec had changed, or it was ``unsealed`` or
+    ``frozen``.
+    """
     unsealed: bool = False
     """A Secret with what was planned had been deleted."""
+    frozen: bool = False
+    """Deploys were frozen before its pod had started."""
     generation: int = 0
     """Of the Bundle, on an uninstall Job; else 0."""
     resource_version: str = ""
@@ -111,6 +115,7 @@ def read_job(body: Mapping[str, Any]) -> JobRecord | None:
         deleting="deletionTimestamp" in metadata,
         given_up=names.ANN_GIVEN_UP in annotations,
         unsealed=annotations.get(names.ANN_GIVEN_UP) == BundleReason.PLAN_CHANGED,
+        frozen=annotations.get(names.ANN_GIVEN_UP) == BundleReason.FROZEN,
         resource_version=metadata.get("resourceVersion", ""),
     )
 
@@ -142,6 +147,11 @@ _UNSEALED: Final = Ending(
     BundleReason.PLAN_CHANGED,
     "the Job couldn't start and was ended, as a Secret with what was planned had been deleted",
 )
+_FROZEN: Final = Ending(
+    Outcome.INTERRUPTED,
+    BundleReason.FROZEN,
+    "deploys were frozen before the Job's pod had started, so the Job was ended",
+)
 
 
 def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
@@ -164,6 +174,8 @@ def ending_of(job: JobRecord, pods: Sequence[Mapping[str, Any]]) -> Ending:
 
 
 def _given_up(job: JobRecord) -> Ending:
+    if job.frozen:
+        return _FROZEN
     return _UNSEALED if job.unsealed else _GIVEN_UP
 
 

@@ -260,6 +260,8 @@ def _with_retry(attempted: Attempted, retry: Retry, now: datetime) -> Attempted:
         if failures > retry.limit:
             return replace(attempted, failures=failures)
         delay = retry_delay(retry.backoff, failures)
+    elif attempted.reason == BundleReason.FROZEN:
+        delay = 0.0  # the gate tells when
     else:
         interruptions += 1
         vanished = attempted.reason == BundleReason.JOB_LOST and interruptions == 1

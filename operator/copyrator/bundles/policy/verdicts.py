@@ -121,6 +121,16 @@ def will_retry(status: BundleStatus) -> ReadyCondition:
     )
 
 
+def ended_by_freeze(status: BundleStatus) -> ReadyCondition:
+    """The last attempt was ended before it had begun anything."""
+    attempted = status.attempted
+    text = (
+        f"{attempted.version} ({short(attempted.digest)}): {_open(attempted.message)}. It is "
+        "deployed when the freeze ends"
+    )
+    return ReadyCondition(Health.PROGRESSING, BundleReason.FROZEN, text + _kept(status))
+
+
 def quarantined(status: BundleStatus) -> ReadyCondition:
     """The last attempt failed too often."""
     attempted = status.attempted

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from copyrator.api import names
 from copyrator.api.rule import Targets
 from copyrator.copies.policy.matching import Consent, read_consent
+from copyrator.kube.resources import NAMESPACES
+from copyrator.kube.watch.informers import WatchSpec
 from copyrator.workqueue.timeslice import TimeSlice
 
 
@@ -77,6 +79,12 @@ class NamespaceReader:
     def __call__(self, body: Mapping[str, Any]) -> Namespace:
         """Read one Namespace."""
         return Namespace.from_metadata(body)
+
+
+NAMESPACE_WATCH: Final = WatchSpec(
+    resource=NAMESPACES, metadata_only=True, decode=NamespaceReader(), reserved=True
+)
+"""The watch of all Namespaces; whoever watches them uses this one."""
 
 
 class TargetSet:

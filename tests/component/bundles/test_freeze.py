@@ -1,0 +1,433 @@
+"""While a namespace, or all of them, are frozen, no deploy begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.component.bundles.approvals import condition
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import TEAM, WAITING, BundleCluster, fail, path_of
+from tests.component.bundles.freezing import (
+    CONFIG,
+    ending_in,
+    freeze,
+    freeze_all,
+    gate,
+    thaw,
+    thaw_all,
+    waits,
+)
+from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.names import ANN_FORCE_AT, ANN_GIVEN_UP
+from copyrator.kube.events import EventRecorder, ObjectRef
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+pytestmark = pytest.mark.usefixtures("registry")
+
+
+async def test_from_the_first_deploy_after_a_start_on_nothing_begins_until_it_is_thawed(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    freeze(cluster)
+    bundle()
+    await run()
+    await waits(cluster)
+    assert condition(cluster, "Ready") == ("Unknown", "Frozen")
+    assert condition(cluster, "Reconciling")[0] == "True"
+    assert condition(cluster, "UpdatePending") == ("True", "Frozen")
+    assert "namespace team is frozen: holidays" in cluster.message()
+    assert "until" not in gate(cluster)
+    assert cluster.jobs() == []
+
+    thaw(cluster)
+
+    await eventually(lambda: cluster.reason() == "Deployed", seconds=5)
+    assert "gates" not in cluster.status()
+    assert condition(cluster, "UpdatePending") == ("", ""), "the Bundle has no gates of its own"
+
+
+async def test_a_running_release_stays_ready_and_a_force_waits_too(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.*")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    freeze_all(cluster, reason="holidays", who="ann")
+    registry.put("app", "1.1.0", "next")
+    await waits(cluster)
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert condition(cluster, "UpdatePending") == ("True", "Frozen")
+    assert gate(cluster)["message"] == "all namespaces are frozen by ann: holidays"
+
+    cluster.change("bundles", "shop", metadata={"annotations": {ANN_FORCE_AT: "now"}})
+    await eventually(lambda: condition(cluster, "Ready") == ("Unknown", "Frozen"))
+    assert len(cluster.jobs()) == 1
+
+    thaw_all(cluster)
+    await eventually(lambda: cluster.status()["deployed"]["version"] == "1.1.0")
+    assert cluster.status()["lastHandledForce"] == "now"
+
+
+async def test_the_release_namespace_counts_too(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("elsewhere")
+    freeze(cluster, namespace="elsewhere")
+    cluster.namespace("another")
+    freeze(cluster, namespace="another")
+    bundle(project_namespace="elsewhere")
+    await run()
+    await waits(cluster)
+    assert gate(cluster)["message"] == "namespace elsewhere is frozen: holidays"
+
+    thaw(cluster, "elsewhere")
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_it_ends_by_itself_at_its_end_and_not_before(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    until, value = ending_in(3)
+    freeze(cluster, value)
+    bundle()
+    operator = await run()
+    await waits(cluster)
+    assert gate(cluster)["until"] == until.strftime("%Y-%m-%dT%H:%M:%SZ")
+    await operator.stop()
+    await run()
+
+    await eventually(cluster.jobs)
+
+    assert until <= datetime.now(UTC)
+    await eventually(lambda: cluster.reason() == "Deployed")
+
+
+async def test_a_freeze_that_has_ended_holds_nothing_back(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    _, value = ending_in(-2)
+    freeze(cluster, value)
+    bundle()
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert not any("gates" in status for status in cluster.statuses["shop"])
+
+
+async def test_a_job_whose_pod_has_not_started_is_ended_and_does_not_count(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    ends, cluster.ends, cluster.pods = cluster.ends, None, WAITING
+    bundle(retry={"limit": 1, "backoff": "1h"})
+    await run()
+    await eventually(cluster.jobs)
+    name = cluster.runs[0]
+
+    freeze(cluster)
+
+    job = await eventually(lambda: given_up(cluster, name), seconds=5)
+    assert job["spec"]["activeDeadlineSeconds"] == 1
+    cluster.end_without_pod(name)
+    await waits(cluster)
+    attempted = cluster.status()["attempted"]
+    assert (attempted["outcome"], attempted["reason"]) == ("Interrupted", "Frozen")
+    assert not attempted.get("failures")
+    assert not attempted.get("interruptions")
+    cluster.ends = ends
+    thaw(cluster)
+    await eventually(lambda: cluster.reason() == "Deployed", seconds=10)
+    assert len(cluster.runs) == 2
+
+
+def given_up(cluster: BundleCluster, name: str) -> dict[str, Any] | None:
+    job = cluster.objects[path_of("jobs", name)]
+    annotations = job["metadata"]["annotations"]
+    return job if annotations.get(ANN_GIVEN_UP) == "Frozen" else None
+
+
+async def test_a_job_without_a_pod_is_ended_and_a_running_deploy_goes_on(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle("shop")
+    await run()
+    await eventually(cluster.jobs)
+    cluster.pods = None
+    bundle("cart")
+    await eventually(lambda: len(cluster.jobs()) == 2)
+    shop, cart = cluster.runs
+
+    freeze_all(cluster)
+
+    await eventually(lambda: given_up(cluster, cart))
+    cluster.change("jobs", shop, metadata={"labels": {"touched": "true"}})
+    cluster.end_job(shop, 0, '{"status": "deployed", "revision": 1}')
+    await eventually(lambda: cluster.reason("shop") == "Deployed")
+    assert not given_up(cluster, shop)
+
+
+async def test_a_freeze_between_the_decision_and_the_job_ends_the_job(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    """At each write of a first deploy."""
+    cluster.ends, cluster.pods = None, WAITING
+    await run()
+    for number in range(1, 4):  # the finalizer, the attempt, the Job
+        name = f"shop-{number}"
+        before = cluster.writes_seen
+        bundle(name)
+        await eventually(lambda: cluster.writes_seen >= before + number)  # noqa: B023
+        freeze_all(cluster)
+        await eventually(lambda: is_stopped(cluster, name))  # noqa: B023
+        thaw_all(cluster)
+
+
+def is_stopped(cluster: BundleCluster, name: str) -> bool:
+    """It waits, or its Job was made and is being ended."""
+    made = [one for one in cluster.runs if one.startswith(f"{name}-")]
+    return any(given_up(cluster, one) for one in made) or bool(gate(cluster, name))
+
+
+async def test_after_a_restart_a_job_that_has_not_started_is_ended(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    bundle()
+    operator = await run()
+    await eventually(cluster.jobs)
+    await operator.stop(0.0)
+    freeze(cluster)
+
+    await run()
+
+    await eventually(lambda: given_up(cluster, cluster.runs[0]))
+
+
+async def test_a_restart_after_the_job_was_ended_does_not_count_it_either(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends, cluster.pods = None, WAITING
+    bundle()
+    operator = await run()
+    await eventually(cluster.jobs)
+    freeze(cluster)
+    await eventually(lambda: given_up(cluster, cluster.runs[0]))
+    await operator.stop(0.0)
+    cluster.end_without_pod(cluster.runs[0])
+
+    await run()
+
+    await waits(cluster)
+    assert cluster.status()["attempted"]["reason"] == "Frozen"
+    assert not cluster.status()["attempted"].get("interruptions")
+
+
+async def test_a_retry_waits_and_a_quarantine_stays(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.ends = None
+    bundle(retry={"limit": 3, "backoff": "1s"})
+    await run()
+    await eventually(lambda: cluster.runs)
+    freeze(cluster)
+    cluster.end_job(cluster.runs[0], *fail({}))
+    await waits(cluster)
+    assert cluster.status()["attempted"]["failures"] == 1
+    assert len(cluster.runs) == 1
+
+
+async def test_an_uninstall_goes_on(cluster: BundleCluster, run: Run, bundle: Make) -> None:
+    bundle()
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    freeze_all(cluster)
+    freeze(cluster)
+    cluster.drop(path_of("bundles", "shop"))
+    await eventually(lambda: cluster.look("bundles", "shop") is None)
+    assert len(cluster.jobs("uninstall")) == 1
+
+
+@pytest.mark.parametrize("value", ['{"until": "soon"}', "x" * 5000], ids=["garbage", "oversize"])
+async def test_an_annotation_that_can_not_be_read_freezes_its_namespace_alone(
+    cluster: BundleCluster, run: Run, bundle: Make, value: str
+) -> None:
+    freeze(cluster, value)
+    bundle()
+    operator = await run()
+    await waits(cluster, "FreezeUnreadable")
+    assert "copyrator thaw -n team" in cluster.message()
+    assert operator.controller.freeze_fault() is None
+
+    freeze(cluster, "holidays")
+    await waits(cluster, "Frozen")
+
+
+async def test_a_config_map_that_can_not_be_read_freezes_and_readiness_says_why(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    freeze_all(cluster, unti="tomorrow")
+    bundle()
+    operator = await run()
+    await waits(cluster, "FreezeUnreadable")
+    assert "ConfigMap default/copyrator-freeze can't be read" in operator.controller.freeze_fault()
+
+    freeze_all(cluster, reason="holidays")
+    await waits(cluster, "Frozen")
+    assert operator.controller.freeze_fault() is None
+
+
+async def test_a_missing_permission_freezes_until_it_is_granted(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    refusals = cluster.refuse("list", "/namespaces/default/configmaps", 403, "you may not")
+    cluster.refuse("get", CONFIG, 403, "you may not")
+    bundle()
+    operator = await run()
+    await waits(cluster, "FreezeUnreadable")
+    assert "you may not" in operator.controller.freeze_fault()
+
+    refusals.clear()
+
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert operator.controller.freeze_fault() is None
+
+
+async def test_nothing_is_deployed_before_it_is_known_what_is_frozen(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("old")
+    operator = await run()
+    await eventually(lambda: cluster.reason("old") == "Deployed")
+    await operator.stop()
+    refusals = cluster.refuse("list", "/api/v1/namespaces", 500, "not yet")
+    bundle()
+    cluster.drop(path_of("bundles", "old"))
+    await run()
+    await eventually(lambda: cluster.look("bundles", "old") is None, "an uninstall doesn't wait")
+    freeze(cluster)
+    assert len(cluster.jobs()) == 1
+
+    refusals.clear()
+
+    await waits(cluster)
+    assert len(cluster.jobs()) == 1
+
+
+async def test_who_looks_at_the_namespace_sees_that_it_was_seen(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str, str]] = []
+
+    def tell(_: Any, about: ObjectRef, kind: str, reason: str, *_more: Any) -> None:
+        if about.kind != "Bundle":
+            told.append((about.kind, kind, reason))
+
+    monkeypatch.setattr(EventRecorder, "record", tell)
+    cluster.namespace("old")
+    freeze(cluster, namespace="old")
+    bundle()
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    freeze(cluster)
+    freeze(cluster, "{")
+    thaw(cluster)
+    freeze_all(cluster)
+    thaw_all(cluster)
+    await eventually(lambda: len(told) == 5)
+    assert told == [
+        ("Namespace", "Normal", "Frozen"),
+        ("Namespace", "Warning", "FreezeUnreadable"),
+        ("Namespace", "Normal", "Thawed"),
+        ("ConfigMap", "Normal", "Frozen"),
+        ("ConfigMap", "Normal", "Thawed"),
+    ]
+
+
+async def test_the_gauges_count_what_is_in_force(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    for name, value in (("a", "x"), ("b", "x"), ("c", "{"), ("d", ending_in(-5)[1])):
+        cluster.namespace(name)
+        freeze(cluster, value, name)
+    freeze_all(cluster)
+    operator = await run()
+    found = operator.metrics.freezes
+
+    def value(*labels: str) -> float:
+        operator.controller.publish()
+        return float(found.labels(*labels)._value.get())
+
+    await eventually(lambda: value("all", "Frozen") == 1)
+    await eventually(lambda: value("namespace", "Frozen") == 2)
+    assert value("namespace", "FreezeUnreadable") == 1
+    assert value("all", "FreezeUnreadable") == 0
+
+
+async def test_while_it_is_frozen_nothing_is_written_and_nothing_is_requested(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    freeze(cluster)
+    for number in range(20):
+        bundle(f"shop-{number}")
+    operator = await run()
+    for number in range(20):
+        await waits(cluster, name=f"shop-{number}")
+    await eventually(lambda: not operator.queue.working and not len(operator.queue))
+    seen, asked = len(cluster.seen), len(registry.asked)
+    cluster.namespace("other")
+    freeze(cluster, namespace="other")
+    await eventually(lambda: operator.controller._freezes.count()["namespace", "Frozen"] == 2)
+    await eventually(lambda: not operator.queue.working and not len(operator.queue))
+    unasked = [one for one in cluster.seen[seen:] if "events" not in one.path]
+    assert [one for one in unasked if not one.params.get("watch")] == []
+    assert len(registry.asked) == asked
+    assert TEAM in operator.controller._freezes._frozen
+
+
+async def test_a_thaw_while_the_wait_is_being_written_is_not_missed(
+    cluster: BundleCluster, run: Run, bundle: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Bundle isn't known to wait yet, so that the thaw alone doesn't queue it."""
+    freeze(cluster)
+    operators: list[Any] = []
+    thawed: list[str] = []
+    original = cluster._patch
+
+    async def thawing(request: web.Request) -> web.StreamResponse:
+        answer = await original(request)
+        if "Frozen" in await request.text() and not thawed:
+            thawed.append(request.path)
+            thaw(cluster)
+            await eventually(lambda: not operators[0].controller._freezes._frozen)
+        return answer
+
+    monkeypatch.setattr(cluster, "_patch", thawing)
+    operators.append(await run())
+    bundle()
+    await eventually(lambda: cluster.reason() == "Deployed", seconds=20)
+    assert thawed
+
+
+async def test_what_waits_for_something_else_too_does_not_say_frozen_for_ever(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.put_object("configmaps", "values", data={"values": "a: 1"})
+    freeze(cluster)
+    bundle(values="values")
+    await run()
+    await waits(cluster)
+    cluster.drop("/api/v1/namespaces/team/configmaps/values")
+    await eventually(lambda: cluster.reason() == "ValuesMissing")
+
+    thaw(cluster)
+
+    await eventually(lambda: not gate(cluster), "the gate is gone", 10)
+    assert cluster.reason() == "ValuesMissing"
+    assert condition(cluster, "UpdatePending") == ("", "")

@@ -1,0 +1,301 @@
+"""The stop button: real commands, a real operator, real deploys."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+from tests.e2e.bundles.conftest import DEPLOY, ROOT, Operator, Team, operating, within
+
+from copyrator.api.freeze import read_annotation, read_config_map
+from copyrator.cli import cli
+from localcluster import Api, Cluster
+from localcluster.api import ApiStatusError
+
+EXAMPLE = ROOT / "examples" / "freeze.yaml"
+NOWHERE = {"nodeSelector": {"no": "where"}}
+INSTANT = 5.0
+"""Seconds that a change may take on a loaded machine; it is in force within one."""
+
+
+@dataclass
+class Terminal:
+    """Where a person types commands."""
+
+    cluster: Cluster
+    home: str
+    """The operator's namespace."""
+
+    def types(self, command: str, code: int = 0, reason: str = "") -> str:
+        environment = {
+            "KUBECONFIG": self.cluster.environment()["KUBECONFIG"],
+            "COPYRATOR_OPERATOR_NAMESPACE": self.home,
+            "COLUMNS": "300",
+        }
+        words = [*command.split(), *(["--reason", reason] if reason else [])]
+        done = CliRunner().invoke(cli, words, env=environment)
+        assert done.exit_code == code, f"{command}\n{done.output}"
+        assert "Traceback" not in done.output
+        return str(done.output)
+
+
+@pytest.fixture(scope="module")
+def operator(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with operating(cluster, log) as operator:
+        yield operator
+
+
+@pytest.fixture
+def terminal(operator: Operator) -> Iterator[Terminal]:
+    found = Terminal(operator.cluster, operator.namespace)
+    yield found
+    found.types("thaw --all")
+
+
+def gate(team: Team, name: str = "shop") -> dict[str, Any]:
+    found = [one for one in team.status(name).get("gates", []) if one["name"] == "freeze"]
+    return found[0] if found else {}
+
+
+def waits(team: Team, name: str = "shop", reason: str = "Frozen") -> dict[str, Any]:
+    within(
+        DEPLOY,
+        lambda: gate(team, name).get("reason") == reason,
+        lambda: f"{name} waits; {json.dumps(team.status(name))}",
+    )
+    return gate(team, name)
+
+
+def test_a_namespace_is_frozen_and_thawed(team: Team, terminal: Terminal) -> None:
+    first = team.publish("1.0.0", "first")
+    team.bundle("shop", version="1.*")
+    team.wait_deployed("shop", first)
+
+    said = terminal.types(f"freeze -n {team.namespace}", reason="inventory  of the year")
+
+    assert f"Namespace {team.namespace} is frozen by " in said
+    assert "inventory of the year." in said
+    assert f"copyrator thaw -n {team.namespace}" in said
+    second = team.publish("1.1.0", "second")
+    found = waits(team)
+    assert "inventory of the year" in found["message"]
+    assert "until" not in found
+    assert team.condition("shop")["status"] == "True"
+    assert team.condition("shop", "UpdatePending")["reason"] == "Frozen"
+    assert len(team.jobs("shop")) == 1
+
+    shown = terminal.types(f"get bundles -n {team.namespace}")
+    assert "Deployed,Frozen" in shown
+    for command in ("why shop --kind bundle", "describe bundle shop"):
+        assert "inventory of the year" in terminal.types(f"{command} -n {team.namespace}")
+    assert "inventory of the year" in terminal.types("doctor")
+
+    said = terminal.types(f"thaw -n {team.namespace}")
+
+    assert f"Namespace {team.namespace} is thawed." in said
+    team.wait_deployed("shop", second)
+    assert gate(team) == {}
+    assert "isn't frozen." in terminal.types(f"thaw -n {team.namespace}")
+
+
+def test_all_namespaces_are_frozen_from_the_first_deploy_after_a_restart_on(
+    team: Team, terminal: Terminal, operator: Operator
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    operator.stop()
+    said = terminal.types("freeze --all", reason="incident")
+    assert "All namespaces are frozen by " in said
+    team.bundle("shop")
+    operator.start()
+    assert "incident" in waits(team)["message"]
+    assert team.condition("shop")["status"] == "Unknown"
+    assert team.condition("shop", "Reconciling")["status"] == "True"
+    assert team.jobs("shop") == []
+    team.annotate("shop", forceAt="now")
+    terminal.types(f"freeze -n {team.namespace}", reason="another")
+    within(DEPLOY, lambda: "another" in gate(team)["message"])
+
+    said = terminal.types("thaw --all")
+
+    assert f"Still: namespace {team.namespace} is frozen by " in said
+    within(DEPLOY, lambda: "incident" not in gate(team)["message"])
+    assert team.jobs("shop") == []
+    terminal.types(f"thaw -n {team.namespace}")
+    team.wait_deployed("shop", digest)
+
+
+def test_it_ends_when_its_end_comes(team: Team, terminal: Terminal) -> None:
+    digest = team.publish("1.0.0", "first")
+    begin = datetime.now(UTC)
+    said = terminal.types(f"freeze -n {team.namespace} --until 8s", reason="a moment")
+    assert " until " in said
+    team.bundle("shop")
+    until = datetime.fromisoformat(waits(team)["until"])
+    assert timedelta(seconds=6) < until - begin <= timedelta(seconds=10)
+    assert "The earliest deploy is at" in terminal.types(
+        f"why shop --kind bundle -n {team.namespace}"
+    )
+
+    team.wait_deployed("shop", digest)
+
+    started = datetime.fromisoformat(team.status("shop")["attempted"]["startedAt"])
+    assert until <= started <= until + timedelta(seconds=DEPLOY)
+    assert f"namespace {team.namespace} is frozen" not in terminal.types("doctor")
+
+
+def test_a_job_that_has_not_started_is_ended_and_the_deploy_comes_later(
+    team: Team, terminal: Terminal
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop", job=NOWHERE, retry={"limit": 1, "backoff": "10m"})
+    job = team.first_job()
+
+    begin = time.monotonic()
+    said = terminal.types(f"freeze -n {team.namespace}", reason="stop")
+
+    assert f"1 deploy that has begun may go on: {team.namespace}/shop." in said
+    given_up = "operator.werf.dev/given-up"
+    within(
+        DEPLOY,
+        lambda: team.api.get(team.path("jobs", job))["metadata"]["annotations"].get(given_up),
+        "the Job is ended",
+    )
+    assert time.monotonic() - begin < INSTANT
+    waits(team)
+    attempted = team.status("shop")["attempted"]
+    assert (attempted["outcome"], attempted["reason"]) == ("Interrupted", "Frozen")
+    assert not attempted.get("failures")
+    team.patch("bundles", "shop", spec={"job": None})
+    terminal.types(f"thaw -n {team.namespace}")
+    team.wait_deployed("shop", digest)
+
+
+def test_the_release_namespace_counts_and_an_uninstall_goes_on(
+    team: Team, terminal: Terminal, namespace: Callable[..., str]
+) -> None:
+    target = namespace("target")
+    terminal.types(f"freeze -n {target}", reason="not here")
+    team.publish("1.0.0", "first")
+    team.bundle("shop", project_namespace=target)
+    assert f"namespace {target} is frozen" in waits(team)["message"]
+    team.delete("bundles", "shop")
+    team.wait_gone("bundles", "shop")
+
+
+def test_what_can_not_be_read_freezes_and_readyz_says_why(
+    team: Team, terminal: Terminal, operator: Operator, api: Api
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    configmaps = f"/api/v1/namespaces/{operator.namespace}/configmaps"
+    metadata = {"name": "copyrator-freeze"}
+    api.create(configmaps, {"metadata": metadata, "data": {"until": "tomorrow"}})
+    team.bundle("shop")
+    assert "'tomorrow' isn't an RFC 3339 time" in waits(team, reason="FreezeUnreadable")["message"]
+    assert operator.process is not None
+    operator.process.wait_says("copyrator-freeze can't be read")
+    assert "FAIL Freeze: all namespaces are frozen because" in terminal.types("doctor", code=1)
+
+    terminal.types("freeze --all", reason="meant like this")
+    operator.process.wait_ready()
+    waits(team)
+    terminal.types("thaw --all")
+    team.wait_deployed("shop", digest)
+
+
+def test_the_example_freezes(api: Api, team: Team, operator: Operator, terminal: Terminal) -> None:
+    namespace, config = yaml.safe_load_all(EXAMPLE.read_text())
+    value = namespace["metadata"]["annotations"]["operator.werf.dev/freeze"]
+    assert read_annotation("apps", value).until == datetime(2036, 12, 31, 18, tzinfo=UTC)
+    assert not read_config_map(config).fault
+    api.patch(
+        f"/api/v1/namespaces/{team.namespace}",
+        {"metadata": {"annotations": namespace["metadata"]["annotations"]}},
+    )
+    api.create(
+        f"/api/v1/namespaces/{operator.namespace}/configmaps",
+        {"metadata": {"name": config["metadata"]["name"]}, "data": config["data"]},
+    )
+    team.publish("1.0.0", "first")
+    team.bundle("shop")
+    assert waits(team)["message"] == (
+        "all namespaces are frozen: change freeze until the new year; "
+        f"namespace {team.namespace} is frozen by ann until 2036-12-31T18:00:00Z: inventory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ("freeze -n NS --all", "--all and --namespace exclude each other"),
+        ("freeze -n nowhere-at-all", "there is no namespace nowhere-at-all"),
+        ("freeze -n NS --until yesterday", "'yesterday' is neither a duration"),
+        ("freeze -n NS --until 2026-11-30T18:00:00", "neither a duration"),
+        ("freeze -n NS --until 2020-01-01T00:00:00Z", "isn't in the future"),
+        ("thaw -n nowhere-at-all", "there is no namespace nowhere-at-all"),
+    ],
+)
+def test_what_can_not_be_meant_is_refused(
+    team: Team, terminal: Terminal, command: str, says: str
+) -> None:
+    reason = "r" if command.startswith("freeze") else ""
+    words = command.replace("NS", team.namespace)
+    code = 1 if "nowhere" in command else 2
+    assert says in terminal.types(words, code=code, reason=reason)
+
+
+def test_events_tell_that_the_operator_has_seen_it(
+    team: Team, terminal: Terminal, api: Api
+) -> None:
+    terminal.types(f"freeze -n {team.namespace}", reason="seen?")
+    terminal.types(f"thaw -n {team.namespace}")
+
+    def reasons() -> set[str]:
+        found = api.get("/api/v1/namespaces/default/events")["items"]
+        return {one["reason"] for one in found if one["involvedObject"]["name"] == team.namespace}
+
+    within(DEPLOY, lambda: reasons() >= {"Frozen", "Thawed"}, lambda: str(reasons()))
+
+
+def test_what_is_frozen_costs_nothing(team: Team, terminal: Terminal, operator: Operator) -> None:
+    team.publish("1.0.0", "first")
+    terminal.types(f"freeze -n {team.namespace}", reason="quiet")
+    for number in range(5):
+        team.bundle(f"shop-{number}")
+    for number in range(5):
+        waits(team, f"shop-{number}")
+    place = operator.cluster.requests()
+    time.sleep(3 * 2)  # polls
+    asked = [
+        event
+        for event in place.all(user=operator.user)
+        if team.namespace in event.uri and event.verb != "watch"
+    ]
+    assert asked == []
+
+
+def gone(api: Api, path: str) -> bool:
+    try:
+        api.get(path)
+    except ApiStatusError as error:
+        return error.code == 404
+    return False
+
+
+def test_output_is_the_object(team: Team, terminal: Terminal, operator: Operator, api: Api) -> None:
+    body = json.loads(terminal.types(f"freeze -n {team.namespace} -o json", reason="x"))
+    assert body["kind"] == "Namespace"
+    body = json.loads(terminal.types("freeze --all -o json --until 2h", reason="x"))
+    assert set(body["data"]) == {"reason", "until", "who", "since"}
+    body = json.loads(terminal.types("freeze --all -o json", reason="y"))
+    assert set(body["data"]) == {"reason", "who", "since"}
+    assert terminal.types("thaw --all -o name").strip() == "configmap/copyrator-freeze"
+    path = f"/api/v1/namespaces/{operator.namespace}/configmaps/copyrator-freeze"
+    assert gone(api, path)

@@ -1,0 +1,139 @@
+"""What the commands say of freezes, as far as the user may read them."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from copyrator.cli import rows
+from copyrator.cli.doctor_check import Check
+from copyrator.cli.freeze_state import check, freezes_for
+from copyrator.cli.installation import Installation
+from copyrator.cli.why_bundle import explain_bundle
+from copyrator.kube.client.pages import Page
+from copyrator.kube.errors import Forbidden, NotFound
+from copyrator.kube.resources import CONFIGMAPS, Resource
+from copyrator.settings.config import Settings
+
+NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
+HERE = Installation(settings=Settings(namespace="home"), namespace="home", found=True)
+BUNDLE: dict[str, Any] = {
+    "metadata": {"namespace": "team", "name": "shop"},
+    "spec": {"registry": "r.example.com", "repo": "app", "project_namespace": "release"},
+}
+
+
+class FakeClient:
+    """Namespaces with their annotations, and the ConfigMap's data; None is what may not be read."""
+
+    def __init__(
+        self, namespaces: dict[str, str | None] | None, config: dict[str, str] | None = None
+    ) -> None:
+        self.namespaces = namespaces
+        self.config = config
+        self.asked: list[str] = []
+
+    async def get(self, resource: Resource, namespace: str | None, name: str) -> dict[str, Any]:
+        self.asked.append(name)
+        if resource is CONFIGMAPS:
+            assert (namespace, name) == ("home", "copyrator-freeze")
+            if self.config is None:
+                raise NotFound
+            return {"metadata": {"namespace": "home"}, "data": self.config}
+        if self.namespaces is None:
+            raise Forbidden("you may not")
+        if name not in self.namespaces:
+            raise NotFound
+        return self.body(name)
+
+    def body(self, name: str) -> dict[str, Any]:
+        assert self.namespaces is not None
+        value = self.namespaces[name]
+        found = {} if value is None else {"operator.werf.dev/freeze": value}
+        return {"metadata": {"name": name, "annotations": found}}
+
+    async def list_pages(self, *_: Any, **__: Any) -> Any:
+        if self.namespaces is None:
+            raise Forbidden("you may not")
+        yield Page([self.body(name) for name in self.namespaces], "1")
+
+
+def doctor(client: FakeClient, installation: Installation = HERE) -> Check:
+    return asyncio.run(check(client, installation, NOW))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("client", "good", "said"),
+    [
+        (FakeClient({"a": None}), True, "nothing is frozen"),
+        (FakeClient({"a": '{"until": "2026-11-25T12:00:00Z"}'}), True, "nothing is frozen"),
+        (FakeClient({"a": "why"}), None, "namespace a is frozen: why"),
+        (FakeClient({}, {}), None, "all namespaces are frozen: no reason is given"),
+        (FakeClient(None), None, "what is frozen can't be read: you may not"),
+        (FakeClient(None, {"reason": "x"}), None, "all namespaces are frozen: x"),
+    ],
+)
+def test_doctor_says_what_is_frozen(client: FakeClient, good: bool | None, said: str) -> None:
+    found = doctor(client)
+    assert (found.what, found.good, found.said) == ("Freeze", good, said)
+
+
+def test_doctor_fails_where_a_freeze_can_not_be_read_and_names_it_first() -> None:
+    found = doctor(FakeClient({"a": "why", "b": "why", "c": "why", "d": "{"}))
+    assert found.good is False
+    assert found.said.startswith("namespace d is frozen because its annotation")
+    assert found.said.endswith("namespace b is frozen: why; and 1 more")
+
+
+def test_doctor_reads_only_the_namespaces_that_are_served() -> None:
+    client = FakeClient({"a": "why", "b": "why"})
+    served = Settings(namespace="home", watch_namespaces=("a", "gone"))
+    found = doctor(client, Installation(settings=served, namespace="home", found=True))
+    assert found.said == "namespace a is frozen: why"
+    assert client.asked == ["copyrator-freeze", "a", "gone"]
+
+
+def test_what_concerns_a_bundle_is_its_namespace_its_releases_and_all() -> None:
+    client = FakeClient({"team": "t", "release": "r", "other": "o"}, {"reason": "a"})
+    found = asyncio.run(freezes_for(client, HERE, BUNDLE))  # type: ignore[arg-type]
+    assert [(one.namespace, one.reason) for one in found] == [
+        ("", "a"),
+        ("team", "t"),
+        ("release", "r"),
+    ]
+    lines = list(explain_bundle(BUNDLE, HERE, NOW, freezes=found))
+    assert "  freeze: nothing waits, but no deploy would begin: namespace team is frozen: t." in (
+        lines
+    )
+
+
+def waiting(**gate: str) -> dict[str, Any]:
+    ready = {"type": "Ready", "status": "True", "reason": "Deployed"}
+    pending = {
+        "type": "UpdatePending",
+        "status": "True",
+        "reason": gate["reason"],
+        "message": "Gate",
+    }
+    status = {"conditions": [ready, pending], "gates": [gate]}
+    return {"metadata": {"namespace": "team", "name": "shop"}, "status": status}
+
+
+def test_a_list_of_bundles_says_which_wait_for_a_freeze() -> None:
+    def columns(body: dict[str, Any]) -> list[str]:
+        found = {one.head: one.value(body) for one in rows.bundle_columns(NOW)}
+        return [found["REASON"], found["MESSAGE"]]
+
+    assert columns(waiting(name="freeze", state="Waiting", reason="Frozen")) == [
+        "Deployed,Frozen",
+        "Gate",
+    ]
+    assert columns(waiting(name="window", state="Waiting", reason="OutsideWindow")) == [
+        "Deployed",
+        "",
+    ]
+    assert not rows.is_frozen({"status": {"gates": "junk"}})
+    assert not rows.is_frozen({"status": {"gates": ["junk", {"name": "window"}]}})
