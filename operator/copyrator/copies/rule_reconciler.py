@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
@@ -15,6 +16,14 @@ from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
 from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
+from copyrator.copies.composed_rules import (
+    begin_composed,
+    binding_of,
+    compose,
+    resolve_sources,
+    seconds_until_change,
+)
+from copyrator.copies.composer import ComposeError
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
@@ -101,6 +110,7 @@ class RuleReconciler:
             if state.compiled is not None:
                 await state.compiled.targets.settle(TimeSlice())
             self._check_complete(state, spec)
+            await self._compose(state, spec)
             await self._judge_edit(state, rule, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
@@ -122,12 +132,14 @@ class RuleReconciler:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.home.discovery.resolve(spec.kind, spec.api_version)
+            sources = await resolve_sources(self._context, spec)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.wait()
             raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
-        if not resource.namespaced:
+        for wide in (one for one in (resource, *sources) if not one.namespaced):
             path = "spec.template.kind" if spec.template else "spec.source.kind"
-            problem = InvalidSpec(path, f"a {spec.kind} isn't namespaced")
+            path = path if wide is resource else "spec.sources"
+            problem = InvalidSpec(path, f"a {wide.kind} isn't namespaced")
             raise _StoppedError(verdicts.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
@@ -140,7 +152,7 @@ class RuleReconciler:
             self._remover.freeze(rule)
             raise _StoppedError(texts)
         await self._put_finalizer_on(rule)
-        self._begin(state, rule, spec, (resource, texts))
+        self._begin(state, rule, spec, (resource, texts, sources))
 
     async def _put_finalizer_on(self, rule: Rule) -> None:
         if names.FINALIZER_RULE in rule.finalizers:
@@ -164,12 +176,12 @@ class RuleReconciler:
         state: RuleState,
         rule: Rule,
         spec: RuleSpec,
-        made: tuple[Resource, Mapping[str, Text]],
+        made: tuple[Resource, Mapping[str, Text], Sequence[Resource]],
     ) -> None:
         """Begin to serve a new rule, or a new version of it."""
         context = self._context
         assert context.home.sealer is not None
-        resource, texts = made
+        resource, texts, sources = made
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
         self._kinds.watch(resource)
@@ -188,6 +200,8 @@ class RuleReconciler:
         delay_first_status(context, state)
         if spec.source is not None:
             state.sources = watch_sources(context, state, spec.source, resource, tenant)
+        elif spec.sources:
+            state.sources = begin_composed(context, state, compiled, sources)
         else:
             state.sources = []
             context.index.add(SourceBinding(compiled, None))
@@ -247,6 +261,18 @@ class RuleReconciler:
         else:
             state.wait()
 
+    async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
+        """Render the copies from the sources; without one of those, they stay as they are."""
+        if not spec.sources:
+            return
+        try:
+            await compose(self._context, state)
+        except ComposeError as error:
+            assert state.compiled is not None
+            state.compiled.active = False
+            state.freeze()
+            raise _StoppedError(error.verdict, ROOM_AGAIN if error.waits else None) from error
+
     async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Let the rule write; what an edit would delete is decided, and recorded, before that.
 
@@ -291,7 +317,10 @@ class RuleReconciler:
         if fresh and (summary.due or state.condemned):
             delay_first_status(context, state)
         await self._report(state, rule, spec, summary)
-        return RequeueAfter(RECHECK_SECONDS) if state.phase is RulePhase.INCOMPLETE else Done()
+        if state.phase is RulePhase.INCOMPLETE:
+            return RequeueAfter(RECHECK_SECONDS)
+        wait = seconds_until_change(context, state)
+        return Done() if wait is None else RequeueAfter(wait)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""
@@ -304,8 +333,12 @@ class RuleReconciler:
         context, compiled = self._context, state.compiled
         assert compiled is not None
         bindings = len(context.index.of_rule(rule.owner))
-        sources = bindings if spec.source is not None else 0
-        refused = sum(len(watch.store) for watch in state.sources) - sources
+        composed = binding_of(context, rule.owner)
+        if composed is not None:
+            sources, refused = composed.composition.count(), 0
+        else:
+            sources = bindings if spec.source is not None else 0
+            refused = sum(len(watch.store) for watch in state.sources) - sources
         assert context.home.namespace_watch is not None
         verdict = verdicts.watch_fault(
             [
@@ -315,4 +348,7 @@ class RuleReconciler:
             ]
         ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
         found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
+        if composed is not None:
+            overridden = tuple(composed.composition.overridden)
+            found = dataclasses.replace(found, overridden=overridden)
         await write_status(context, state, rule, verdict, found)
