@@ -16,21 +16,28 @@ _ALIAS: Final = re.compile("[A-Za-z][A-Za-z0-9_]{0,62}", re.ASCII)
 
 def read_source(source: Fields, home: str) -> Source:
     """Parse ``spec.source``; ``home`` is the rule's namespace."""
-    kind = source.required_text("kind", syntax.kind)
     if source.has("namespace") and source.has("namespaces"):
         source.fail("namespaces", "set either namespace or namespaces, not both")
-    one = source.text("namespace", syntax.namespace)
     if source.get("namespaces") == []:
         source.fail(
             "namespaces", "must name a namespace; remove it to use the rule's own namespace"
         )
     many = source.texts("namespaces", syntax.namespace)
+    return _source_in(source, many or _namespace(source, home))
+
+
+def _namespace(source: Fields, home: str) -> tuple[str]:
+    return (source.text("namespace", syntax.namespace) or home,)
+
+
+def _source_in(source: Fields, namespaces: tuple[str, ...]) -> Source:
+    kind = source.required_text("kind", syntax.kind)
     if source.has("name") == source.has("selector"):
         source.fail("name", "set exactly one of name and selector")
     return Source(
         kind=kind,
         api_version=source.text("apiVersion", syntax.api_version) or WELL_KNOWN_KINDS.get(kind),
-        namespaces=many or ((one,) if one else (home,)),
+        namespaces=namespaces,
         name=source.text("name", syntax.object_name),
         selector=_source_selector(source),
     )
@@ -43,7 +50,7 @@ def _source_selector(source: Fields) -> LabelSelector | None:
     if selector.empty:
         source.fail(
             "selector",
-            "must name at least one label; an empty one would copy everything "
+            "must name at least one label; an empty one would select everything "
             f"of this kind; to do so, set {{key: …, operator: {Operator.DOES_NOT_EXIST}}}",
         )
     return selector
@@ -70,9 +77,7 @@ def read_sources(spec: Fields, home: str) -> tuple[ComposedSource, ...]:
 
 def _read_entry(entry: Fields, home: str) -> ComposedSource:
     alias = entry.required_text("as", _alias)
-    if entry.has("namespaces"):
-        entry.fail("namespaces", "must be removed: an entry has one namespace")
-    source = read_source(entry, home)
+    source = _source_in(entry, _namespace(entry, home))
     return ComposedSource(alias=alias, source=source, optional=entry.flag("optional"))
 
 

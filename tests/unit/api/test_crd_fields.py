@@ -113,6 +113,10 @@ RULES: list[dict[str, Any]] = [
     {
         "spec": {
             "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
+            "sources": [
+                {"as": "a", "kind": "Secret", "namespace": "x", "name": "y", "optional": True},
+                {"as": "b", "kind": "Secret", "selector": SELECTOR},
+            ],
         }
     },
 ]

@@ -389,6 +389,4 @@ class CopyRequest:
         trusted = self.binding.compiled.targets.tenant is None
         if trusted and spec.legacy and spec.source and spec.source.selector:
             return spec.source.selector.matches(unmanaged.labels)
-        return (
-            spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.annotations) is not None
-        )
+        return spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.metadata) is not None
