@@ -215,6 +215,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         failures=[Failure("a", "b", FailureReason.CONFLICT)],
         plan=PlanCounts(),
         unconfirmed=UnconfirmedEdit(1, 2, 3),
+        overridden=[("docker.io", "private (infra/x)", "hub (infra/y)")],
         synced=True,
         request="now",
     )

@@ -78,7 +78,7 @@ def _config_of(meter: Meter, value: Any, where: str) -> str:
     if isinstance(value, Withheld):
         return str(value)  # raises
     if isinstance(value, str):
-        return value
+        return str.__str__(value)
     if not isinstance(value, SourceObject) or value.get("kind") != "Secret":
         raise TemplateError(f"merge_dockerconfig takes Secrets of spec.sources; {where} is none")
     found = value["data"].get(KEY)

@@ -152,7 +152,7 @@ def _open(value: Any) -> Any:
 def _text(found: Any, value: Any, name: str) -> str:
     if not isinstance(found, str):
         raise TemplateError(f"{name} takes a text; {origin_of(value)} is none")
-    return found
+    return str.__str__(found)
 
 
 def _plain(meter: Meter, value: Any, name: str, steps: int = 1) -> Any:
@@ -167,7 +167,7 @@ def _copied(meter: Meter, value: Any, name: str, steps: int) -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, str):
-        return value[:] if type(value) is str else str.__str__(value)
+        return str.__str__(value)
     if isinstance(value, Mapping):
         return {_key(key, name): _copied(meter, one, name, steps) for key, one in value.items()}
     if isinstance(value, list | tuple):
