@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from copyrator.api.counts import count
 from copyrator.api.keys import CopyKey
+from copyrator.api.rule import InvalidSpec
+from copyrator.api.rule_status import RuleReason
 from copyrator.cli.dry_run import DryRun
 from copyrator.copies.cache.bindings import SourceBinding
+from copyrator.copies.cache.rules import Rule
 
 
 def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
@@ -16,10 +20,35 @@ def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
     for rule in dry_run.context.rules:
         for binding in dry_run.context.index.of_rule(rule.owner).values():
             same = binding.compiled.resource == key.kind
-            if same and binding.origin == f"{key.namespace}/{key.name}":
+            composition = binding.composition
+            if composition is not None:
+                is_source = composition.is_source(key.kind, key.namespace, key.name)
+            else:
+                is_source = same and binding.origin == f"{key.namespace}/{key.name}"
+            if is_source:
                 spaces = list(binding.compiled.targets)
                 found[rule.owner] = sum(_has_copy(dry_run, binding, space) for space in spaces)
     return found
+
+
+_FAULTS: Final = (RuleReason.SOURCE_NOT_FOUND, RuleReason.TOO_LARGE)
+"""Reasons for which the copies of a template with sources stay as they are."""
+
+
+def waiting(dry_run: DryRun, rule: Rule) -> str | None:
+    """Why the copies of a template with sources stay as they are, or None."""
+    said = dry_run.client.verdicts.get(rule.key)
+    spec = rule.spec
+    if isinstance(spec, InvalidSpec) or not spec.sources or said is None:
+        return None
+    return f"{said['reason']}: {said['message']}" if said["reason"] in _FAULTS else None
+
+
+def origin_of(binding: SourceBinding) -> str:
+    """What a copy is made of: ``infra/creds``, ``its template``, ``hub, private (3)``."""
+    if binding.composition is not None:
+        return binding.composition.to_string()
+    return binding.origin or "its template"
 
 
 def _has_copy(dry_run: DryRun, binding: SourceBinding, namespace: str) -> bool:

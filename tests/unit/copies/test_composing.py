@@ -156,7 +156,10 @@ def test_the_data_of_a_secret_may_be_made_of_it():
 
 
 def test_metadata_and_keys_of_sources_may_be_read_everywhere():
-    jinja = "{{ sources.creds.metadata.name }} {{ sources.creds.data | list | join(',') }} {{ sources.many | length }}"
+    jinja = (
+        "{{ sources.creds.metadata.name }} {{ sources.creds.data | list | join(',') }} "
+        "{{ sources.many | length }}"
+    )
     made = render({"data": {"a": jinja}}, "ConfigMap")
     assert made["data"]["a"] == "creds password,user 2"
 
@@ -276,8 +279,8 @@ def test_data_of_another_type_is_refused(data):
 @pytest.mark.parametrize(
     "jinja",
     [
-        "{{ sources.big.data.x | b64decode | b64encode | b64encode | b64encode | b64encode | b64encode }}",
-        "{% for i in range(99999) %}{% for j in range(99999) %}{{ sources.big.data.x | b64decode }}{% endfor %}{% endfor %}",
+        f"{{{{ sources.big.data.x | b64decode {'| b64encode ' * 9}}}}}",
+        "{% for i in range(99999) %}{{ sources.big.data.x | b64decode }}{% endfor %}",
         "{% for i in range(9999) %}{{ {'a': sources.big.data.x} | to_yaml }}{% endfor %}",
         "{% for i in range(9999) %}{{ sources.big.data.x | to_json }}{% endfor %}",
         "{% for i in range(9999) %}{{ [sources.big] | pem_bundle(key='x') }}{% endfor %}",
@@ -338,9 +341,15 @@ def test_no_value_is_ever_in_a_message(value, jinja):
         ({"metadata": {"labels": {"a": jinja}}}, "Secret"),
         ({"stringData": {"a": jinja}}, "Secret"),
     ):
-        try:
-            render(part, kind, sources=sources)
-        except TemplateError as found:
-            assert secret not in str(found)
-            assert json.dumps(secret)[1:-1] not in str(found)
-            assert b64(secret) not in str(found)
+        said = message_of(part, kind, sources)
+        assert secret not in said
+        assert json.dumps(secret)[1:-1] not in said
+        assert b64(secret) not in said
+
+
+def message_of(part, kind, sources) -> str:
+    try:
+        render(part, kind, sources=sources)
+    except TemplateError as found:
+        return str(found)
+    return ""
