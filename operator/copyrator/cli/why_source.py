@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 from copyrator.api.counts import count
 from copyrator.api.keys import CopyKey
-from copyrator.api.rule import InvalidSpec
-from copyrator.api.rule_status import RuleReason
 from copyrator.cli.dry_run import DryRun
 from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.rules import Rule
+from copyrator.copies.composed_rules import binding_of
 
 
 def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
@@ -31,17 +29,10 @@ def sources_of(dry_run: DryRun, key: CopyKey) -> dict[str, int]:
     return found
 
 
-_FAULTS: Final = (RuleReason.SOURCE_NOT_FOUND, RuleReason.TOO_LARGE)
-"""Reasons for which the copies of a template with sources stay as they are."""
-
-
 def waiting(dry_run: DryRun, rule: Rule) -> str | None:
     """Why the copies of a template with sources stay as they are, or None."""
-    said = dry_run.client.verdicts.get(rule.key)
-    spec = rule.spec
-    if isinstance(spec, InvalidSpec) or not spec.sources or said is None:
-        return None
-    return f"{said['reason']}: {said['message']}" if said["reason"] in _FAULTS else None
+    binding = binding_of(dry_run.context, rule.owner)
+    return binding.composition.fault if binding is not None else None
 
 
 def origin_of(binding: SourceBinding) -> str:

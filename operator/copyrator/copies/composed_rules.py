@@ -10,7 +10,7 @@ from copyrator.api.rule import ComposedSource, RuleSpec
 from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.cache.composed import ComposedBinding
 from copyrator.copies.cache.composition import Composition, Part
-from copyrator.copies.composer import check
+from copyrator.copies.composer import ComposeError, check
 from copyrator.copies.context import CopyContext
 from copyrator.copies.named_sources import ALONE
 from copyrator.copies.policy.source_headers import HeaderReader, SourceHeader
@@ -81,7 +81,17 @@ async def compose(context: CopyContext, state: RuleState) -> None:
     if binding is None:
         return
     composition = binding.composition
-    check(composition)
+    try:
+        check(composition)
+        await _render(context, binding)
+    except ComposeError as error:
+        composition.fault = f"{error.verdict.reason}: {error.verdict.message}"
+        raise
+    composition.fault = None
+
+
+async def _render(context: CopyContext, binding: ComposedBinding) -> None:
+    composition = binding.composition
     if composition.until is not None and composition.until <= context.clock():
         context.composer.drop(composition)
         composition.renewed(None)

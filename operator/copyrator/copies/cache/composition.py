@@ -115,6 +115,8 @@ class Composition:
     """Registries that several sources have: the source that isn't used, the one that is."""
     until: datetime | None = None
     """When the copies change although no source does: a certificate's end."""
+    fault: str | None = None
+    """Why the copies stay as they are, as of the last reconcile of the rule."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while the sources are read."""
 
