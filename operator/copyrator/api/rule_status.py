@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -103,6 +103,19 @@ class CopyCounts:
             "pending": self.pending,
         }
         return found | ({"satisfied": self.satisfied} if self.satisfied else {})
+
+
+def read_copy_counts(status: Mapping[str, Any]) -> CopyCounts:
+    """The counts of a stored status; what isn't a number counts as 0."""
+    found = status.get("copies")
+    kept = found if isinstance(found, Mapping) else {}
+    return CopyCounts(
+        **{
+            one.name: number
+            for one in fields(CopyCounts)
+            if isinstance(number := kept.get(one.name), int) and number >= 0
+        }
+    )
 
 
 @dataclass(frozen=True, slots=True)

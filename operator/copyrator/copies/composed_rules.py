@@ -95,10 +95,11 @@ async def _render(context: CopyContext, binding: ComposedBinding) -> None:
     if composition.until is not None and composition.until <= context.clock():
         context.composer.drop(composition)
         composition.renewed(None)
-    if composition.is_covered_by(composition.rendered) and not _pending(context, binding):
+    turn = TimeSlice()
+    known = composition.is_covered_by(composition.rendered)
+    if known and not await _is_any_pending(context, binding, turn):
         return
     async with context.composer.held(binding):
-        turn = TimeSlice()
         for name in list(binding.compiled.targets):
             namespace = context.home.namespaces.get(name)
             if namespace is not None:
@@ -106,10 +107,16 @@ async def _render(context: CopyContext, binding: ComposedBinding) -> None:
             await turn.pause()
 
 
-def _pending(context: CopyContext, binding: ComposedBinding) -> bool:
+async def _is_any_pending(context: CopyContext, binding: ComposedBinding, turn: TimeSlice) -> bool:
     """Whether the copy of any target has to be rendered."""
-    spaces = map(context.home.namespaces.get, list(binding.compiled.targets))
-    return any(space is not None and binding.at(space).pending for space in spaces)
+    for name in list(binding.compiled.targets):
+        namespace = context.home.namespaces.get(name)
+        if namespace is not None and binding.at(namespace).pending:
+            return True
+        if namespace is not None and not binding.follows_namespaces:
+            return False  # they are all the same
+        await turn.pause()
+    return False
 
 
 def seconds_until_change(context: CopyContext, state: RuleState) -> float | None:

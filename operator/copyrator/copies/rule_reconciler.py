@@ -10,7 +10,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts
+from copyrator.api.rule_status import RuleFacts, read_copy_counts
 from copyrator.copies import verdicts
 from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
 from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
@@ -59,10 +59,16 @@ KIND_AGAIN = 15.0
 class _StoppedError(Exception):
     """The rule can't be served (now); without a verdict, its status isn't changed."""
 
-    def __init__(self, verdict: ReadyCondition | None, again: float | None = None) -> None:
+    def __init__(
+        self,
+        verdict: ReadyCondition | None,
+        again: float | None = None,
+        facts: RuleFacts | None = None,
+    ) -> None:
         super().__init__(verdict and verdict.message)
         self.verdict = verdict
         self.again = again
+        self.facts = facts or RuleFacts()
 
 
 class RuleReconciler:
@@ -114,7 +120,7 @@ class RuleReconciler:
             await self._judge_edit(state, rule, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
-                await write_status(self._context, state, rule, stopped.verdict, RuleFacts())
+                await write_status(self._context, state, rule, stopped.verdict, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
         return await self._summarize(state, rule, spec)
 
@@ -271,7 +277,19 @@ class RuleReconciler:
             assert state.compiled is not None
             state.compiled.active = False
             state.freeze()
-            raise _StoppedError(error.verdict, ROOM_AGAIN if error.waits else None) from error
+            again = ROOM_AGAIN if error.waits else None
+            raise _StoppedError(error.verdict, again, self._facts_before(state)) from error
+
+    def _facts_before(self, state: RuleState) -> RuleFacts:
+        """The counts of the last status, where the copies stay as they are."""
+        compiled = state.compiled
+        assert compiled is not None
+        binding = binding_of(self._context, compiled.rule.owner)
+        return RuleFacts(
+            sources=binding.composition.count() if binding else 0,
+            targets=len(compiled.targets),
+            copies=read_copy_counts(compiled.rule.status),
+        )
 
     async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Let the rule write; what an edit would delete is decided, and recorded, before that.

@@ -209,6 +209,7 @@ async def test_a_missing_source_leaves_the_copies_until_it_is_back(cluster, oper
     await operator.settled()
     assert cluster.writes("secrets") == []
     assert hosts(cluster, TARGETS[1]) == ["hub.io", "one.io", "two.io"]
+    assert counts(cluster, "r")["ready"] == len(TARGETS), "as they were counted last"
     message = cluster.found("copyrators", HOME, "r")["status"]["conditions"][0]["message"]
     assert "sources.hub" in message
     assert "infra/hub" in message

@@ -11,7 +11,7 @@ TYPE = "kubernetes.io/dockerconfigjson"
 
 
 def pull(namespace: str, name: str, *hosts: str, **labels: str):
-    auths = {host: {"username": "u", "password": SENTINEL} for host in hosts}
+    auths = {host: {"username": name, "password": SENTINEL} for host in hosts}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
