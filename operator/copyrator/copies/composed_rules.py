@@ -7,6 +7,7 @@ from typing import Final
 
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule import ComposedSource, RuleSpec
+from copyrator.api.rule_status import RuleFacts, read_copy_counts
 from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.cache.composed import ComposedBinding
 from copyrator.copies.cache.composition import Composition, Part
@@ -117,6 +118,18 @@ async def _is_any_pending(context: CopyContext, binding: ComposedBinding, turn: 
             return False  # they are all the same
         await turn.pause()
     return False
+
+
+def facts_before(context: CopyContext, state: RuleState) -> RuleFacts:
+    """The counts of the last status, of a rule whose copies stay as they are."""
+    compiled = state.compiled
+    assert compiled is not None
+    binding = binding_of(context, compiled.rule.owner)
+    return RuleFacts(
+        sources=binding.composition.count() if binding else 0,
+        targets=len(compiled.targets),
+        copies=read_copy_counts(compiled.rule.status),
+    )
 
 
 def seconds_until_change(context: CopyContext, state: RuleState) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 from copyrator.api import names
@@ -10,7 +9,7 @@ from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
 from copyrator.api.rule import InvalidSpec, Mode, RuleSpec
-from copyrator.api.rule_status import RuleFacts, read_copy_counts
+from copyrator.api.rule_status import RuleFacts
 from copyrator.copies import verdicts
 from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
 from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
@@ -18,8 +17,8 @@ from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
 from copyrator.copies.composed_rules import (
     begin_composed,
-    binding_of,
     compose,
+    facts_before,
     resolve_sources,
     seconds_until_change,
 )
@@ -31,6 +30,7 @@ from copyrator.copies.notices import tell_owners
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
+from copyrator.copies.rule_report import report
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_watches import has_watches, no_room, watch_sources
 from copyrator.copies.status import (
@@ -122,7 +122,7 @@ class RuleReconciler:
             if stopped.verdict:
                 await write_status(self._context, state, rule, stopped.verdict, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
-        return await self._summarize(state, rule, spec)
+        return await self._summarize(state, rule)
 
     # --- spec ------------------------------------------------------------------------------------
 
@@ -278,18 +278,7 @@ class RuleReconciler:
             state.compiled.active = False
             state.freeze()
             again = ROOM_AGAIN if error.waits else None
-            raise _StoppedError(error.verdict, again, self._facts_before(state)) from error
-
-    def _facts_before(self, state: RuleState) -> RuleFacts:
-        """The counts of the last status, where the copies stay as they are."""
-        compiled = state.compiled
-        assert compiled is not None
-        binding = binding_of(self._context, compiled.rule.owner)
-        return RuleFacts(
-            sources=binding.composition.count() if binding else 0,
-            targets=len(compiled.targets),
-            copies=read_copy_counts(compiled.rule.status),
-        )
+            raise _StoppedError(error.verdict, again, facts_before(self._context, state)) from error
 
     async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Let the rule write; what an edit would delete is decided, and recorded, before that.
@@ -302,12 +291,12 @@ class RuleReconciler:
             await self._deletions.judge(state, rule, spec)
         if not compiled.active and state.is_unconfirmed(rule.generation):
             state.next_status = 0.0
-            await self._report(state, rule, spec, await summarize_rule(self._context, rule))
+            await report(self._context, state, rule, await summarize_rule(self._context, rule))
         compiled.active = True
 
     # --- due copies ------------------------------------------------------------------------------
 
-    async def _summarize(self, state: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
+    async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
         context = self._context
         began = context.monotonic()
         summary = await summarize_rule(context, rule)
@@ -334,7 +323,7 @@ class RuleReconciler:
         self._measure_lag(state, summary)
         if fresh and (summary.due or state.condemned):
             delay_first_status(context, state)
-        await self._report(state, rule, spec, summary)
+        await report(context, state, rule, summary)
         if state.phase is RulePhase.INCOMPLETE:
             return RequeueAfter(RECHECK_SECONDS)
         wait = seconds_until_change(context, state)
@@ -344,29 +333,3 @@ class RuleReconciler:
         """Failed copies don't count: they may need a person's action."""
         if summary.pending == 0 and (lag := state.take_lag()) is not None:
             self._context.metrics.copy_lag_seconds.observe(lag)
-
-    async def _report(
-        self, state: RuleState, rule: Rule, spec: RuleSpec, summary: RuleSummary
-    ) -> None:
-        context, compiled = self._context, state.compiled
-        assert compiled is not None
-        bindings = len(context.index.of_rule(rule.owner))
-        composed = binding_of(context, rule.owner)
-        if composed is not None:
-            sources, refused = composed.composition.count(), 0
-        else:
-            sources = bindings if spec.source is not None else 0
-            refused = sum(len(watch.store) for watch in state.sources) - sources
-        assert context.home.namespace_watch is not None
-        verdict = verdicts.watch_fault(
-            [
-                *state.sources,
-                context.home.kinds[compiled.resource].subscription,
-                context.home.namespace_watch,
-            ]
-        ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
-        found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-        if composed is not None:
-            overridden = tuple(composed.composition.overridden)
-            found = dataclasses.replace(found, overridden=overridden)
-        await write_status(context, state, rule, verdict, found)

@@ -1,11 +1,17 @@
 """Objects that a template makes of several sources: reads and writes, counted."""
 
+import asyncio
 import base64
 import json
+import random
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 from tests.component.copies.conftest import HOME, Operator, counts, make_rule, reason
 from tests.component.kube.fake_api import until
 
@@ -386,3 +392,95 @@ async def test_many_names_share_a_watch(cluster, operator):
     assert all(watch.metadata_only for watch in watches)
     pull(cluster, many[-1], new_io="x")
     await until(lambda: all("new.io" in (hosts(cluster, t) or ()) for t in TARGETS))
+
+
+async def test_a_certificate_that_ends_is_dropped_without_any_change(cluster, operator):
+    key = ec.generate_private_key(ec.SECP256R1())
+
+    def certificate(name: str, seconds: float) -> str:
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        now = datetime.now(UTC)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(1)
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(seconds=seconds))
+            .sign(key, hashes.SHA256())
+        )
+        return made.public_bytes(serialization.Encoding.PEM).decode()
+
+    lasting, ending = certificate("lasting", 9_999), certificate("ending", 4)
+    cluster.namespace("team-00")
+    cluster.object("configmaps", HOME, "cas", data={"ca.crt": ending + lasting})
+    text = "{{ sources.cas | pem_bundle(drop_expired=true, key='ca.crt') }}"
+    spec = {
+        "sources": [{"as": "cas", "kind": "ConfigMap", "name": "cas"}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "bundle"},
+            "data": {"ca.crt": text},
+        },
+        **SPACES,
+    }
+    make_rule(cluster, "r", spec)
+
+    def bundle() -> str | None:
+        found = cluster.found("configmaps", "team-00", "bundle")
+        return found and found["data"]["ca.crt"]
+
+    await until(lambda: bundle() == ending + lasting)
+    await until(lambda: bundle() == lasting)
+    await operator.settled()
+    written = [verb for verb, path in cluster.writes("configmaps") if "team-00" in path]
+    assert written == ["create", "update"]
+
+
+async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(cluster, operator):
+    """Sources, namespaces and copies change all the time, some of them at once."""
+    chance = random.Random(25)
+    stage(cluster)
+    make_rule(
+        cluster,
+        "r",
+        registries(secret("hub"), selected(optional=True), labels={"of": "{{ namespace.name }}"}),
+    )
+    for step in range(60):
+        what = chance.randrange(5)
+        if what == 0:
+            pull(cluster, f"s-{chance.randrange(4)}", **{f"h{step}.io": "x"})
+        elif what == 1 and cluster.found("secrets", "infra", name := f"s-{chance.randrange(4)}"):
+            cluster.gone("secrets", "infra", name)
+        elif what == 2:
+            cluster.namespace(f"team-x{chance.randrange(5)}", step=str(step))
+        elif what == 3 and cluster.found("secrets", target := chance.choice(TARGETS), "registries"):
+            cluster.gone("secrets", target, "registries")
+        else:
+            hub = {
+                "data": config(**{f"hub{step}.io": "a"}),
+                "type": "kubernetes.io/dockerconfigjson",
+            }
+            cluster.object("secrets", "infra", "hub", **hub)
+        await asyncio.sleep(chance.random() * 0.1)
+
+    def wanted() -> list[str]:
+        names = ["hub", *(f"s-{number}" for number in range(4))]
+        found = [cluster.found("secrets", "infra", name) for name in names]
+        texts = [base64.b64decode(one["data"][".dockerconfigjson"]) for one in found if one]
+        return sorted(host for text in texts for host in json.loads(text)["auths"])
+
+    spaces = [
+        *TARGETS,
+        *(f"team-x{n}" for n in range(5) if f"/api/v1/namespaces/team-x{n}" in cluster.objects),
+    ]
+    await until(lambda: all(hosts(cluster, space) == wanted() for space in spaces))
+    await until(lambda: reason(cluster, "r") == "Synced")
+    await operator.settled(composer.HELD_SECONDS + 0.5)
+    assert counts(cluster, "r")["ready"] == len(spaces)
+    assert operator.controller._context.shares.of(None).bytes == 0
+    cluster.seen.clear()
+    await operator.settled()
+    assert cluster.writes("secrets") == []
