@@ -484,3 +484,41 @@ async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(clus
     cluster.seen.clear()
     await operator.settled()
     assert cluster.writes("secrets") == []
+
+
+@pytest.mark.parametrize("first", ["composed", "plain"])
+async def test_another_rule_never_overwrites_a_source(cluster, operator, first):
+    stage(cluster)
+    cluster.object("secrets", HOME, "hub", type="Opaque", data={"other": b64("x")})
+    before = cluster.found("secrets", "infra", "hub")
+    plain = {
+        "source": {"kind": "Secret", "name": "hub"},
+        "targets": {"namespaces": ["infra"]},
+        "onConflict": "Overwrite",
+    }
+    specs = {"composed": registries(secret("hub")), "plain": plain}
+    make_rule(cluster, first, specs.pop(first))
+    if first == "composed":
+        await until(lambda: reason(cluster, "composed") == "Synced")
+    else:
+        await until(lambda: reason(cluster, "plain") == "Synced")
+        cluster.object("secrets", HOME, "hub", type="Opaque", data={"other": b64("y")})
+    for name, spec in specs.items():
+        make_rule(cluster, name, spec)
+    if first == "composed":
+        await until(lambda: reason(cluster, "plain") == "PartialFailure")
+        assert cluster.found("secrets", "infra", "hub") == before
+    else:  # it is a copy by now, which is never a source
+        await until(lambda: reason(cluster, "composed") == "SourceNotFound")
+
+
+async def test_a_source_of_two_rules_is_one_after_the_first_has_ended(cluster, operator):
+    stage(cluster)
+    for name in ("r", "r2"):
+        spec = registries(secret("hub"))
+        spec["template"]["metadata"]["name"] = f"registries-{name}"
+        make_rule(cluster, name, spec)
+        await until(lambda name=name: reason(cluster, name) == "Synced")
+    cluster.gone("copyrators", HOME, "r")
+    await until(lambda: cluster.found("copyrators", HOME, "r") is None)
+    assert operator.controller._context.index.is_source("secrets", "infra", "hub")
