@@ -208,7 +208,7 @@ def test_no_message_quotes_a_value(jinja):
             "{{ sources.nobody }}",
             "unknown source nobody; known sources: creds, settings, none, many",
         ),
-        ("{{ sources.creds.data.nokey }}", "has no attribute 'nokey'"),
+        ("{{ sources.creds.data.nokey }}", "the source has no key nokey"),
         ("{{ sources.creds.nofield }}", "the source has no field nofield"),
         (f"{{{{ {DATA} | from_json }}}}", "source creds (infra/creds), key password isn't JSON"),
         (

@@ -82,6 +82,7 @@ def _of_object(
     if key is None:
         raise TemplateError(f"pem_bundle needs the key of {where}: pem_bundle(key='ca.crt')")
     data = source.get("data") or {}
+    meter.take(len(data) if key == ALL_KEYS else 1)
     keys = sorted(data) if key == ALL_KEYS else [key]
     for name in keys:
         value = data.get(name)

@@ -26,7 +26,7 @@ from copyrator.copies.policy.template_values import (
 )
 
 _DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_YAML_CHARACTERS: Final = 6 if hasattr(yaml, "CSafeDumper") else 200
+_YAML_CHARACTERS: Final = 12 if hasattr(yaml, "CSafeDumper") else 200
 """Price of a character that is written as YAML: 0.04 us with libyaml, 2.6 us without."""
 _YAML_STEPS: Final = 20
 """Steps for each value that is written as YAML: 12 us with libyaml."""

@@ -29,6 +29,7 @@ from copyrator.copies.policy.template_bounds import (
 )
 from copyrator.copies.policy.template_filters import FILTERS as OWN
 from copyrator.copies.policy.template_meter import Meter, TemplateError, checked, count_of
+from copyrator.copies.policy.template_values import SourceData
 
 _TESTS: Final[dict[str, Any]] = {**TESTS}
 
@@ -259,5 +260,5 @@ def _is_callable(value: Any) -> bool:
     if isinstance(value, Macro | BlockReference | LoopContext | Undefined) or value is safe_range:
         return True
     if isinstance(value, MethodType):
-        return isinstance(value.__self__, LoopContext)
+        return isinstance(value.__self__, LoopContext | SourceData)
     return getattr(value, "for_templates", False)

@@ -7,7 +7,7 @@ can print, compare or measure it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from copyrator.copies.policy.metadata import is_stripped
@@ -15,6 +15,8 @@ from copyrator.copies.policy.template_meter import TemplateError
 
 _DATA: Final = ("data", "binaryData")
 """Fields whose values know their origin."""
+Form = Callable[[str, str], Any]
+"""Makes what a template sees of a value, from that and its origin."""
 _LEFT_OUT: Final = frozenset({"metadata", "status"})
 
 
@@ -52,6 +54,33 @@ class Withheld:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = __getitem__ = _refuse
     __add__ = __radd__ = __mul__ = __rmul__ = __mod__ = __rmod__ = __int__ = __float__ = _refuse
     __html__ = _refuse
+
+
+class SourceData(Mapping[str, Any]):
+    """The data of a source: each value gets its form when it is asked for, since there may be many.
+
+    Not a dict, whose own methods would return the values as they are.
+    """
+
+    __slots__ = ("_form", "_values", "_where")
+
+    def __init__(self, values: Mapping[str, Any], where: str, form: Form) -> None:
+        self._values = values
+        self._where = where
+        self._form = form
+
+    def __getitem__(self, key: str) -> Any:
+        value = self._values[key]
+        return self._form(str(value), f"{self._where}, key {key}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
 
 
 class SourceObject(dict[str, Any]):
@@ -137,9 +166,8 @@ def template_object(body: Mapping[str, Any], alias: str, *, clear: bool) -> Sour
         if not (isinstance(made.get(name), Mapping) or (secret and name == "data")):
             continue
         where = origin_of(made)
-        values = (made.get(name) or {}).items()
         form = Withheld if secret and not clear else SourceText.of
-        made[name] = {key: form(str(value), f"{where}, key {key}") for key, value in values}
+        made[name] = SourceData(made.get(name) or {}, where, form)
     return made
 
 

@@ -17,6 +17,9 @@ _NO_SOURCE: Final = re.compile(
 _NO_FIELD: Final = re.compile(
     r"'[\w.]*SourceObject object' has no attribute '(?P<key>.{1,400})'", re.DOTALL
 )
+_NO_DATA: Final = re.compile(
+    r"'[\w.]*SourceData object' has no attribute '(?P<key>.{1,400})'", re.DOTALL
+)
 _NAMED: Final = re.compile(
     r"'[\w. ]+' has no attribute '(?P<key>.+)'|'(?P<name>.+)' is undefined", re.DOTALL
 )
@@ -38,6 +41,8 @@ def in_words(
         return f"unknown source {found['key']}; known sources: {known}"
     if found := _NO_FIELD.fullmatch(message):
         return f"the source has no field {found['key']}"
+    if found := _NO_DATA.fullmatch(message):
+        return f"the source has no key {found['key']}"
     if found := _NO_NAME.fullmatch(message):
         return f"unknown variable {found['name']}; known variables: {', '.join(sorted(context))}"
     found = _NO_KEY.fullmatch(message)
