@@ -7,9 +7,9 @@ from functools import partial
 from demo.objects import Manifest, fingerprint
 from demo.rules import LATE, SECONDS, TEAMS
 from demo.screen import Rows
+from demo.stage import Stage, example
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
-from demo.world import World, example
 
 FILE = "rules/registries.yaml"
 COPY = "registries"
@@ -17,49 +17,49 @@ HUB, FIRST, MORE = "https://index.docker.io/v1/", "registry.example.com", "regis
 SPACES = (*TEAMS, LATE)
 
 
-def compose(world: World) -> Rows:
+def compose(stage: Stage) -> Rows:
     """Apply the example: two Secrets with credentials, and the rule that merges them."""
-    world.objects.apply(example(FILE))
-    return _wait(world, [HUB, FIRST])
+    stage.objects.apply(example(FILE))
+    return _wait(stage, [HUB, FIRST])
 
 
-def add_source(world: World) -> Rows:
+def add_source(stage: Stage) -> Rows:
     """Create one more Secret that the rule's selector matches."""
     (like,) = (one for one in example(FILE) if one["metadata"].get("labels"))
     auths = {MORE: {"username": "robot", "password": "change-me"}}
     text = {".dockerconfigjson": json.dumps({"auths": auths})}
     metadata = {**like["metadata"], "name": "more-creds"}
-    world.objects.apply([{**like, "metadata": metadata, "stringData": text}])
-    return _wait(world, [HUB, FIRST, MORE])
+    stage.objects.apply([{**like, "metadata": metadata, "stringData": text}])
+    return _wait(stage, [HUB, FIRST, MORE])
 
 
-def delete_rule(world: World) -> str:
+def delete_rule(stage: Stage) -> str:
     """Delete the rule, and with it the copies."""
     (about,) = (one["metadata"] for one in example(FILE) if one["kind"] == "CopyratorRule")
-    world.objects.delete("copyrators", about["name"], about["namespace"])
+    stage.objects.delete("copyrators", about["name"], about["namespace"])
 
     def look() -> None:
-        if any(one["metadata"]["name"] == COPY for one in world.objects.list("secrets")):
+        if any(one["metadata"]["name"] == COPY for one in stage.objects.list("secrets")):
             raise NotYet("a copy is left")
-        if world.objects.get("copyrators", about["name"], about["namespace"]):
+        if stage.objects.get("copyrators", about["name"], about["namespace"]):
             raise NotYet("the rule still exists")
 
     until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
     return "The Secrets with the credentials are unchanged."
 
 
-def _wait(world: World, hosts: list[str]) -> Rows:
+def _wait(stage: Stage, hosts: list[str]) -> Rows:
     return until(
-        partial(_look, world, hosts),
+        partial(_look, stage, hosts),
         seconds=SECONDS,
         what=f"credentials for {len(hosts)} registries in each of {', '.join(SPACES)}",
     )
 
 
-def _look(world: World, hosts: list[str]) -> Rows:
+def _look(stage: Stage, hosts: list[str]) -> Rows:
     rows = []
     for namespace in SPACES:
-        found = world.objects.get("secrets", COPY, namespace)
+        found = stage.objects.get("secrets", COPY, namespace)
         if found is None or _hosts(found) != sorted(hosts):
             raise NotYet(f"other registries in {namespace}")
         rows.append((namespace, COPY, fingerprint(found), ", ".join(map(_short, _hosts(found)))))

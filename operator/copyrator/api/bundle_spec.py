@@ -205,6 +205,8 @@ class BundleSpec:
     verify: Verify | None = None
     min_age: float = 0.0
     """Seconds for which a digest has to be known before it is deployed; 0: at once."""
+    skip_digests: tuple[str, ...] = ()
+    """Digests that are never chosen, by an annotation; sorted."""
     depends_on: tuple[BundleKey, ...] = ()
     """Bundles that new versions of this one wait for."""
     windows: tuple[Window, ...] = ()

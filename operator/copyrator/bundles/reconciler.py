@@ -19,7 +19,7 @@ from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.bundles import dependencies
-from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -32,7 +32,15 @@ from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import age, approval, depends_on, signature, verdicts, windows
+from copyrator.bundles.policy import (
+    age,
+    approval,
+    depends_on,
+    signature,
+    skip_digests,
+    verdicts,
+    windows,
+)
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
@@ -77,7 +85,7 @@ class BundleController:
         client: KubeClient,
         reviewer: KubeClient,
         watch_pool: InformerFactory,
-        bundles: BundleRegistry,
+        bundles: BundleCache,
         queue: WorkQueue[Key],
         scheduler: DueScheduler[Key],
         recorder: EventRecorder,
@@ -106,7 +114,7 @@ class BundleController:
             proxies=proxies or {},
             gates=gates
             or Gates(
-                version=(signature.gate(self._asks_signatures), age.GATE),
+                version=(skip_digests.GATE, signature.gate(self._asks_signatures), age.GATE),
                 moment=(depends_on.GATE, windows.GATE, approval.GATE),
             ),
         )
@@ -272,7 +280,7 @@ class BundleController:
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)
             return
-        entry = await self._writer.hold(entry)
+        entry = await self._writer.ensure_finalizer(entry)
         self._references.follow(entry, spec)
         entry = await self._permissions.visit(entry, spec)
         if entry.is_running:

@@ -62,9 +62,17 @@ class Resolutions:
         if not self._is_wanted(entry, spec, desired):
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
-        context = self._context
+        context, values_hash = self._context, desired.values_hash
         resolution = Resolver(
-            entry, spec, access, self._polls, since, context.gates, context.clock(), asked
+            entry,
+            spec,
+            access,
+            self._polls,
+            since,
+            context.gates,
+            context.clock(),
+            asked,
+            values_hash,
         ).resolve()
         if resolution is None:
             await self._mention_silence(entry, spec)

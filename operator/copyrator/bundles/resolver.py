@@ -16,7 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import age, gates, plan_due, signature
+from copyrator.bundles.policy import age, gates, plan_due, signature, state
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -90,6 +90,8 @@ class Resolver:
     gates: Gates
     now: datetime
     asked: Asked = NOTHING_ASKED
+    values_hash: str | None = None
+    """Of the values that would be deployed."""
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
@@ -162,9 +164,19 @@ class Resolver:
         if choice.tag is None:
             return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
         if self._is_gated:
-            return self._first_passing(choice.fitting, choice.rejected, choice.keeps)
+            tags = (*choice.fitting, *self._remembered(choice.fitting))
+            return self._first_passing(tags, choice.rejected, choice.keeps)
         answer = self._ask(choice.tag)
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
+
+    def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Tags of remembered candidates below these, the highest first.
+
+        There are some where so many were pushed since that only the highest are listed.
+        """
+        if len(tags) < MAX_CANDIDATES:
+            return ()
+        return age.lower_tags(self.entry.status, self.spec, tags)
 
     def _first_passing(
         self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
@@ -230,8 +242,16 @@ class Resolver:
 
     def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
         """The verdicts of the version gates."""
-        status = self.entry.status
-        occasion = gates.occasion(self.entry.request, status.deployed.digest, candidate.digest)
+        entry, status = self.entry, self.entry.status
+        wanted = state.Wanted(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            request=entry.request,
+        )
+        occasion = state.occasion_of(status, wanted)
         verdict = self._signature(candidate.digest) if self.asked else None
         seen = age.first_seen(status, candidate)
         facts = Facts(status, occasion, signature=verdict, first_seen=seen)

@@ -32,7 +32,7 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
     verdict = verdicts.watch_fault(
         [
             *state.sources,
-            context.home.kinds[compiled.resource].subscription,
+            context.home.kinds[compiled.resource].registration,
             context.home.namespace_watch,
         ]
     ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)

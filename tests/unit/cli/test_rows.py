@@ -124,3 +124,10 @@ def test_where_trust_isnt_known_only_the_message_says_so():
     found = verified("True", "signed by a key")
     assert (found["REASON"], found["MESSAGE"]) == ("Deployed", "")
     assert verified("False", ready="False")["MESSAGE"] == "deployed"
+
+
+def test_the_gates_that_a_forced_deploy_passed_over():
+    over = [{"name": "age", "reason": "TooYoung"}, {"name": "window"}]
+    assert rows.passed_over({"passedOver": over}) == "age, window"
+    assert rows.passed_over({}) == ""
+    assert rows.passed_over({"passedOver": "junk"}) == ""
