@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from demo import bundles, ending, pictures, rules, setting_up
+from demo import bundles, composed, ending, pictures, rules, setting_up
 from demo.screen import Screen, recording
 from demo.stage import Stage
 from demo.steps import walk
@@ -25,7 +25,13 @@ from localcluster.paths import state_root
 from localcluster.pins import CLUSTER_PROGRAMS
 from localcluster.state import Layout
 
-CHAPTERS = (setting_up.CHAPTER, rules.CHAPTER, bundles.CHAPTER, ending.CHAPTER)
+CHAPTERS = (
+    setting_up.CHAPTER,
+    rules.CHAPTER,
+    composed.CHAPTER,
+    bundles.CHAPTER,
+    ending.CHAPTER,
+)
 
 
 def main() -> int:

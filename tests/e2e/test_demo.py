@@ -13,17 +13,13 @@ import pytest
 from rich.console import Console
 
 from demo import __main__ as walking
-from demo import bundles, ending, rules, setting_up
+from demo import rules, setting_up
 from demo.chart import ROOT
 from demo.screen import Rows, Screen
 from demo.steps import Chapter, Step, walk
 from demo.waiting import NotYet, StepFailed, until
 
-STEPS = [
-    step.title
-    for chapter in (setting_up.CHAPTER, rules.CHAPTER, bundles.CHAPTER, ending.CHAPTER)
-    for step in chapter.steps
-]
+STEPS = [step.title for chapter in walking.CHAPTERS for step in chapter.steps]
 SECRETS = ("change-me", "rotated-by-the-demo", "changed-by-hand")
 
 pytestmark = pytest.mark.timeout(900)

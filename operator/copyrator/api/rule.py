@@ -9,11 +9,13 @@ from typing import Any, Final
 from copyrator.api import syntax
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, json_type, unreadable
 from copyrator.api.globs import read_globs
+from copyrator.api.rule_sources import read_source, read_sources
 from copyrator.api.rule_spec import (
     DEFAULT_LIMIT,
     DEFAULT_MAX_DELETE,
     MAX_LIMIT,
     WELL_KNOWN_KINDS,
+    ComposedSource,
     ConflictPolicy,
     DeletionPolicy,
     ImmutablePolicy,
@@ -27,10 +29,11 @@ from copyrator.api.rule_spec import (
     Transform,
 )
 from copyrator.api.rule_transform import Place, path_of, read_template, read_transform
-from copyrator.api.selectors import ANY_LABELS, LabelSelector, Operator, parse_selector
+from copyrator.api.selectors import ANY_LABELS, LabelSelector, parse_selector
 from copyrator.settings.limits import RULE_DEPTH, RULE_ITEMS, RULE_VALUES, SELECTOR_TEXT
 
 __all__ = [
+    "ComposedSource",
     "ConflictPolicy",
     "DeletionPolicy",
     "ImmutablePolicy",
@@ -219,6 +222,8 @@ def _split_labels(text: str) -> dict[str, str]:
 def _read_spec(spec: Fields, home: str) -> RuleSpec:
     if spec.has("source") == spec.has("template"):
         spec.fail("source", "set exactly one of spec.source and spec.template")
+    if spec.has("sources") and not spec.has("template"):
+        spec.fail("sources", "needs spec.template, which reads them; to copy, set spec.source")
     template = None
     source = None
     if spec.has("template"):
@@ -226,10 +231,11 @@ def _read_spec(spec: Fields, home: str) -> RuleSpec:
             spec.fail("transform", "must be removed: put the changes into spec.template")
         template = read_template(spec.sub("template"))
     else:
-        source = _read_source(spec.sub("source"), home)
+        source = read_source(spec.sub("source"), home)
     return RuleSpec(
         source=source,
         template=template,
+        sources=read_sources(spec, home),
         targets=_read_targets(spec.sub("targets")),
         transform=read_transform(spec.sub("transform"), source.kind if source else ""),
         on_conflict=spec.choice("onConflict", ConflictPolicy, ConflictPolicy.SKIP),
@@ -251,40 +257,6 @@ def _percentage(value: str) -> str | None:
     if _PERCENTAGE.fullmatch(value):
         return None
     return f'{syntax.shown(value)} isn\'t a percentage between "0%" and "100%"'
-
-
-def _read_source(source: Fields, home: str) -> Source:
-    kind = source.required_text("kind", syntax.kind)
-    if source.has("namespace") and source.has("namespaces"):
-        source.fail("namespaces", "set either namespace or namespaces, not both")
-    one = source.text("namespace", syntax.namespace)
-    if source.get("namespaces") == []:
-        source.fail(
-            "namespaces", "must name a namespace; remove it to use the rule's own namespace"
-        )
-    many = source.texts("namespaces", syntax.namespace)
-    if source.has("name") == source.has("selector"):
-        source.fail("name", "set exactly one of name and selector")
-    return Source(
-        kind=kind,
-        api_version=source.text("apiVersion", syntax.api_version) or WELL_KNOWN_KINDS.get(kind),
-        namespaces=many or ((one,) if one else (home,)),
-        name=source.text("name", syntax.object_name),
-        selector=_source_selector(source),
-    )
-
-
-def _source_selector(source: Fields) -> LabelSelector | None:
-    if not source.has("selector"):
-        return None
-    selector = parse_selector(source.get("selector"), source.at("selector"))
-    if selector.empty:
-        source.fail(
-            "selector",
-            "must name at least one label; an empty one would copy everything "
-            f"of this kind; to do so, set {{key: …, operator: {Operator.DOES_NOT_EXIST}}}",
-        )
-    return selector
 
 
 def _read_targets(targets: Fields) -> Targets:

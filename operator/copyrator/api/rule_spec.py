@@ -88,6 +88,28 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class ComposedSource:
+    """One entry of ``spec.sources``: what a template reads as ``sources.NAME``."""
+
+    alias: str
+    """``as``: the name in the template."""
+    source: Source
+    """With exactly one namespace."""
+    optional: bool = False
+    """Without it, the rule waits until there is at least one object."""
+
+    @property
+    def namespace(self) -> str:
+        """Where it is looked for."""
+        return self.source.namespaces[0]
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one object by name, rather than a list."""
+        return self.source.name is not None
+
+
+@dataclass(frozen=True, slots=True)
 class Template:
     """An object rendered for each target namespace; ``body`` is as written, not rendered."""
 
@@ -171,6 +193,8 @@ class RuleSpec:
     legacy: bool = False
     source: Source | None = None
     template: Template | None = None
+    sources: tuple[ComposedSource, ...] = ()
+    """What the template reads; only with a template."""
     targets: Targets = Targets()
     transform: Transform = Transform()
     on_conflict: ConflictPolicy = ConflictPolicy.SKIP
@@ -181,6 +205,13 @@ class RuleSpec:
     """Percentage of its copies that an edit may delete without a confirmation; 100: all."""
     mode: Mode = Mode.APPLY
     suspend: bool = False
+
+    @property
+    def all_sources(self) -> tuple[Source, ...]:
+        """What is copied, or read by the template."""
+        if self.source is not None:
+            return (self.source,)
+        return tuple(entry.source for entry in self.sources)
 
     @property
     def kind(self) -> str:

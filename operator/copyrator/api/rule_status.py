@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -15,6 +15,7 @@ from copyrator.api.conditions import (
     conditions_by_type,
 )
 from copyrator.api.times import format_time
+from copyrator.settings.limits import OVERRIDDEN_HOSTS
 
 MAX_FAILURES: Final = 20
 """Samples of failing copies that a status holds."""
@@ -39,6 +40,8 @@ class RuleReason(StrEnum):
     NOT_TRUSTED = "NotTrusted"
     SOURCE_NOT_FOUND = "SourceNotFound"
     KIND_UNAVAILABLE = "KindUnavailable"
+    TOO_LARGE = "TooLarge"
+    """The template's sources are too many, or too large."""
     FORBIDDEN = "Forbidden"
     """The operator lacks a permission."""
     PARTIAL_FAILURE = "PartialFailure"
@@ -102,6 +105,19 @@ class CopyCounts:
         return found | ({"satisfied": self.satisfied} if self.satisfied else {})
 
 
+def read_copy_counts(status: Mapping[str, Any]) -> CopyCounts:
+    """The counts of a stored status; what isn't a number counts as 0."""
+    found = status.get("copies")
+    kept = found if isinstance(found, Mapping) else {}
+    return CopyCounts(
+        **{
+            one.name: number
+            for one in fields(CopyCounts)
+            if isinstance(number := kept.get(one.name), int) and number >= 0
+        }
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PlanCounts:
     """What a rule in Plan mode would do."""
@@ -161,6 +177,8 @@ class RuleFacts:
     unconfirmed: UnconfirmedEdit | None = None
     synced: bool = False
     """Everything wanted exists as of now."""
+    overridden: Sequence[tuple[str, str, str]] = ()
+    """Registries that several sources have: the source that isn't used, the one that is."""
     request: str | None = None
     """The request that this reconcile has handled."""
 
@@ -188,6 +206,11 @@ def build_rule_status(
         status["plan"] = facts.plan.to_dict()
     if facts.unconfirmed is not None:
         status["unconfirmed"] = facts.unconfirmed.to_dict()
+    if facts.overridden or before.get("overridden"):
+        status["overridden"] = [
+            dict(zip(("host", "source", "by"), one, strict=True))
+            for one in sorted(facts.overridden)[:OVERRIDDEN_HOSTS]
+        ]
     request = facts.request or before.get("lastHandledRequest")
     if isinstance(request, str):
         status["lastHandledRequest"] = request
@@ -201,7 +224,7 @@ def build_rule_status(
 
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    "unconfirmed",
+    *("unconfirmed", "overridden"),
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

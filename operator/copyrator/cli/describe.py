@@ -164,6 +164,8 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
             yield labelled("Source", f"{spec.kind} {which} in {where}")
         else:
             yield labelled("Template", spec.kind)
+            for entry in spec.sources:
+                yield labelled("Source", _entry(entry))
         yield labelled("Targets", _targets(spec.targets))
         yield labelled("On conflict", spec.on_conflict)
         yield labelled("Deletion", spec.deletion_policy)
@@ -177,6 +179,9 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     yield labelled("Copies", f"{counts.get('desired', 0)} desired: {', '.join(parts)}")
     synced = status.get("lastSyncTime")
     yield labelled("Last sync", f"{rows.age(synced, now)} ago" if synced else "never")
+    for lost in status.get("overridden") or ():
+        used = f"{lost.get('by')} is used for {lost.get('host')}"
+        yield labelled("Not used", f"{lost.get('source')}: {used}")
     failures = [
         Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
         for one in status.get("failures") or ()
@@ -187,6 +192,14 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield f"Failures{of}:"
     for line in grouping.lines(failures):
         yield f"  {line}"
+
+
+def _entry(entry: Any) -> str:
+    """``hub: Secret hub-creds in infra, optional``."""
+    source = entry.source
+    which = source.name or (source.selector and source.selector.to_string())
+    optional = ", optional" if entry.optional else ""
+    return f"{entry.alias}: {source.kind} {which} in {entry.namespace}{optional}"
 
 
 def _targets(targets: Any) -> str:

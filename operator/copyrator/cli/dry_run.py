@@ -214,7 +214,9 @@ class DryRun:
                 if RuleKey(metadata["namespace"], metadata["name"]) != but:
                     self.put(body)
         for rule in self.context.rules:
-            ours = not isinstance(rule.spec, InvalidSpec) and rule.spec.kind == kind
+            ours = not isinstance(rule.spec, InvalidSpec) and (
+                rule.spec.kind == kind or any(one.source.kind == kind for one in rule.spec.sources)
+            )
             if ours and rule.key != but:
                 with suppress(errors.ApiError, Fault):  # not the requested rule
                     await self.serve(rule)

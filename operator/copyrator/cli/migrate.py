@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 import click
 import yaml
@@ -13,6 +14,7 @@ from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.installation import find_installation, own_namespace_option
 from copyrator.cli.migrate_merge import Migration, migrations
 from copyrator.cli.migrate_tools import DATA_KINDS, RequestedCopies, cluster_secret, requests
+from copyrator.cli.migrate_trust import BundleRule, bundle_rules, imported
 from copyrator.cli.objects import listed
 from copyrator.cli.output import Format, dump, items, object_option, reference
 from copyrator.kube import errors
@@ -31,6 +33,12 @@ CLUSTER_SECRETS = Resource(
     "clustersecret.io", "v2", "clustersecrets", "ClusterSecret", namespaced=False
 )
 
+TRUST_BUNDLES = Resource("trust.cert-manager.io", "v1alpha1", "bundles", "Bundle", namespaced=False)
+SECRET_IMPORTS = Resource("secretgen.carvel.dev", "v1alpha1", "secretimports", "SecretImport")
+SECRET_EXPORTS = Resource("secretgen.carvel.dev", "v1alpha1", "secretexports", "SecretExport")
+PLACEHOLDER = "secretgen.carvel.dev/image-pull-secret"
+"""Annotation of Secrets that secretgen fills with all registries' credentials."""
+
 COPIED = (CONFIGMAPS, SECRETS, SERVICEACCOUNTS, ROLES, ROLEBINDINGS)
 """What one of these tools copies."""
 
@@ -38,15 +46,23 @@ COPIED = (CONFIGMAPS, SECRETS, SERVICEACCOUNTS, ROLES, ROLEBINDINGS)
 @click.command()
 @cluster_options(namespace=False)
 @own_namespace_option
+@click.option(
+    "--trust-namespace",
+    metavar="NAMESPACE",
+    default="cert-manager",
+    show_default=True,
+    help="Namespace of the sources of trust-manager's Bundles.",
+)
 @object_option
-def migrate(target: Target, home: str | None, shape: Format | None) -> None:
+def migrate(target: Target, home: str | None, trust_namespace: str, shape: Format | None) -> None:
     """Print rules that replace the annotations of other copying tools.
 
     It reads the annotations of kubernetes-replicator, reflector and
-    config-syncer (metadata only) and ClusterSecrets. Nothing is changed. The rules adopt the copies
+    config-syncer (metadata only), ClusterSecrets, trust-manager's Bundles, and secretgen's
+    SecretImports and SecretExports. Nothing is changed. The rules adopt the copies
     that the tools made; docs/adoption.md has the order of steps.
     """
-    found, where = run(_find(target, home))
+    found, where = run(_find(target, home, trust_namespace))
     if not found:
         click.echo("No object in this cluster is copied by these tools.", err=True)
         return
@@ -64,7 +80,7 @@ def migrate(target: Target, home: str | None, shape: Format | None) -> None:
     )
 
 
-def _print_with_remarks(found: Sequence[Migration], where: str) -> None:
+def _print_with_remarks(found: Sequence[Migration | BundleRule], where: str) -> None:
     for one in found:
         request = one.request
         click.echo("---")
@@ -74,7 +90,9 @@ def _print_with_remarks(found: Sequence[Migration], where: str) -> None:
         click.echo(yaml.safe_dump(one.rule(where), sort_keys=False).rstrip())
 
 
-async def _find(target: Target, home: str | None) -> tuple[list[Migration], str]:
+async def _find(
+    target: Target, home: str | None, trust_namespace: str
+) -> tuple[list[Migration | BundleRule], str]:
     async with target.connect() as client:
         installation = await find_installation(client, home)
         known = [
@@ -91,12 +109,33 @@ async def _find(target: Target, home: str | None) -> tuple[list[Migration], str]
                 click.echo(f"Skipping {resource.plural}: {error}", err=True)
                 continue
             found += requests(resource.kind, bodies, known)
-        for body in await _cluster_secrets(client):
+            _tell_placeholders(bodies)
+        for body in await _all(client, CLUSTER_SECRETS):
             found.append(cluster_secret(body, known))
-    return migrations(found), installation.settings.namespace
+        exports = await _all(client, SECRET_EXPORTS)
+        found += imported(await _all(client, SECRET_IMPORTS), exports)
+        bundles = [
+            rule
+            for body in await _all(client, TRUST_BUNDLES)
+            for rule in bundle_rules(body, trust_namespace)
+        ]
+    return [*migrations(found), *bundles], installation.settings.namespace
 
 
-async def _cluster_secrets(client: KubeClient) -> list[dict[str, object]]:
+async def _all(client: KubeClient, resource: Resource) -> list[dict[str, Any]]:
+    """All objects of a tool's kind; none where the tool isn't installed."""
     with suppress(errors.NotFound, errors.Forbidden):
-        return await listed(client, CLUSTER_SECRETS, None)
+        return await listed(client, resource, None)
     return []
+
+
+def _tell_placeholders(bodies: Sequence[Mapping[str, Any]]) -> None:
+    for body in bodies:
+        metadata = body["metadata"]
+        if PLACEHOLDER in (metadata.get("annotations") or {}):
+            click.echo(
+                f"Secret {metadata['namespace']}/{metadata['name']} is filled by secretgen with "
+                "all exported registries' credentials: write one rule with spec.sources and "
+                "merge_dockerconfig instead (docs/composed.md)",
+                err=True,
+            )

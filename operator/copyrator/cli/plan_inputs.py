@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from copyrator.api import names
+from copyrator.api.keys import ObjectName
 from copyrator.api.rule import InvalidSpec, Source
 from copyrator.api.times import format_time
 from copyrator.cli.cluster import Target
@@ -24,6 +25,7 @@ from copyrator.cli.validate import check, is_ours
 from copyrator.copies.cache.bindings import SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
+from copyrator.copies.composed_rules import binding_of
 from copyrator.copies.policy.sources import SourceReader
 from copyrator.kube import errors
 from copyrator.kube.resources import Resource
@@ -106,6 +108,9 @@ class Files:
         assert not isinstance(rule.spec, InvalidSpec)
         source, context = rule.spec.source, dry_run.context
         state = context.rule_states.get(rule.key)
+        if rule.spec.sources:
+            await self._add_composed(dry_run, rule, client)
+            return
         if source is None or state is None or state.compiled is None:
             return
         resource = await context.home.discovery.resolve(source.kind, source.api_version)
@@ -117,6 +122,24 @@ class Files:
             if not record.refused:
                 rank = (source.namespaces.index(self.namespace_of(manifest)), manifest.name)
                 context.index.add(SourceBinding(state.compiled, record, rank))
+
+    async def _add_composed(self, dry_run: DryRun, rule: Rule, client: DryRunClient) -> None:
+        """The same for a template's sources, which are then read again."""
+        binding = binding_of(dry_run.context, rule.owner)
+        if binding is None:
+            return
+        added = False
+        for part in binding.composition.parts:
+            for manifest in self.manifests:
+                if self._is_source(manifest, part.entry.source):
+                    body = await self.stored(client, part.resource, manifest)
+                    name = ObjectName(part.entry.namespace, manifest.name)
+                    part.assumed[name] = body
+                    part.changed()
+                    added = True
+        if added:
+            dry_run.client.verdicts.pop(rule.key, None)
+            await dry_run.serve(rule)
 
     def _is_source(self, manifest: Manifest, source: Source) -> bool:
         if manifest.kind != source.kind or self.namespace_of(manifest) not in source.namespaces:

@@ -21,6 +21,7 @@ from copyrator.cli.installation import find_installation
 from copyrator.cli.objects import one
 from copyrator.cli.plan_inputs import Files
 from copyrator.cli.plan_rows import Keys, Result, Row, RowAction, action_of, diff
+from copyrator.cli.why_source import waiting
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.planning import Action
@@ -111,6 +112,8 @@ async def _serve(dry_run: DryRun, body: Mapping[str, Any]) -> Rule:
 
 def _check_means_something(dry_run: DryRun, rule: Rule) -> None:
     context = dry_run.context
+    if why := waiting(dry_run, rule):
+        raise Fault(f"rule {rule.owner} does nothing now: {why}")
     if not context.index.of_rule(rule.owner) and not context.count_owned(rule.owner):
         said = dry_run.client.verdicts.get(rule.key)
         why = f"{said['reason']}: {said['message']}" if said else _no_source(dry_run, rule)
@@ -163,6 +166,11 @@ def _notes_of(dry_run: DryRun, rule: Rule, spec: RuleSpec) -> Iterator[str]:
     said = dry_run.client.verdicts.get(rule.key)
     if said and said["reason"] == RuleReason.DELETION_UNCONFIRMED:
         yield f"{said['reason']}: {said['message']}"
+    for binding in dry_run.context.index.of_rule(rule.owner).values():
+        if binding.composition is not None:
+            yield f"From {binding.composition.to_string()}."
+            for host, source, by in sorted(binding.composition.overridden):
+                yield f"{host}: the credentials of {by} are used, not those of {source}."
     if not spec.legacy and (reached := system_namespaces.warning(spec.targets)):
         yield f"Warning: {reached}"
 

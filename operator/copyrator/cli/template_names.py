@@ -7,8 +7,10 @@ from typing import Final
 
 from jinja2 import meta, nodes
 
+from copyrator.api.rule import RuleSpec
 from copyrator.cli.schema import closest
 from copyrator.copies.policy.compiling import ENVIRONMENT
+from copyrator.copies.policy.composing import SOURCES
 from copyrator.copies.policy.rendering import namespace_context, source_context
 
 _NAMESPACE: Final = tuple(namespace_context("", {}, {}))
@@ -19,6 +21,13 @@ OF_TEMPLATE: Final[Mapping[str, Sequence[str]]] = {"namespace": _NAMESPACE, "rul
 """The variables of spec.template and their fields."""
 OF_NAME: Final[Mapping[str, Sequence[str]]] = {**OF_TEMPLATE, "source": _SOURCE}
 """Those of spec.transform.name."""
+
+
+def of_template(rule: RuleSpec) -> Mapping[str, Sequence[str]]:
+    """The variables of a rule's template and their fields."""
+    if not rule.sources:
+        return OF_TEMPLATE
+    return {**OF_TEMPLATE, SOURCES: tuple(entry.alias for entry in rule.sources)}
 
 
 def unknown_names(text: str, known: Mapping[str, Sequence[str]]) -> Iterator[str]:

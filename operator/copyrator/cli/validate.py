@@ -24,7 +24,7 @@ from copyrator.cli.hints import hint
 from copyrator.cli.manifests import Manifest, Step, read_manifests
 from copyrator.cli.output import Format, answer_option, dump
 from copyrator.cli.schema import Problem, problems
-from copyrator.cli.template_names import OF_NAME, OF_TEMPLATE, unknown_names
+from copyrator.cli.template_names import OF_NAME, OF_TEMPLATE, of_template, unknown_names
 from copyrator.copies.policy.compiling import compile_text, rule_texts
 from copyrator.copies.policy.template_meter import TemplateError
 from copyrator.kube.resources import WELL_KNOWN
@@ -214,19 +214,28 @@ def _of_rule(rule: RuleSpec) -> Iterator[Problem]:
         except TemplateError as error:
             yield _problem(InvalidSpec(path, str(error)))
             continue
-        known = OF_NAME if path == "spec.transform.name" else OF_TEMPLATE
+        known = OF_NAME if path == "spec.transform.name" else of_template(rule)
+        if path == "spec.template.metadata.name":
+            known = OF_TEMPLATE
         yield from (_problem(InvalidSpec(path, said)) for said in unknown_names(text, known))
 
 
 def _misspelt_kinds(body: Mapping[str, Any]) -> Iterator[Problem]:
     """Kinds that rules name in another case, or in the plural."""
     spec = body.get("spec")
-    for part in ("source", "template"):
-        inner = spec.get(part) if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping):
+        return
+    places: list[tuple[tuple[Step, ...], Any]] = [
+        (("spec", part), spec.get(part)) for part in ("source", "template")
+    ]
+    entries = spec.get("sources")
+    for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+        places.append((("spec", "sources", number), entry))
+    for place, inner in places:
         kind = inner.get("kind") if isinstance(inner, Mapping) else None
         if isinstance(kind, str) and (meant := _meant(kind)):
             said = f"{kind} isn't a kind; did you mean {meant}?"
-            yield Problem(("spec", part, "kind"), said)
+            yield Problem((*place, "kind"), said)
 
 
 def _meant(kind: str) -> str | None:

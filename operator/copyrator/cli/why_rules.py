@@ -11,7 +11,7 @@ from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rule import InvalidSpec, Mode
 from copyrator.cli.dry_run import DryRun
 from copyrator.cli.hints import hint
-from copyrator.cli.why_source import as_sentence, sources_of
+from copyrator.cli.why_source import as_sentence, origin_of, sources_of, waiting
 from copyrator.copies.cache.bindings import CopyRequest, SourceBinding
 from copyrator.copies.cache.namespaces import Namespace
 from copyrator.copies.cache.rules import Rule
@@ -32,6 +32,7 @@ _SENTENCES = {
     Cause.BEING_DELETED: "It is being deleted, and has a finalizer of another controller.",
     Cause.PAUSED: "The rule {winner} requires it, but writes nothing now (suspend, mode: Plan, or "
     "not served).",
+    Cause.PENDING: "The rule {winner} requires it; the sources of its template are read first.",
     Cause.BROKEN: "The rule {winner} can't create it; see below.",
 }
 
@@ -77,7 +78,10 @@ async def _verdict_in(asked: Question, place: Namespace) -> str:
     broken = None
     if plan.why is Cause.UNWANTED:
         broken = as_sentence(sources_of(asked.dry_run, asked.key)) or _broken(asked, place)
-    return broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
+    said = broken or _sentence(plan.why, plan.winner.owner if plan.winner else "")
+    if plan.winner is not None and plan.winner.binding.composition is not None:
+        said += f" It is made from {origin_of(plan.winner.binding)}."
+    return said
 
 
 def _broken(asked: Question, place: Namespace) -> str | None:
@@ -166,7 +170,11 @@ def _of_served(asked: Question, rule: Rule) -> str:
         return _paused(rule) + _no_source(asked.dry_run, rule)
     if any(binding.origin == f"{asked.namespace}/{asked.name}" for binding in bindings):
         return _paused(rule) + "this is its source"
-    said = _outside(bindings[0], place) or _of_bindings(asked, rule, bindings, place)
+    said = (
+        waiting(asked.dry_run, rule)
+        or _outside(bindings[0], place)
+        or _of_bindings(asked, rule, bindings, place)
+    )
     return _paused(rule) + said
 
 
@@ -208,7 +216,7 @@ def _of_bindings(
         return f"can't be created: {problem}"
     if plan.winner and plan.winner.owner != rule.owner:
         return f"requires it, but it belongs to the rule {plan.winner.owner}"
-    return f"requires it, from {binding.origin or 'its template'}"
+    return f"requires it, from {origin_of(binding)}"
 
 
 def _outside(binding: SourceBinding, place: Namespace) -> str | None:
@@ -239,6 +247,10 @@ def _unaccepted(place: Namespace, tenant: str | None) -> str:
 
 def _uncovered(binding: SourceBinding, place: Namespace) -> str:
     source = binding.source
+    if (composition := binding.composition) is not None:
+        if (origin := composition.forbidding(place.name)) is None:
+            return "this is one of its sources"
+        return f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name {place.name}"
     if source and source.namespace == place.name:
         return "this is its source"
     if source and source.consent and not source.allows(place.name):

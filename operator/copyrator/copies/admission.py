@@ -5,7 +5,7 @@ from __future__ import annotations
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.keys import RuleKey
-from copyrator.api.rule import InvalidSpec
+from copyrator.api.rule import InvalidSpec, RuleSpec
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.kinds import Kinds
@@ -54,7 +54,15 @@ def refusal(rule: Rule, settings: Settings, kinds: Kinds) -> ReadyCondition | No
         return verdicts.tenant_refused(why)
     if not kinds.allows(rule.spec.kind, rule.spec.api_version):
         return verdicts.kind_not_allowed(rule.spec.kind, rule.spec.api_version)
-    sources = rule.spec.source.namespaces if rule.spec.source else ()
-    if outside := [name for name in sources if not settings.serves(name)]:
+    return _sources_refusal(rule.spec, settings, kinds)
+
+
+def _sources_refusal(spec: RuleSpec, settings: Settings, kinds: Kinds) -> ReadyCondition | None:
+    """Why the sources of a rule can't be read, or None."""
+    for source in spec.all_sources:
+        if not kinds.allows(source.kind, source.api_version):
+            return verdicts.kind_not_allowed(source.kind, source.api_version)
+    spaces = (name for source in spec.all_sources for name in source.namespaces)
+    if outside := [name for name in dict.fromkeys(spaces) if not settings.serves(name)]:
         return verdicts.outside(outside)
     return None

@@ -20,6 +20,7 @@ from copyrator.copies.admission import tenant_of
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.compiling import CompiledText, compile_text, compile_texts, rule_texts
+from copyrator.copies.policy.composing import SOURCES
 from copyrator.copies.policy.rendering import TemplateError, Text
 from copyrator.copies.policy.tenant_names import name_refusal
 from copyrator.settings.config import Settings
@@ -27,6 +28,7 @@ from copyrator.settings.limits import COMPILED_AT_ONCE, COMPILED_HERE, COMPILED_
 from copyrator.workqueue.isolated import IsolatedError
 from copyrator.workqueue.timeslice import TimeSlice
 
+_NAME = "spec.template.metadata.name"
 LIMITS_AGAIN = 600.0
 """Seconds before a text that exceeded the child process's limits is retried.
 
@@ -89,6 +91,9 @@ class RuleCompiler:
             for text, answer in answers.items():
                 if isinstance(answer, str):
                     return verdicts.invalid(InvalidSpec(path_of(places[text]), answer))
+                if SOURCES in answer.names and text == _name_in(spec):
+                    why = "can't depend on sources: the names of copies are fixed"
+                    return verdicts.invalid(InvalidSpec(_NAME, why))
                 found[text] = Text(text, answer)
                 await slice_.pause()
         return found
@@ -110,6 +115,11 @@ class RuleCompiler:
                 found[text] = str(error)
             await slice_.pause()
         return found
+
+
+def _name_in(spec: RuleSpec) -> str:
+    """The template's text for the names of copies."""
+    return str(spec.template.body["metadata"]["name"]) if spec.template else ""
 
 
 def _refusal(rule: Rule, spec: RuleSpec, settings: Settings) -> str | None:

@@ -15,6 +15,7 @@ from copyrator.copies.cache.index import BindingIndex
 from copyrator.copies.cache.rules import Rule, RuleCache
 from copyrator.copies.changes import Changes
 from copyrator.copies.cluster_context import ClusterContext
+from copyrator.copies.composer import Composer
 from copyrator.copies.named_sources import NamedSources
 from copyrator.copies.policy.notices import NoticeLimits
 from copyrator.copies.policy.planning import Hold, Plan, TargetState, Unmanaged, plan_copy
@@ -65,6 +66,8 @@ class CopyContext:
     """Copies whose write failed, with the reason."""
     rule_metrics: RuleMetrics = field(init=False)
     named_sources: NamedSources = field(init=False)
+    composer: Composer = field(init=False)
+    """Reads the sources of templates."""
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
     """Of namespaces and sources, that aren't worked off."""
@@ -79,6 +82,7 @@ class CopyContext:
         self.clusters = {self.home.name: self.home}
         self.shares = SourceShares(self.requeue_rule)
         self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
+        self.composer = Composer(self.home.client, lambda: self.shares.of(None), self.clock)
         self.rule_metrics = RuleMetrics(self.metrics)
 
     # --- planning --------------------------------------------------------------------------------
@@ -121,13 +125,14 @@ class CopyContext:
             rule = self.rules.get(state.key)
             if rule is None or rule.deleting or isinstance(rule.spec, InvalidSpec):
                 continue
-            source = rule.spec.source
-            if (
-                state.phase is not RulePhase.FROZEN
-                and not (state.sources and all(place.seen for place in state.sources))
-                and source is not None
-                and source.kind == resource.kind
+            if state.phase is RulePhase.FROZEN:
+                continue
+            if state.sources and all(place.seen for place in state.sources):
+                continue
+            if any(
+                source.kind == resource.kind
                 and source.means(key.namespace, key.name, unmanaged.labels)
+                for source in rule.spec.all_sources
             ):
                 return rule
         return None

@@ -7,7 +7,9 @@ from contextlib import nullcontext, suppress
 from copyrator.api.keys import CopyKey
 from copyrator.api.rule_status import Failure, FailureReason
 from copyrator.copies.cache.bindings import CopyRequest
+from copyrator.copies.cache.composed import ComposedBinding, NotHeldError
 from copyrator.copies.cluster_context import ClusterContext, KindView
+from copyrator.copies.composer import ComposeError
 from copyrator.copies.context import CopyContext
 from copyrator.copies.copy_failures import (
     REFUSED,
@@ -33,6 +35,8 @@ from copyrator.kube.errors import ApiError
 from copyrator.workqueue.outcome import Done, Failed, Outcome, RequeueAfter
 from copyrator.workqueue.queue import Priority
 
+_COMPARED = (Cause.PENDING, Cause.UNMANAGED, Cause.SATISFIED)
+"""Causes for which the wanted content is needed although nothing is written."""
 ATTEMPTS = 4
 """Reads and writes in a row before the key is requeued: each read returns a newer state."""
 AGAIN = 1.0
@@ -80,6 +84,34 @@ class _Attempt:
 
     async def run(self) -> Outcome:
         plan = self._plan()
+        binding = plan.winner.binding if plan.winner else None
+        if not isinstance(binding, ComposedBinding) or not self._needs_content(plan):
+            return await self._run(plan)
+        rule = binding.compiled.rule.key
+        try:
+            async with self._context.composer.held(binding) as renewed:
+                if renewed:
+                    self._context.requeue_rule(rule)  # the other copies
+                namespace = self._cluster.namespaces.get(self._key.namespace)
+                if namespace is not None:
+                    binding.compose(namespace)
+                return await self._run(self._plan())
+        except ComposeError:
+            self._context.requeue_rule(rule)  # its status says it
+            return Done()
+        except NotHeldError:
+            return RequeueAfter(AGAIN)
+        except ApiError as error:
+            self._context.requeue_rule(rule)
+            return Failed(error)
+
+    def _needs_content(self, plan: Plan[CopyRequest]) -> bool:
+        """Whether a template's sources have to be read for it."""
+        if plan.why is Cause.UP_TO_DATE:
+            return self._cluster.drift.wait(self._key) == 0.0
+        return plan.act is not Action.NOTHING or plan.why in _COMPARED
+
+    async def _run(self, plan: Plan[CopyRequest]) -> Outcome:
         wait = self._cluster.drift.wait(self._key) or 0.0
         if plan.why is Cause.UP_TO_DATE and wait > 0:
             return RequeueAfter(wait)

@@ -232,7 +232,8 @@ class CopyController:
             context.home.namespaces.drop(name.name)
         else:
             context.home.namespaces.put(new)
-        context.index.forget_namespace(name.name)
+        if old is None or new is None or _affects_rules(old, new):
+            context.index.forget_namespace(name.name)
         if context.home.namespaces_seen:
             more = new is not None and (old is None or _affects_rules(old, new))
             tenants = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from copyrator.api import names
 from copyrator.api.conditions import ReadyCondition
@@ -15,6 +15,14 @@ from copyrator.copies.admission import is_managed, may_end, refusal, tenant_of
 from copyrator.copies.cache.bindings import CompiledRule, SourceBinding
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.compiling import RuleCompiler
+from copyrator.copies.composed_rules import (
+    begin_composed,
+    compose,
+    facts_before,
+    resolve_sources,
+    seconds_until_change,
+)
+from copyrator.copies.composer import ComposeError
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
@@ -22,6 +30,7 @@ from copyrator.copies.notices import tell_owners
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
+from copyrator.copies.rule_report import report
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_watches import has_watches, no_room, watch_sources
 from copyrator.copies.status import (
@@ -50,10 +59,16 @@ KIND_AGAIN = 15.0
 class _StoppedError(Exception):
     """The rule can't be served (now); without a verdict, its status isn't changed."""
 
-    def __init__(self, verdict: ReadyCondition | None, again: float | None = None) -> None:
+    def __init__(
+        self,
+        verdict: ReadyCondition | None,
+        again: float | None = None,
+        facts: RuleFacts | None = None,
+    ) -> None:
         super().__init__(verdict and verdict.message)
         self.verdict = verdict
         self.again = again
+        self.facts = facts or RuleFacts()
 
 
 class RuleReconciler:
@@ -101,12 +116,13 @@ class RuleReconciler:
             if state.compiled is not None:
                 await state.compiled.targets.settle(TimeSlice())
             self._check_complete(state, spec)
+            await self._compose(state, spec)
             await self._judge_edit(state, rule, spec)
         except _StoppedError as stopped:
             if stopped.verdict:
-                await write_status(self._context, state, rule, stopped.verdict, RuleFacts())
+                await write_status(self._context, state, rule, stopped.verdict, stopped.facts)
             return RequeueAfter(stopped.again) if stopped.again else Done()
-        return await self._summarize(state, rule, spec)
+        return await self._summarize(state, rule)
 
     # --- spec ------------------------------------------------------------------------------------
 
@@ -122,12 +138,14 @@ class RuleReconciler:
         """Add the finalizer, and watch what the rule needs."""
         try:
             resource = await self._context.home.discovery.resolve(spec.kind, spec.api_version)
+            sources = await resolve_sources(self._context, spec)
         except (errors.KindUnavailable, errors.AmbiguousKind) as error:
             state.wait()
             raise _StoppedError(verdicts.kind_unavailable(error), KIND_AGAIN) from error
-        if not resource.namespaced:
+        for wide in (one for one in (resource, *sources) if not one.namespaced):
             path = "spec.template.kind" if spec.template else "spec.source.kind"
-            problem = InvalidSpec(path, f"a {spec.kind} isn't namespaced")
+            path = path if wide is resource else "spec.sources"
+            problem = InvalidSpec(path, f"a {wide.kind} isn't namespaced")
             raise _StoppedError(verdicts.invalid(problem))
         if state.compiled is None or state.compiled.rule.uid != rule.uid:
             state.replaced()
@@ -140,7 +158,7 @@ class RuleReconciler:
             self._remover.freeze(rule)
             raise _StoppedError(texts)
         await self._put_finalizer_on(rule)
-        self._begin(state, rule, spec, (resource, texts))
+        self._begin(state, rule, spec, (resource, texts, sources))
 
     async def _put_finalizer_on(self, rule: Rule) -> None:
         if names.FINALIZER_RULE in rule.finalizers:
@@ -164,12 +182,12 @@ class RuleReconciler:
         state: RuleState,
         rule: Rule,
         spec: RuleSpec,
-        made: tuple[Resource, Mapping[str, Text]],
+        made: tuple[Resource, Mapping[str, Text], Sequence[Resource]],
     ) -> None:
         """Begin to serve a new rule, or a new version of it."""
         context = self._context
         assert context.home.sealer is not None
-        resource, texts = made
+        resource, texts, sources = made
         tenant = tenant_of(rule, context.settings)
         self._await_watches(rule, spec, resource, tenant)
         self._kinds.watch(resource)
@@ -188,6 +206,8 @@ class RuleReconciler:
         delay_first_status(context, state)
         if spec.source is not None:
             state.watch(watch_sources(context, state, spec.source, resource, tenant))
+        elif spec.sources:
+            state.watch(begin_composed(context, state, compiled, sources))
         else:
             state.watch([])
             context.index.add(SourceBinding(compiled, None))
@@ -247,6 +267,19 @@ class RuleReconciler:
         else:
             state.wait()
 
+    async def _compose(self, state: RuleState, spec: RuleSpec) -> None:
+        """Render the copies from the sources; without one of those, they stay as they are."""
+        if not spec.sources:
+            return
+        try:
+            await compose(self._context, state)
+        except ComposeError as error:
+            assert state.compiled is not None
+            state.pause()
+            state.freeze()
+            again = ROOM_AGAIN if error.waits else None
+            raise _StoppedError(error.verdict, again, facts_before(self._context, state)) from error
+
     async def _judge_edit(self, state: RuleState, rule: Rule, spec: RuleSpec) -> None:
         """Let the rule write; what an edit would delete is decided, and recorded, before that.
 
@@ -258,12 +291,12 @@ class RuleReconciler:
             await self._deletions.judge(state, rule, spec)
         if not compiled.active and state.is_unconfirmed(rule.generation):
             state.report_at_once()
-            await self._report(state, rule, spec, await summarize_rule(self._context, rule))
+            await report(self._context, state, rule, await summarize_rule(self._context, rule))
         state.resume()
 
     # --- due copies ------------------------------------------------------------------------------
 
-    async def _summarize(self, state: RuleState, rule: Rule, spec: RuleSpec) -> Outcome:
+    async def _summarize(self, state: RuleState, rule: Rule) -> Outcome:
         context = self._context
         began = context.monotonic()
         summary = await summarize_rule(context, rule)
@@ -290,29 +323,13 @@ class RuleReconciler:
         self._measure_lag(state, summary)
         if fresh and (summary.due or state.condemned):
             delay_first_status(context, state)
-        await self._report(state, rule, spec, summary)
-        return RequeueAfter(RECHECK_SECONDS) if state.phase is RulePhase.INCOMPLETE else Done()
+        await report(context, state, rule, summary)
+        if state.phase is RulePhase.INCOMPLETE:
+            return RequeueAfter(RECHECK_SECONDS)
+        wait = seconds_until_change(context, state)
+        return Done() if wait is None else RequeueAfter(wait)
 
     def _measure_lag(self, state: RuleState, summary: RuleSummary) -> None:
         """Failed copies don't count: they may need a person's action."""
         if summary.pending == 0 and (lag := state.take_lag()) is not None:
             self._context.metrics.copy_lag_seconds.observe(lag)
-
-    async def _report(
-        self, state: RuleState, rule: Rule, spec: RuleSpec, summary: RuleSummary
-    ) -> None:
-        context, compiled = self._context, state.compiled
-        assert compiled is not None
-        bindings = len(context.index.of_rule(rule.owner))
-        sources = bindings if spec.source is not None else 0
-        refused = sum(len(watch.store) for watch in state.sources) - sources
-        assert context.home.namespace_watch is not None
-        verdict = verdicts.watch_fault(
-            [
-                *state.sources,
-                context.home.kinds[compiled.resource].registration,
-                context.home.namespace_watch,
-            ]
-        ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
-        found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
-        await write_status(context, state, rule, verdict, found)

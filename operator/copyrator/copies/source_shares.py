@@ -84,6 +84,17 @@ class SourceShare:
         if isinstance(record, SourceRecord):
             self._add(-record.held)
 
+    def reserve(self, size: int) -> bool:
+        """Hold so many bytes of a template's sources, if there is room; to be given back."""
+        if not self.has_room(size):
+            return False
+        self._add(size)
+        return True
+
+    def give_back(self, size: int) -> None:
+        """A template's sources aren't held any more."""
+        self._add(-size)
+
     def next_rule(self) -> None:
         """Queue the rule that has waited longest for a watch, where there is room for one."""
         if self.waiting and self.may_watch:

@@ -72,7 +72,8 @@ def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare
 
 def no_room(sources: Sequence[Registration], share: SourceShare) -> str | None:
     """Why sources aren't all held, or None; those that have room by now are read again."""
-    missing = [record for watch in sources for record in watch.store.values() if not record.whole]
+    records = (record for watch in sources for record in watch.store.values())
+    missing = [one for one in records if isinstance(one, SourceRecord) and not one.whole]
     if not missing:
         return None
     size = sum(record.size for record in missing)

@@ -84,7 +84,8 @@ async def summarize_rule(
         for name in list(binding.compiled.targets):
             summarize_target(context, summary, binding, name, alone=alone)
             await turn.pause()
-        for name in binding.compiled.targets.targets.named if binding.source else ():
+        named = binding.compiled.targets.targets.named
+        for name in named if binding.source or binding.composition else ():
             _find_refused(context, summary, binding, name)
             await turn.pause()
         _find_unreadable(summary, binding)
@@ -154,8 +155,7 @@ def _find_refused(
     namespace = context.home.namespaces.get(name)
     if namespace is None or not binding.compiled.targets.means(namespace):
         return
-    source = binding.source
-    if source and source.consent and source.consent.problem:
+    if any(binding.unreadable()):
         return  # reported once for all
     if (why := why_refused(binding, namespace)) is not None:
         summary.desired += 1
@@ -166,18 +166,17 @@ def _find_refused(
 
 def _find_unreadable(summary: RuleSummary, binding: SourceBinding) -> None:
     """A source with an invalid annotation is copied nowhere; reported once."""
-    source = binding.source
-    if source is not None and source.consent and source.consent.problem:
+    for kind, name, problem in binding.unreadable():
         summary.desired += 1
         summary.failed += 1
-        key = CopyKey(binding.compiled.resource, source.namespace, source.name)
-        why = f"the annotation {names.ANN_ALLOW_TO} of this source {source.consent.problem}"
+        why = f"the annotation {names.ANN_ALLOW_TO} of this source {problem}"
+        key = CopyKey(kind, *name)
         summary.sample(key, FailureReason.NOT_ACCEPTED, f"{why}; it isn't copied")
 
 
 def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
     """Why a binding may not be copied into a namespace that its rule selects, or None."""
-    targets, source = binding.compiled.targets, binding.source
+    targets = binding.compiled.targets
     if not targets.is_accepted_by(namespace):
         if namespace.consent and namespace.consent.problem:
             return f"the namespace's annotation {names.ANN_ALLOW_FROM} {namespace.consent.problem}"
@@ -185,8 +184,8 @@ def why_refused(binding: SourceBinding, namespace: Namespace) -> str | None:
             f"the namespace doesn't accept copies from {targets.tenant}: its owner must name "
             f"that namespace in the annotation {names.ANN_ALLOW_FROM}"
         )
-    if source is not None and not source.allows(namespace.name):
-        return f"the annotation {names.ANN_ALLOW_TO} of {binding.origin} doesn't name it"
+    if (origin := binding.forbidding(namespace.name)) is not None:
+        return f"the annotation {names.ANN_ALLOW_TO} of {origin} doesn't name it"
     return None
 
 
@@ -221,7 +220,7 @@ def _count_target(
         summary.sample(key, FailureReason.CONFLICT, _occupied(context, key, plan.why))
     elif problem_there := context.problems.get(key):
         _count_problem(summary, key, problem_there, plan.act)
-    elif plan.act is not Action.NOTHING:
+    elif plan.act is not Action.NOTHING or plan.why is Cause.PENDING:
         (summary.unsealed if plan.act is Action.RESEAL else summary.due).append(key)
         summary.missing += plan.act is Action.CREATE
     elif plan.why is Cause.PAUSED:

@@ -47,6 +47,8 @@ def _trigger(state: RuleState, key: CopyKey, plan: Plan[CopyRequest]) -> tuple[T
     if known := _BY_CAUSE.get(plan.why):
         return known, ""
     origin = plan.winner.binding.origin if plan.winner else ""
+    if plan.winner is not None and plan.winner.binding.composition is not None:
+        origin = next(iter(trace.sources), "")
     if origin in trace.sources:
         return Trigger.SOURCE, origin
     if key.namespace in trace.namespaces:

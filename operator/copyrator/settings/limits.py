@@ -102,6 +102,19 @@ TEMPLATE_NUMBER_BITS: Final = 4_096
 FORMAT_WIDTH: Final = 1_024
 """Width that a format such as %10d may have."""
 
+COMPOSED_SOURCES: Final = 32
+"""Entries of spec.sources, as in the CRD."""
+
+COMPOSED_OBJECTS: Final = 500
+"""Objects that all entries of spec.sources may select together."""
+
+COMPOSED_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of these objects (as JSON): they are held in memory while a rule's copies are rendered and
+written."""
+
+OVERRIDDEN_HOSTS: Final = 20
+"""Hosts in status.overridden."""
+
 # --- copies, sources, consent -------------------------------------------------------------------
 
 MAX_GLOBS: Final = 1_000

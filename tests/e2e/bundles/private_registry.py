@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import http.client
+import json
+import secrets
 import socket
 import ssl
 import threading
@@ -38,6 +40,7 @@ def front(
     password: bool = False,
     tls: ssl.SSLContext | None = None,
     stalling: threading.Event | None = None,
+    tokens: list[str] | None = None,
 ) -> Iterator[str]:
     """`host:port` of a server before a registry.
 
@@ -47,10 +50,33 @@ def front(
         password: whether it wants one.
         tls: speaks TLS by this context.
         stalling: while it is set, blobs aren't answered for.
+        tokens: it wants a token, which it gives for the password; those that it gave.
     """
 
     class Guard(_Quiet):
+        def _asks_for_token(self) -> bool:
+            """Give a token, or ask for one; False where the request has one."""
+            assert tokens is not None
+            body, login = b"", self.headers.get("Authorization")
+            if self.path.startswith("/token?") and login == _EXPECTED:
+                tokens.append(secrets.token_hex(8))
+                body = json.dumps({"token": tokens[-1], "expires_in": 300}).encode()
+                self.send_response(200)
+            elif login and login.removeprefix("Bearer ") in tokens:
+                return False
+            else:
+                host = self.headers["Host"]
+                self.send_response(401)
+                challenge = f'Bearer realm="http://{host}/token",service="private"'
+                self.send_header("WWW-Authenticate", challenge)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            return True
+
         def _serve(self) -> None:
+            if tokens is not None and self._asks_for_token():
+                return
             if password and self.headers.get("Authorization") != _EXPECTED:
                 self.send_response(401)
                 self.send_header("WWW-Authenticate", 'Basic realm="private"')

@@ -74,7 +74,7 @@ def test_the_rules_that_migrate_prints_make_every_copy_that_the_tools_made(stage
     assert "Stop the old tool first" in result.stderr
     assert SENTINEL not in result.output
     documents = [one for one in yaml.safe_load_all(result.stdout) if one]
-    mine = [one for one in documents if one["spec"]["source"]["name"] == word]
+    mine = [one for one in documents if one["spec"].get("source", {}).get("name") == word]
     names = [f"copyratorrule.flant.com/{one['metadata']['name']}" for one in mine]
     assert set(names) <= set(stage.result("migrate -o name").stdout.split())
     assert [one for one in json.loads(stage.result("migrate -o json").stdout)["items"]

@@ -227,6 +227,44 @@ def test_a_template_that_asks_for_the_data_is_an_error(run: Run):
     assert run.failure("asked")["reason"] == "TemplateError"
 
 
+def test_templates_read_secrets_and_fail_on_broken_ones(run: Run):
+    """One that works, and one for each way in which a template or filter fails on a value."""
+    run.secret(run.source, "read")
+    data = "sources.s.data.password"
+    texts = {
+        "works": f"{{{{ {data} | b64decode }}}}",
+        "json": f"{{{{ {data} | b64decode | from_json }}}}",
+        "pem": f"{{{{ {data} | b64decode | pem_bundle }}}}",
+        "login": f"{{{{ {data} | b64decode | merge_dockerconfig }}}}",
+        "twice": f"{{{{ {data} | b64decode | b64decode }}}}",
+        "key": f"{{{{ sources.s.data[{data} | b64decode] }}}}",
+        "format": f"{{{{ ('{{:' ~ ({data} | b64decode) ~ '}}').format(1) }}}}",
+    }
+    for name, text in texts.items():
+        template = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"name": f"composed-{name}"},
+            "stringData": {"it": text},
+        }
+        source = {"as": "s", "kind": "Secret", "namespace": run.source, "name": "read"}
+        spec = {
+            "sources": [source],
+            "template": template,
+            "targets": {"namespaces": [run.target]},
+        }
+        run.user.rule(run.home, f"composed-{name}", spec)
+    template["metadata"]["labels"] = {"it": f"{{{{ {data} | b64decode }}}}"}
+    run.user.rule(run.home, "composed-label", spec)
+    names = [f"composed-{name}" for name in (*texts, "label") if name != "works"]
+    assert {run.failure(name)["reason"] for name in names} == {"TemplateError"}
+    until(
+        lambda: run.user.data("secrets", run.target, "composed-works"),
+        "the one that works is made",
+        SECONDS,
+    )
+
+
 def test_admission_quotes_the_value_in_its_refusal(run: Run):
     rules = {
         "apiGroups": [""],

@@ -116,6 +116,10 @@ RULES: list[dict[str, Any]] = [
     {
         "spec": {
             "template": {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}},
+            "sources": [
+                {"as": "a", "kind": "Secret", "namespace": "x", "name": "y", "optional": True},
+                {"as": "b", "kind": "Secret", "selector": SELECTOR},
+            ],
         }
     },
 ]
@@ -214,6 +218,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         failures=[Failure("a", "b", FailureReason.CONFLICT)],
         plan=PlanCounts(),
         unconfirmed=UnconfirmedEdit(1, 2, 3),
+        overridden=[("docker.io", "private (infra/x)", "hub (infra/y)")],
         synced=True,
         request="now",
     )

@@ -24,6 +24,8 @@ MADE = {
         "clustersecret.io/last-sync": "2026-01-01T00:00:00.000000",
     },
     "config-syncer": {"kubed.appscode.com/origin": '{"kind":"Secret","name":"app"}'},
+    "trust-manager": {"trust.cert-manager.io/hash": "1234"},
+    "trust-manager's ClusterBundle": {"trust-manager.io/hash": "1234"},
 }
 
 
@@ -38,7 +40,7 @@ def managed(*parts, manager="tool"):
 @pytest.mark.parametrize("tool", COPIERS, ids=lambda tool: tool.name)
 def test_each_tools_copies_are_known_and_lose_its_marks(tool):
     annotations = MADE[tool.name]
-    assert copier(annotations) is tool
+    assert copier({"annotations": annotations}) is tool
     kept = kept_extras({"annotations": {**annotations, "theirs": "yes"}})
     assert kept.annotations == {"theirs": "yes"}
 
@@ -55,7 +57,7 @@ def test_each_tools_copies_are_known_and_lose_its_marks(tool):
     ],
 )
 def test_what_people_write_on_objects_of_their_own_makes_none_of_them_a_copy(annotations):
-    assert copier(annotations) is None
+    assert copier({"annotations": annotations}) is None
     assert kept_extras({"annotations": annotations}).annotations == annotations
 
 
@@ -112,3 +114,37 @@ def test_of_an_object_that_no_tool_made_everything_stays():
     kept = kept_extras(metadata)
     assert (kept.labels, kept.annotations) == (metadata["labels"], metadata["annotations"])
     assert (kept.owners, kept.finalizers) == ((OWNER,), ("theirs/hold",))
+
+
+@pytest.mark.parametrize(
+    ("mark", "owner"),
+    [
+        ("trust.cert-manager.io/hash", ("trust.cert-manager.io/v1alpha1", "Bundle")),
+        ("trust-manager.io/hash", ("trust-manager.io/v1alpha2", "ClusterBundle")),
+        ("", ("secretgen.carvel.dev/v1alpha1", "SecretImport")),
+    ],
+)
+def test_the_owner_whose_deletion_would_delete_the_copies_goes_others_stay(mark, owner):
+    """With trust-manager's own field manager, which applies them: without managedFields, too."""
+    mine = {"apiVersion": owner[0], "kind": owner[1], "name": "x", "uid": "9", "controller": True}
+    metadata = {
+        "name": "x",
+        "annotations": {mark: "1"} if mark else {},
+        "ownerReferences": [mine, OWNER],
+    }
+    assert kept_extras(metadata).owners == (OWNER,)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "y"}, {"controller": False}, {"kind": "SecretExport"}, {"apiVersion": "v1"}],
+)
+def test_another_owner_makes_no_copy_of_secretgen(change):
+    owner = {
+        "apiVersion": "secretgen.carvel.dev/v1alpha1",
+        "kind": "SecretImport",
+        "name": "x",
+        "controller": True,
+        **change,
+    }
+    assert copier({"name": "x", "ownerReferences": [owner]}) is None

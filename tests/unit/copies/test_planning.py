@@ -42,6 +42,7 @@ class Request:
     paused: bool = False
     on_conflict: ConflictPolicy = ConflictPolicy.SKIP
     adopting: bool = False
+    pending: bool = False
 
     @property
     def broken(self):
@@ -62,6 +63,8 @@ class Request:
 
 
 A, B = Request("a"), Request("b")
+LATER = Request("a", pending=True)
+"""Not rendered yet."""
 UNMANAGED = Unmanaged("uid", "1", {}, {}, {})
 
 
@@ -104,6 +107,17 @@ def plan(requests=(), existing=None, **more):
             Cause.BROKEN,
             replace(A, content=None),
         ),
+        # ... nor does one whose sources aren't read yet, and no other rule gets the target.
+        ({"requests": [LATER, B]}, Action.NOTHING, Cause.PENDING, LATER),
+        ({"requests": [LATER], "existing": Copy("a")}, Action.NOTHING, Cause.PENDING, LATER),
+        ({"requests": [LATER], "existing": Copy("b")}, Action.NOTHING, Cause.PENDING, LATER),
+        (
+            {"requests": [LATER], "existing": Copy("", marks="a")},
+            Action.NOTHING,
+            Cause.PENDING,
+            LATER,
+        ),
+        ({"requests": [LATER], "unmanaged": UNMANAGED}, Action.NOTHING, Cause.PENDING, LATER),
         # Something unmanaged does.
         ({"requests": [A], "unmanaged": UNMANAGED}, Action.NOTHING, Cause.UNMANAGED, A),
         # ... that was found to hold what is wanted, by this look or an earlier one.
@@ -278,6 +292,7 @@ requests = st.builds(
     paused=st.booleans(),
     on_conflict=st.sampled_from(ConflictPolicy),
     adopting=st.booleans(),
+    pending=st.booleans(),
 )
 situations = st.builds(
     TargetState,
@@ -361,7 +376,7 @@ def test_a_target_that_a_rule_may_have_holds_what_that_rule_wants(now):
 
 def assert_desired(now: TargetState, after: TargetState) -> None:
     winner = holder(now)
-    if winner is None or winner.paused or winner.broken:
+    if winner is None or winner.paused or winner.broken or winner.pending:
         assert after == now or now.hold is Hold.CONDEMNED
     else:
         assert (after.existing.owner, after.existing.content) == (winner.owner, winner.content)

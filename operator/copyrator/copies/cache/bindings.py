@@ -7,11 +7,13 @@ rendered, and cached, for each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from copyrator.api.keys import ObjectName
 from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
+from copyrator.copies.cache.composition import Composition
 from copyrator.copies.cache.namespaces import Namespace, TargetSet
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.adoption import copier
@@ -80,6 +82,8 @@ class CompiledRule:
     @property
     def follows_namespaces(self) -> bool:
         """Whether the copies' names depend on the target namespace."""
+        if self.spec.sources and self.template is not None:
+            return "namespace" in self.template.names
         return self.template is not None or (
             self.name is not None and "namespace" in self.name.names
         )
@@ -88,18 +92,27 @@ class CompiledRule:
 class DesiredCopy:
     """The wanted copy at one target, or at all of them alike."""
 
-    __slots__ = ("_content", "digest", "equal", "name", "problem", "right_shape")
+    __slots__ = (
+        *("_content", "digest", "equal", "name", "outline", "pending", "problem"),
+        "right_shape",
+    )
 
-    def __init__(self, name: str, content: Content | None, problem: str | None = None) -> None:
+    def __init__(
+        self, name: str, content: Content | None, problem: str | None = None, pending: bool = False
+    ) -> None:
         self.name = name
         """Of the copy; empty where it can't be rendered."""
         self.digest = content.digest if content else b""
+        self.pending = pending
+        """Whether its sources have to be read before it can be rendered."""
         self.problem = problem
         """Why it can't be rendered: a message for the rule's author."""
         self.right_shape: Shape | None = None
         """The last shape that was found right; usually that of the next copy, too."""
         self.equal: bytes | None = None
         """The digest of the content's other form, as the API server returns it."""
+        self.outline: Content | None = None
+        """The content without values, where the content isn't held."""
         self._content = content
 
     @property
@@ -125,9 +138,13 @@ class SourceBinding:
         self.source = source
         self.rank = rank
         self._by_namespace: dict[str, DesiredCopy] = {}
-        self._desired = (
-            None if self.follows_namespaces and source is None else self._desired_of_source()
-        )
+        self._desired = self._first_desired()
+
+    def _first_desired(self) -> DesiredCopy | None:
+        """The copy that is the same everywhere but for its name; None for a template."""
+        if self.follows_namespaces and self.source is None:
+            return None
+        return self._desired_of_source()
 
     def __lt__(self, other: SourceBinding) -> bool:
         return self.order < other.order
@@ -181,6 +198,26 @@ class SourceBinding:
         """Drop what is cached of a namespace that changed or was deleted."""
         self._by_namespace.pop(namespace, None)
 
+    @property
+    def composition(self) -> Composition | None:
+        """The sources that its template reads; None of other bindings."""
+        return None
+
+    def forbidding(self, namespace: str) -> str | None:
+        """A source that may not be copied into a namespace: ``namespace/name``; None: all may."""
+        return None if self.source is None or self.source.allows(namespace) else self.origin
+
+    def unreadable(self) -> Iterator[tuple[str, ObjectName, str]]:
+        """Sources with an invalid annotation, by kind (resource key): they are copied nowhere."""
+        source = self.source
+        if source is not None and source.consent and source.consent.problem:
+            name = ObjectName(source.namespace, source.name)
+            yield self.compiled.resource, name, source.consent.problem
+
+    def undisturbed(self, namespace: Namespace, shape: Shape) -> bool:
+        """Whether nothing that we wrote there was changed; not for a copy with a ``problem``."""
+        return self.content(namespace).is_undisturbed(shape)
+
     def covers(self, namespace: Namespace) -> bool:
         """Whether a copy is wanted in a namespace at all."""
         if namespace.name not in self.compiled.targets:
@@ -200,7 +237,7 @@ class SourceBinding:
     def _render(self, namespace: Namespace) -> tuple[str, Content]:
         compiled = self.compiled
         assert compiled.template is not None
-        rendered = compiled.template.render(_context(namespace, compiled.rule))
+        rendered = compiled.template.render(target_context(namespace, compiled.rule))
         name = checked_name(str(rendered["metadata"]["name"]), compiled.spec.kind)
         return name, rendered_content(
             rendered, compiled.spec.transform, rule=compiled.rule.owner, sealer=compiled.sealer
@@ -212,7 +249,7 @@ class SourceBinding:
         name = self.source.name
         try:
             if compiled.name is not None and not self.follows_namespaces:
-                context = self._source_context() | {"rule": _rule_context(compiled.rule)}
+                context = self._source_context() | {"rule": rule_context(compiled.rule)}
                 name = checked_name(compiled.name.render(context), compiled.spec.kind)
             content = copied_content(
                 self.source.body,
@@ -223,7 +260,7 @@ class SourceBinding:
         except (TemplateError, TransformError) as error:
             return DesiredCopy(name, None, str(error))
         except Exception as error:
-            return DesiredCopy(name, None, _unexpected(error))
+            return DesiredCopy(name, None, unexpected(error))
         return DesiredCopy(name, content)
 
     def _desired_in(self, namespace: Namespace) -> DesiredCopy:
@@ -231,32 +268,34 @@ class SourceBinding:
             if self._desired is None:
                 return DesiredCopy(*self._render(namespace)).without_content()
             assert self.compiled.name is not None
-            context = _context(namespace, self.compiled.rule) | self._source_context()
+            context = target_context(namespace, self.compiled.rule) | self._source_context()
             name = checked_name(self.compiled.name.render(context), self.compiled.spec.kind)
             return DesiredCopy(name, self._desired.content, self._desired.problem)
         except TemplateError as error:
             return DesiredCopy("", None, str(error))
         except Exception as error:
-            return DesiredCopy("", None, _unexpected(error))
+            return DesiredCopy("", None, unexpected(error))
 
     def _source_context(self) -> dict[str, Any]:
         assert self.source is not None
         return {"source": source_context(self.source.body["metadata"], self.compiled.spec.kind)}
 
 
-def _unexpected(error: Exception) -> str:
+def unexpected(error: Exception) -> str:
     """A problem for the status; the error's own text may hold a value."""
     return f"the copy can't be created: {type(error).__name__}"
 
 
-def _context(namespace: Namespace, rule: Rule) -> dict[str, Any]:
+def target_context(namespace: Namespace, rule: Rule) -> dict[str, Any]:
+    """The variables of a template for one target."""
     return {
         "namespace": namespace_context(namespace.name, namespace.labels, namespace.annotations),
-        "rule": _rule_context(rule),
+        "rule": rule_context(rule),
     }
 
 
-def _rule_context(rule: Rule) -> Mapping[str, str]:
+def rule_context(rule: Rule) -> Mapping[str, str]:
+    """The variable ``rule`` of a template."""
     return {"name": rule.key.name, "namespace": rule.key.namespace}
 
 
@@ -303,16 +342,21 @@ class CopyRequest:
         """The wanted content can't be rendered."""
         return self.desired.problem is not None
 
+    @property
+    def pending(self) -> bool:
+        """The wanted content isn't known before the sources are read."""
+        return self.desired.pending
+
     def is_right(self, record: CopyRecord) -> bool:
         """Whether the copy is as wanted; False where it can't be rendered."""
         desired = self.desired
-        if desired.problem is not None:
+        if desired.problem is not None or desired.pending:
             return False
         if record.digest != desired.digest:
             return False
         if record.shape is desired.right_shape or record.shape is ACCEPTED:
             return True
-        if not self.binding.content(self.namespace).is_undisturbed(record.shape):
+        if not self.binding.undisturbed(self.namespace, record.shape):
             return False
         desired.right_shape = record.shape
         return True
@@ -345,6 +389,4 @@ class CopyRequest:
         trusted = self.binding.compiled.targets.tenant is None
         if trusted and spec.legacy and spec.source and spec.source.selector:
             return spec.source.selector.matches(unmanaged.labels)
-        return (
-            spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.annotations) is not None
-        )
+        return spec.on_conflict is ConflictPolicy.ADOPT and copier(unmanaged.metadata) is not None

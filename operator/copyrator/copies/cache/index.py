@@ -28,6 +28,7 @@ class BindingIndex:
         self._trusted_by_name: dict[tuple[str, str], list[SourceBinding]] = {}
         self._trusted_following: dict[str, list[SourceBinding]] = {}
         self._sources: dict[tuple[str, Origin], int] = {}
+        self._composed: dict[str, frozenset[tuple[str, Origin]]] = {}
 
     def of_rule(self, owner: str) -> Mapping[Origin, SourceBinding]:
         """A rule's bindings by source."""
@@ -41,6 +42,15 @@ class BindingIndex:
     def is_source(self, resource: str, namespace: str, name: str) -> bool:
         """Whether any rule copies this object."""
         return (resource, f"{namespace}/{name}") in self._sources
+
+    def set_composed(self, owner: str, sources: frozenset[tuple[str, Origin]]) -> None:
+        """The objects that a rule's template reads now, by resource and origin."""
+        for key in self._composed.pop(owner, ()):
+            self._drop_source(key)
+        if sources:
+            self._composed[owner] = sources
+        for key in sources:
+            self._sources[key] = self._sources.get(key, 0) + 1
 
     def requests(self, resource: str, namespace: Namespace, name: str) -> list[CopyRequest]:
         """The requests for this target, by precedence."""
@@ -117,14 +127,12 @@ class BindingIndex:
             self._trusted_place(binding).remove(binding)
             self._drop_trusted_place(binding)
         if binding.origin:
-            key = (binding.compiled.resource, binding.origin)
-            self._sources[key] -= 1
-            if not self._sources[key]:
-                del self._sources[key]
+            self._drop_source((binding.compiled.resource, binding.origin))
         return binding
 
     def remove_rule(self, owner: str) -> list[SourceBinding]:
         """Remove all bindings of a rule."""
+        self.set_composed(owner, frozenset())
         removed = (self.remove(owner, origin) for origin in list(self.of_rule(owner)))
         return [binding for binding in removed if binding is not None]
 
@@ -133,6 +141,11 @@ class BindingIndex:
         for bindings in self._following.values():
             for binding in bindings:
                 binding.forget(namespace)
+
+    def _drop_source(self, key: tuple[str, Origin]) -> None:
+        self._sources[key] -= 1
+        if not self._sources[key]:
+            del self._sources[key]
 
     def _place(self, binding: SourceBinding) -> list[SourceBinding]:
         if binding.static_name is None:

@@ -23,6 +23,8 @@ class Copier:
     ``replicate-from`` or ``reflects`` on objects of their own; those alone prove nothing.)"""
     prefix: str
     """What its labels and annotations begin with."""
+    owner: tuple[str, str] = ("", "")
+    """API group and kind of the object that owns its copies: they would be deleted with that."""
 
 
 COPIERS: Final = (
@@ -38,12 +40,40 @@ COPIERS: Final = (
     ),
     Copier("ClusterSecret", "clustersecret.io/created-by", "clustersecret.io"),
     Copier("config-syncer", "kubed.appscode.com/origin", "kubed.appscode.com/"),
+    Copier(
+        "trust-manager",
+        "trust.cert-manager.io/hash",
+        "trust.cert-manager.io/",
+        ("trust.cert-manager.io", "Bundle"),
+    ),
+    Copier(
+        "trust-manager's ClusterBundle",
+        "trust-manager.io/hash",
+        "trust-manager.io/",
+        ("trust-manager.io", "ClusterBundle"),
+    ),
 )
 
+SECRETGEN: Final = Copier(
+    "secretgen-controller",
+    "",
+    "secretgen.carvel.dev/",
+    ("secretgen.carvel.dev", "SecretImport"),
+)
+"""Its copies have no mark but their owner, a SecretImport of the same name."""
 
-def copier(annotations: Mapping[str, str]) -> Copier | None:
+
+def copier(metadata: Mapping[str, Any]) -> Copier | None:
     """The tool that made this object as a copy, or None."""
-    return next((tool for tool in COPIERS if tool.mark in annotations), None)
+    annotations = metadata.get("annotations") or {}
+    for tool in COPIERS:
+        if tool.mark in annotations:
+            return tool
+    name = metadata.get("name")
+    for owner in metadata.get("ownerReferences") or ():
+        if _owns(SECRETGEN, owner) and owner.get("name") == name and owner.get("controller"):
+            return SECRETGEN
+    return None
 
 
 def kept_extras(metadata: Mapping[str, Any]) -> Extras:
@@ -57,14 +87,16 @@ def kept_extras(metadata: Mapping[str, Any]) -> Extras:
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
     owners = tuple(metadata.get("ownerReferences") or ())
-    tool = copier(annotations)
+    tool = copier(metadata)
     if tool is not None:
         written = [
             fields for fields in _entries(metadata) if _has(fields, "annotations", tool.mark)
         ]
         labels = _kept(tool, labels, written, "labels")
         annotations = _kept(tool, annotations, written, "annotations")
-        owners = tuple(one for one in owners if not _is_owned_by(written, one))
+        owners = tuple(
+            one for one in owners if not (_owns(tool, one) or _is_owned_by(written, one))
+        )
     return Extras(
         labels=labels,
         annotations=annotations,
@@ -95,6 +127,11 @@ def _entries(metadata: Mapping[str, Any]) -> Iterator[_Fields]:
 
 def _has(fields: _Fields, part: str, key: str) -> bool:
     return f"f:{key}" in (fields.get(f"f:{part}") or {})
+
+
+def _owns(tool: Copier, owner: Mapping[str, Any]) -> bool:
+    group = str(owner.get("apiVersion")).rpartition("/")[0]
+    return bool(group) and (group, owner.get("kind")) == tool.owner
 
 
 def _is_owned_by(written: Iterable[_Fields], owner: Mapping[str, Any]) -> bool:

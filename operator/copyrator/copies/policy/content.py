@@ -87,6 +87,34 @@ class Content:
         """Whether a copy has this content and nothing else that matters."""
         return record.digest == self.digest and self.is_undisturbed(record.shape)
 
+    def outline(self) -> Content:
+        """The same without values: what `is_undisturbed` needs, and no more."""
+        return Content(
+            api_version=self.api_version,
+            kind=self.kind,
+            payload=_outlined(self.payload),
+            labels=dict.fromkeys(self.labels, ""),
+            annotations=dict.fromkeys(self.annotations, ""),
+            digest=b"",
+        )
+
+    def has_outline(self, outline: Content) -> bool:
+        """Whether `outline` would return an equal one."""
+        return (
+            self.labels.keys() == outline.labels.keys()
+            and self.annotations.keys() == outline.annotations.keys()
+            and _outlined(self.payload) == outline.payload
+        )
+
+
+def _outlined(value: Any) -> Any:
+    """The fields and keys of a payload; of a text, only whether it is empty."""
+    if isinstance(value, Mapping):
+        return {key: _outlined(below) for key, below in value.items()}
+    if isinstance(value, list):
+        return ["…"] if value else []
+    return "…" if isinstance(value, str) and value else value
+
 
 def payload_of(live: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a live object that may be content: all but metadata and status."""

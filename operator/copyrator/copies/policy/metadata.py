@@ -33,6 +33,9 @@ STRIPPED_PREFIXES: Final = (
     "kubed.appscode.com/",
     "config-syncer.kubeops.dev/",
     "clustersecret.io",
+    "trust.cert-manager.io/",
+    "trust-manager.io/",
+    "secretgen.carvel.dev/",
     "control-plane.alpha.kubernetes.io/",  # leader records in old ConfigMaps
 )
 """Never copied, as a label or as an annotation."""

@@ -63,6 +63,8 @@ class Cause(StrEnum):
     PAUSED = "Paused"
     BROKEN = "Broken"
     """The wanted content can't be rendered (template, transform)."""
+    PENDING = "Pending"
+    """The wanted content isn't known before the template's sources are read."""
 
 
 class Hold(StrEnum):
@@ -96,6 +98,10 @@ class Want(Protocol):
     @property
     def broken(self) -> bool:
         """The wanted content can't be rendered (template, transform)."""
+
+    @property
+    def pending(self) -> bool:
+        """The wanted content isn't known before the template's sources are read."""
 
     @property
     def on_conflict(self) -> ConflictPolicy:
@@ -186,8 +192,8 @@ def _plan_free(now: TargetState[W]) -> Plan[W]:
         return Plan(Action.NOTHING, why, next(iter(now.requests), None))
     if now.is_source:
         return Plan(Action.NOTHING, Cause.IS_SOURCE)
-    if winner.broken:
-        return Plan(Action.NOTHING, Cause.BROKEN, winner)
+    if winner.broken or winner.pending:
+        return _unknown(winner)
     return _plan_unowned(now, winner)
 
 
@@ -211,9 +217,11 @@ def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
     if now.is_source:
         return Plan(Action.NOTHING, Cause.IS_SOURCE)
     if marked.broken:
-        return Plan(Action.NOTHING, Cause.BROKEN, marked)
+        return _unknown(marked)
     if marked.paused:
         return Plan(Action.NOTHING, Cause.PAUSED, marked)
+    if marked.pending:
+        return _unknown(marked)
     return Plan(Action.RESEAL, Cause.UNSEALED, marked)
 
 
@@ -222,8 +230,8 @@ def _plan_release(now: TargetState[W]) -> Plan[W]:
     if now.hold is Hold.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
     heir = _first_active(now.requests)
-    if heir is not None and heir.broken:
-        return Plan(Action.NOTHING, Cause.BROKEN, heir)
+    if heir is not None and (heir.broken or heir.pending):
+        return _unknown(heir)
     if heir is not None:
         return Plan(Action.REPLACE, Cause.TAKEN_OVER, heir)
     if now.hold is Hold.GONE:
@@ -235,14 +243,19 @@ def _plan_release(now: TargetState[W]) -> Plan[W]:
 
 
 def _plan_kept(keeper: W, existing: CopyRecord) -> Plan[W]:
-    if keeper.broken:
-        return Plan(Action.NOTHING, Cause.BROKEN, keeper)
+    if keeper.broken or keeper.pending:
+        return _unknown(keeper)
     if keeper.is_right(existing):
         return Plan(Action.NOTHING, Cause.UP_TO_DATE, keeper)
     if keeper.paused:
         return Plan(Action.NOTHING, Cause.PAUSED, keeper)
     why = Cause.DRIFTED if keeper.is_drift(existing) else Cause.CHANGED
     return Plan(Action.REPLACE, why, keeper)
+
+
+def _unknown(request: W) -> Plan[W]:
+    """Nothing is done while the wanted content isn't known."""
+    return Plan(Action.NOTHING, Cause.BROKEN if request.broken else Cause.PENDING, request)
 
 
 def _first_active(requests: Sequence[W]) -> W | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import jinja2
@@ -70,10 +70,13 @@ class Text:
         except TemplateError as error:
             raise TemplateError(f"{_shown(self.source)}: {error}") from None
         except Exception as error:
-            # Filters raise any exception; only jinja2's own messages are free of values.
+            # Filters raise any exception; only jinja2's own messages are free of values, and those
+            # may quote a key that was computed from one.
             told = str(error) if isinstance(error, jinja2.TemplateError) else type(error).__name__
             if isinstance(error, jinja2.UndefinedError):
-                told = in_words(told, self.source, context)
+                told = in_words(told, self.source, context, reveals=meter.reveals)
+            elif meter.reveals:
+                told = type(error).__name__
             raise TemplateError(f"{_shown(self.source)}: {told}") from None
         if len(result) > RENDERED_TEXT:
             raise TemplateError(f"{_shown(self.source)}: the result is too large")
@@ -87,7 +90,7 @@ NO_TEXTS: Final[Mapping[str, Text]] = {}
 class Tree:
     """A whole object whose strings, keys included, may contain Jinja2; compiled once."""
 
-    __slots__ = ("_root", "names")
+    __slots__ = ("names", "root")
 
     def __init__(self, root: Mapping[str, Any], texts: Mapping[str, Text] = NO_TEXTS) -> None:
         """Take an object; texts that aren't among the ``texts`` are compiled now.
@@ -96,7 +99,7 @@ class Tree:
             TemplateError: one isn't valid Jinja2.
         """
         found = dict(texts)
-        self._root = _compile(root, found)
+        self.root: Compiled = _compile(root, found)
         self.names = frozenset(name for text in found.values() for name in text.names)
 
     def render(self, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,9 +108,18 @@ class Tree:
         Raises:
             TemplateError: naming the string at fault.
         """
-        rendered = _render(self._root, context, Meter())
+        meter = Meter()
+
+        def text_of(text: Text) -> str:
+            return text.render(context, meter)
+
+        rendered = render_part(self.root, text_of)
         assert isinstance(rendered, dict)
         return rendered
+
+
+Compiled = Any
+"""A compiled part: maps are lists of pairs and lists are tuples, to tell them apart."""
 
 
 def _compile(value: Any, found: dict[str, Text]) -> Any:
@@ -124,21 +136,33 @@ def _compile(value: Any, found: dict[str, Text]) -> Any:
     return value
 
 
-def _render(value: Any, context: Mapping[str, Any], meter: Meter) -> Any:
-    """Maps were compiled to lists of pairs and lists to tuples, to tell them apart here."""
+def render_part(value: Compiled, text_of: Callable[[Text], str]) -> Any:
+    """Render a compiled part, each text by a function.
+
+    Raises:
+        TemplateError: two keys of one map are the same.
+    """
     if isinstance(value, Text):
-        return value.render(context, meter)
+        return text_of(value)
     if isinstance(value, list):
         result: dict[str, Any] = {}
         for key, item in value:
-            name = _render(key, context, meter)
-            if name in result:
-                raise TemplateError(f"two keys of one map are rendered to {_shown(name)}")
-            result[name] = _render(item, context, meter)
+            put(result, render_part(key, text_of), render_part(item, text_of))
         return result
     if isinstance(value, tuple):
-        return [_render(item, context, meter) for item in value]
+        return [render_part(item, text_of) for item in value]
     return value
+
+
+def put(result: dict[str, Any], name: str, value: Any) -> None:
+    """Add a rendered key to a map.
+
+    Raises:
+        TemplateError: it is there already.
+    """
+    if name in result:
+        raise TemplateError(f"two keys of one map are rendered to {_shown(name)}")
+    result[name] = value
 
 
 def namespace_context(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from copyrator.copies.policy.template_meter import Meter, TemplateError, count_of
+from copyrator.copies.policy.template_values import SourceObject, SourceText
 from copyrator.settings.limits import FORMAT_WIDTH, RENDER_STEPS
 
 Bound = Callable[..., None]
@@ -47,7 +48,8 @@ def str_format(meter: Meter, text: str, *args: Any, **kwargs: Any) -> None:
             continue
         found = _SPEC.fullmatch(spec or "")
         if found is None:
-            raise TemplateError(f"the format {(spec or '')[:40]!r} isn't available in templates")
+            shown = "" if meter.reveals else f" {(spec or '')[:40]!r}"
+            raise TemplateError(f"the format{shown} isn't available in templates")
         made += 2 * longest + _width(found[1]) + _width(found[2])
     meter.make(made)
 
@@ -200,7 +202,9 @@ DICT_METHODS: Final[Mapping[str, Bound]] = dict.fromkeys(
 
 METHODS: Final[Mapping[type, Mapping[str, Bound]]] = {
     str: STR_METHODS,
+    SourceText: STR_METHODS,
     dict: DICT_METHODS,
+    SourceObject: DICT_METHODS,
     list: LIST_METHODS,
     tuple: LIST_METHODS,
 }

@@ -7,6 +7,8 @@ iteration of a loop for each node in its body, or 64 characters that are process
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sized, ValuesView
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 
 from copyrator.settings.limits import (
@@ -29,14 +31,43 @@ class TemplateError(Exception):
     """A template couldn't be rendered for a target; the message is for its author."""
 
 
+@dataclass(slots=True)
+class Findings:
+    """What rendering from sources found out, beside the result."""
+
+    overridden: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    """Registry, the source that isn't used, the one that is."""
+    until: datetime | None = None
+    """When the result changes although no source does: a certificate's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Where a text stands in an object that is rendered from sources."""
+
+    now: datetime
+    findings: Findings
+    reveals: bool = False
+    """Whether data of Secrets are texts here, so that no message may quote a value."""
+    bundles: bool = False
+    """Whether certificates of Secrets may come out here."""
+
+
 class Meter:
     """Counts down; one for each object that is rendered."""
 
-    __slots__ = ("_left", "_room")
+    __slots__ = ("_left", "_room", "scope")
 
     def __init__(self) -> None:
         self._left = RENDER_STEPS
         self._room = RENDERED_OBJECT
+        self.scope: Scope | None = None
+        """Of the text that is rendered; None in an object without sources."""
+
+    @property
+    def reveals(self) -> bool:
+        """Whether values are secret, so that no message may quote one."""
+        return self.scope is not None and self.scope.reveals
 
     def take(self, steps: int, characters: int = 0) -> None:
         """Count work before it is done.

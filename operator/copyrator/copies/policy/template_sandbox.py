@@ -27,7 +27,9 @@ from copyrator.copies.policy.template_bounds import (
     printf,
     str_format,
 )
+from copyrator.copies.policy.template_filters import FILTERS as OWN
 from copyrator.copies.policy.template_meter import Meter, TemplateError, checked, count_of
+from copyrator.copies.policy.template_values import SourceData
 
 _TESTS: Final[dict[str, Any]] = {**TESTS}
 
@@ -61,7 +63,9 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             name: self._bounded(name, function)
             for name, function in FILTERS.items()
             if name not in MISSING_FILTERS
-        } | self._own_filters()
+        }
+        self.filters |= {name: self._metered(function) for name, function in OWN.items()}
+        self.filters |= self._own_filters()
         self.tests = {name: self._weighing(function) for name, function in _TESTS.items()}
 
     # --- operators -------------------------------------------------------------------------------
@@ -151,6 +155,17 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
                 bound(meter, *args, **kwargs)
             meter.take(6)
             return self._plain(function(*passed, *args, **kwargs))
+
+        return filtered
+
+    def _metered(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A filter of our own, which counts its work itself."""
+
+        @functools.wraps(function)
+        def filtered(value: Any, *args: Any, **kwargs: Any) -> Any:
+            if isinstance(value, Undefined):
+                str(value)  # raises, with the name
+            return function(self.meter, self._listed(value), *args, **kwargs)
 
         return filtered
 
@@ -245,5 +260,5 @@ def _is_callable(value: Any) -> bool:
     if isinstance(value, Macro | BlockReference | LoopContext | Undefined) or value is safe_range:
         return True
     if isinstance(value, MethodType):
-        return isinstance(value.__self__, LoopContext)
+        return isinstance(value.__self__, LoopContext | SourceData)
     return getattr(value, "for_templates", False)

@@ -1,0 +1,85 @@
+"""One object made of several, on screen: a pull Secret for all registries."""
+
+import base64
+import json
+from functools import partial
+
+from demo.objects import Manifest, fingerprint
+from demo.rules import LATE, SECONDS, TEAMS
+from demo.screen import Rows
+from demo.stage import Stage, example
+from demo.steps import Chapter, Step
+from demo.waiting import NotYet, until
+
+FILE = "rules/registries.yaml"
+COPY = "registries"
+HUB, FIRST, MORE = "https://index.docker.io/v1/", "registry.example.com", "registry.more.example"
+SPACES = (*TEAMS, LATE)
+
+
+def compose(stage: Stage) -> Rows:
+    """Apply the example: two Secrets with credentials, and the rule that merges them."""
+    stage.objects.apply(example(FILE))
+    return _wait(stage, [HUB, FIRST])
+
+
+def add_source(stage: Stage) -> Rows:
+    """Create one more Secret that the rule's selector matches."""
+    (like,) = (one for one in example(FILE) if one["metadata"].get("labels"))
+    auths = {MORE: {"username": "robot", "password": "change-me"}}
+    text = {".dockerconfigjson": json.dumps({"auths": auths})}
+    metadata = {**like["metadata"], "name": "more-creds"}
+    stage.objects.apply([{**like, "metadata": metadata, "stringData": text}])
+    return _wait(stage, [HUB, FIRST, MORE])
+
+
+def delete_rule(stage: Stage) -> str:
+    """Delete the rule, and with it the copies."""
+    (about,) = (one["metadata"] for one in example(FILE) if one["kind"] == "CopyratorRule")
+    stage.objects.delete("copyrators", about["name"], about["namespace"])
+
+    def look() -> None:
+        if any(one["metadata"]["name"] == COPY for one in stage.objects.list("secrets")):
+            raise NotYet("a copy is left")
+        if stage.objects.get("copyrators", about["name"], about["namespace"]):
+            raise NotYet("the rule still exists")
+
+    until(look, seconds=SECONDS, what="the rule and its copies to be deleted")
+    return "The Secrets with the credentials are unchanged."
+
+
+def _wait(stage: Stage, hosts: list[str]) -> Rows:
+    return until(
+        partial(_look, stage, hosts),
+        seconds=SECONDS,
+        what=f"credentials for {len(hosts)} registries in each of {', '.join(SPACES)}",
+    )
+
+
+def _look(stage: Stage, hosts: list[str]) -> Rows:
+    rows = []
+    for namespace in SPACES:
+        found = stage.objects.get("secrets", COPY, namespace)
+        if found is None or _hosts(found) != sorted(hosts):
+            raise NotYet(f"other registries in {namespace}")
+        rows.append((namespace, COPY, fingerprint(found), ", ".join(map(_short, _hosts(found)))))
+    return Rows(("NAMESPACE", "SECRET", "CONTENT", "REGISTRIES"), rows)
+
+
+def _hosts(secret: Manifest) -> list[str]:
+    text = base64.b64decode(secret["data"][".dockerconfigjson"])
+    return sorted(json.loads(text)["auths"])
+
+
+def _short(host: str) -> str:
+    return host.removeprefix("https://").partition("/")[0]
+
+
+CHAPTER = Chapter(
+    "Composed objects: one pull Secret for all registries",
+    (
+        Step("A rule makes one Secret of two registries' credentials", compose),
+        Step("A third registry is added, and every copy is updated", add_source),
+        Step("The rule is deleted, and so are the copies", delete_rule),
+    ),
+)

@@ -1,0 +1,42 @@
+"""Reports a served rule in its status."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from copyrator.copies import verdicts
+from copyrator.copies.cache.rules import Rule
+from copyrator.copies.composed_rules import binding_of
+from copyrator.copies.context import CopyContext
+from copyrator.copies.rule_state import RuleState
+from copyrator.copies.status import write_status
+from copyrator.copies.summarize import RuleSummary
+
+
+async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
+    """Write what a summary found.
+
+    Raises:
+        ApiError: the status can't be written.
+    """
+    compiled = state.compiled
+    assert compiled is not None
+    spec, composed = compiled.spec, binding_of(context, rule.owner)
+    refused = 0
+    if composed is not None:
+        sources = composed.composition.count()
+    else:
+        sources = len(context.index.of_rule(rule.owner)) if spec.source is not None else 0
+        refused = sum(len(watch.store) for watch in state.sources) - sources
+    assert context.home.namespace_watch is not None
+    verdict = verdicts.watch_fault(
+        [
+            *state.sources,
+            context.home.kinds[compiled.resource].registration,
+            context.home.namespace_watch,
+        ]
+    ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
+    found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
+    if composed is not None:
+        found = dataclasses.replace(found, overridden=tuple(composed.composition.overridden))
+    await write_status(context, state, rule, verdict, found)

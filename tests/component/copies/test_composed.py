@@ -1,0 +1,523 @@
+"""Objects that a template makes of several sources: reads and writes, counted."""
+
+import asyncio
+import base64
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.component.copies.conftest import HOME, Operator, counts, make_rule, reason
+from tests.component.kube.fake_api import until
+
+from copyrator.copies import composer
+
+TARGETS = [f"team-{number:02}" for number in range(12)]
+SPACES = {"targets": {"namespaces": ["team-*"]}}
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def config(**hosts: str) -> dict[str, str]:
+    auths = {host.replace("_", "."): {"auth": b64(f"u:{word}")} for host, word in hosts.items()}
+    return {".dockerconfigjson": b64(json.dumps({"auths": auths}))}
+
+
+def pull(cluster, name: str, namespace: str = "infra", **hosts: str) -> None:
+    cluster.object(
+        "secrets",
+        namespace,
+        name,
+        type="kubernetes.io/dockerconfigjson",
+        data=config(**hosts),
+        metadata={"labels": {"registry": "yes"}},
+    )
+
+
+def secret(name: str, namespace: str = "infra", alias: str = "hub", **more: Any) -> dict[str, Any]:
+    return {"as": alias, "kind": "Secret", "namespace": namespace, "name": name, **more}
+
+
+def selected(alias: str = "private", **more: Any) -> dict[str, Any]:
+    labels = {"matchLabels": {"registry": "yes"}}
+    return {"as": alias, "kind": "Secret", "namespace": "infra", "selector": labels, **more}
+
+
+def registries(*sources: dict[str, Any], text: str = "", **metadata: Any) -> dict[str, Any]:
+    listed = "([sources.hub] + sources.private)" if len(sources) > 1 else "sources.hub"
+    return {
+        "sources": list(sources),
+        "template": {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/dockerconfigjson",
+            "metadata": {"name": "registries", **metadata},
+            "data": {
+                ".dockerconfigjson": text or f"{{{{ {listed} | merge_dockerconfig | b64encode }}}}"
+            },
+        },
+        **SPACES,
+    }
+
+
+def hosts(cluster, namespace: str) -> list[str] | None:
+    found = cluster.found("secrets", namespace, "registries")
+    if found is None:
+        return None
+    return sorted(json.loads(base64.b64decode(found["data"][".dockerconfigjson"])).get("auths", ()))
+
+
+def reads(cluster) -> Counter[str]:
+    return Counter(
+        seen.path.rsplit("/", 1)[-1] for seen in cluster.of("get") if "infra/secrets/" in seen.path
+    )
+
+
+def stage(cluster) -> None:
+    for name in ("infra", *TARGETS):
+        cluster.namespace(name)
+    cluster.object(
+        "secrets", "infra", "hub", type="kubernetes.io/dockerconfigjson", data=config(hub_io="a")
+    )
+
+
+@pytest.fixture(params=["the same everywhere", "by namespace"])
+def labels(request) -> dict[str, Any]:
+    """Metadata of a template that depends on the namespace, or doesn't."""
+    return (
+        {} if request.param == "the same everywhere" else {"labels": {"of": "{{ namespace.name }}"}}
+    )
+
+
+async def served(cluster, labels) -> None:
+    stage(cluster)
+    pull(cluster, "one", one_io="b")
+    pull(cluster, "two", two_io="c")
+    make_rule(cluster, "r", registries(secret("hub"), selected(), **labels))
+    await until(lambda: reason(cluster, "r") == "Synced", "synced")
+
+
+async def test_each_source_is_read_once_and_each_copy_written_once(cluster, operator, labels):
+    await served(cluster, labels)
+    await operator.settled()
+    assert {hosts(cluster, name) == ["hub.io", "one.io", "two.io"] for name in TARGETS} == {True}
+    assert reads(cluster) == {"hub": 1, "one": 1, "two": 1}
+    written = [verb for verb, path in cluster.writes("secrets") if "/team-" in path]
+    assert written == ["create"] * len(TARGETS)
+    assert counts(cluster, "r")["ready"] == len(TARGETS)
+
+
+async def test_a_change_of_any_source_is_read_once_and_written_once(cluster, operator, labels):
+    await served(cluster, labels)
+    await operator.settled()
+    for change in ("hub", "two"):
+        cluster.seen.clear()
+        host = f"{change}-new.io"
+        cluster.object(
+            "secrets",
+            "infra",
+            change,
+            type="kubernetes.io/dockerconfigjson",
+            data=config(**{host: "d"}),
+            metadata={"labels": {"registry": "yes"} if change == "two" else {}},
+        )
+        await until(lambda host=host: all(host in (hosts(cluster, t) or ()) for t in TARGETS))
+        await operator.settled()
+        assert reads(cluster) == {"hub": 1, "one": 1, "two": 1}
+        assert [verb for verb, _ in cluster.writes("secrets")] == ["update"] * len(TARGETS)
+
+
+async def test_sources_that_come_and_go_change_the_copies(cluster, operator):
+    await served(cluster, {})
+    pull(cluster, "three", three_io="d")
+    await until(lambda: all("three.io" in (hosts(cluster, t) or ()) for t in TARGETS))
+    cluster.gone("secrets", "infra", "one")
+    await until(lambda: all("one.io" not in (hosts(cluster, t) or ()) for t in TARGETS))
+    await until(lambda: reason(cluster, "r") == "Synced")
+
+
+async def test_after_a_restart_only_sources_are_read_and_nothing_is_written(
+    cluster, operator, labels
+):
+    await served(cluster, labels)
+    await operator.settled()
+    await operator.stop()
+    cluster.seen.clear()
+    again = Operator(cluster)
+    await again.start()
+    await again.settled(1.5)
+    assert reads(cluster) == {"hub": 1, "one": 1, "two": 1}
+    assert cluster.writes("secrets") == []
+    await again.stop()
+
+
+async def test_a_change_that_changes_no_copy_writes_nothing(cluster, operator):
+    await served(cluster, {})
+    await operator.settled()
+    cluster.seen.clear()
+    pull_labels = {"labels": {"registry": "yes", "more": "yes"}}
+    cluster.object(
+        "secrets",
+        "infra",
+        "two",
+        type="kubernetes.io/dockerconfigjson",
+        data=config(two_io="c"),
+        metadata=pull_labels,
+    )
+    await until(lambda: reads(cluster)["two"] == 1)
+    await operator.settled()
+    assert cluster.writes("secrets") == []
+
+
+async def test_new_and_healed_targets_of_a_second_share_a_reading(cluster, operator, labels):
+    await served(cluster, labels)
+    await operator.settled(composer.HELD_SECONDS + 0.5)
+    composition = next(operator.controller._context.index.all()).composition
+    assert composition.reading is None, "nothing is held while nothing is due"
+    assert operator.controller._context.shares.of(None).bytes == 0
+    cluster.seen.clear()
+    for name in ("team-x", "team-y", "team-z"):
+        cluster.namespace(name)
+    cluster.gone("secrets", TARGETS[0], "registries")
+    cluster.gone("secrets", TARGETS[1], "registries")
+    await until(lambda: all(hosts(cluster, t) for t in (*TARGETS, "team-x", "team-y", "team-z")))
+    await operator.settled()
+    assert reads(cluster) == {"hub": 1, "one": 1, "two": 1}
+    assert sorted(verb for verb, _ in cluster.writes("secrets")) == ["create"] * 5
+
+
+async def test_drift_of_a_copy_is_reverted_by_one_write(cluster, operator, labels):
+    await served(cluster, labels)
+    await operator.settled()
+    cluster.seen.clear()
+    path = f"/api/v1/namespaces/{TARGETS[3]}/secrets/registries"
+    body = cluster.objects[path]
+    cluster.write(path, {**body, "data": {".dockerconfigjson": b64("{}")}}, "kubectl")
+    await until(lambda: hosts(cluster, TARGETS[3]) == ["hub.io", "one.io", "two.io"])
+    await operator.settled()
+    assert [verb for verb, _ in cluster.writes("secrets")] == ["update"]
+
+
+async def test_a_missing_source_leaves_the_copies_until_it_is_back(cluster, operator):
+    await served(cluster, {})
+    cluster.gone("secrets", "infra", "hub")
+    await until(lambda: reason(cluster, "r") == "SourceNotFound")
+    cluster.seen.clear()
+    cluster.gone("secrets", TARGETS[0], "registries")
+    await operator.settled()
+    assert cluster.writes("secrets") == []
+    assert hosts(cluster, TARGETS[1]) == ["hub.io", "one.io", "two.io"]
+    assert counts(cluster, "r")["ready"] == len(TARGETS), "as they were counted last"
+    message = cluster.found("copyrators", HOME, "r")["status"]["conditions"][0]["message"]
+    assert "sources.hub" in message
+    assert "infra/hub" in message
+    cluster.object(
+        "secrets", "infra", "hub", type="kubernetes.io/dockerconfigjson", data=config(x_io="a")
+    )
+    await until(lambda: all("x.io" in (hosts(cluster, t) or ()) for t in TARGETS))
+    await until(lambda: reason(cluster, "r") == "Synced")
+
+
+async def test_a_source_may_be_created_after_its_rule(cluster, operator):
+    stage(cluster)
+    cluster.gone("secrets", "infra", "hub")
+    make_rule(cluster, "r", registries(secret("hub")))
+    await until(lambda: reason(cluster, "r") == "SourceNotFound")
+    cluster.object(
+        "secrets", "infra", "hub", type="kubernetes.io/dockerconfigjson", data=config(x_io="a")
+    )
+    await until(lambda: all(hosts(cluster, t) == ["x.io"] for t in TARGETS))
+
+
+async def test_optional_sources_may_be_missing(cluster, operator):
+    stage(cluster)
+    spec = registries(secret("hub"), selected(optional=True))
+    spec["sources"].append(secret("nothing", alias="extra", optional=True))
+    text = "{{ [sources.hub, sources.extra] + sources.private }}"
+    spec["template"]["data"][".dockerconfigjson"] = text.replace(
+        " }}", " | merge_dockerconfig | b64encode }}"
+    ).replace(
+        "[sources.hub, sources.extra] + sources.private",
+        "([sources.hub, sources.extra] + sources.private)",
+    )
+    make_rule(cluster, "r", spec)
+    await until(lambda: all(hosts(cluster, t) == ["hub.io"] for t in TARGETS))
+    pull(cluster, "nothing", extra_io="d")
+    await until(lambda: all(hosts(cluster, t) == ["extra.io", "hub.io"] for t in TARGETS))
+
+
+async def test_a_source_is_never_written_and_copies_are_never_sources(cluster, operator):
+    """The rule's own copy in infra would be one of the objects that its selector matches."""
+    stage(cluster)
+    pull(cluster, "one", one_io="b")
+    spec = registries(secret("hub"), selected(), labels={"registry": "yes"})
+    spec["targets"] = {"namespaces": ["team-*", "infra"]}
+    make_rule(cluster, "r", spec)
+    await until(lambda: reason(cluster, "r") == "Synced")
+    assert hosts(cluster, "infra") == ["hub.io", "one.io"]
+    await operator.settled()
+    cluster.seen.clear()
+    await operator.settled()
+    assert cluster.writes("secrets") == []
+    spec["template"]["metadata"]["name"] = "one"
+    before = cluster.found("secrets", "infra", "one")
+    make_rule(cluster, "r", spec)
+    await until(lambda: len(cluster.copies("secrets", "one")) == len(TARGETS))
+    await operator.settled()
+    assert cluster.found("secrets", "infra", "one") == before
+
+
+async def test_tokens_and_releases_are_refused(cluster, operator):
+    stage(cluster)
+    cluster.object("secrets", "infra", "hub", type="helm.sh/release.v1", data=config(x_io="a"))
+    make_rule(cluster, "r", registries(secret("hub")))
+    await until(lambda: reason(cluster, "r") == "SourceNotFound")
+    message = cluster.found("copyrators", HOME, "r")["status"]["conditions"][0]["message"]
+    assert "never copied: it is a Helm release" in message
+    await operator.settled()
+    assert cluster.copies("secrets", "registries") == []
+
+
+async def test_every_source_must_allow_the_target(cluster, operator):
+    stage(cluster)
+    pull(cluster, "one", one_io="b")
+    allowed = {
+        "labels": {"registry": "yes"},
+        "annotations": {"copyrator.flant.com/allow-to": "team-0[0-3]"},
+    }
+    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00,team-01"}
+    cluster.object(
+        "secrets",
+        "infra",
+        "two",
+        type="kubernetes.io/dockerconfigjson",
+        data=config(two_io="c"),
+        metadata=allowed,
+    )
+    make_rule(cluster, "r", registries(secret("hub"), selected()))
+    await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:2])
+    await until(lambda: reason(cluster, "r") == "Synced")
+    allowed["annotations"] = {"copyrator.flant.com/allow-to": "team-00"}
+    cluster.object(
+        "secrets",
+        "infra",
+        "two",
+        type="kubernetes.io/dockerconfigjson",
+        data=config(two_io="c"),
+        metadata=allowed,
+    )
+    await until(lambda: cluster.copies("secrets", "registries") == TARGETS[:1])
+
+
+async def test_too_many_and_too_large_sources_change_nothing(cluster, operator, monkeypatch):
+    await served(cluster, {})
+    await operator.settled()
+    monkeypatch.setattr(composer, "COMPOSED_BYTES", 2_000)
+    cluster.seen.clear()
+    pull(cluster, "big", **{f"host-{n}.io": "d" for n in range(60)})
+    await until(lambda: reason(cluster, "r") == "TooLarge")
+    await operator.settled()
+    assert cluster.writes("secrets") == []
+    cluster.gone("secrets", "infra", "big")
+    await until(lambda: reason(cluster, "r") == "Synced")
+    for number in range(500):
+        pull(cluster, f"n-{number}", one_io="b")
+    await until(lambda: reason(cluster, "r") == "TooLarge")
+
+
+async def test_the_status_says_which_credentials_are_not_used(cluster, operator):
+    stage(cluster)
+    pull(cluster, "one", hub_io="other", one_io="b")
+    make_rule(cluster, "r", registries(secret("hub"), selected()))
+    await until(lambda: reason(cluster, "r") == "Synced")
+    assert cluster.found("copyrators", HOME, "r")["status"]["overridden"] == [
+        {"host": "hub.io", "source": "private (infra/one)", "by": "hub (infra/hub)"}
+    ]
+    pull(cluster, "one", one_io="b")
+    await until(lambda: not cluster.found("copyrators", HOME, "r")["status"]["overridden"])
+
+
+async def test_a_broken_source_is_named_and_the_copies_stay(cluster, operator):
+    await served(cluster, {})
+    cluster.object(
+        "secrets",
+        "infra",
+        "two",
+        type="kubernetes.io/dockerconfigjson",
+        data={".dockerconfigjson": b64("hunter2")},
+        metadata={"labels": {"registry": "yes"}},
+    )
+    await until(lambda: reason(cluster, "r") == "PartialFailure")
+    status = cluster.found("copyrators", HOME, "r")["status"]
+    failure = status["failures"][0]
+    assert failure["reason"] == "TemplateError"
+    assert "private (infra/two)" in failure["message"]
+    assert "hunter2" not in json.dumps(status)
+    assert hosts(cluster, TARGETS[0]) == ["hub.io", "one.io", "two.io"]
+
+
+async def test_a_rule_that_ends_takes_its_copies_with_it_without_reading_sources(cluster, operator):
+    await served(cluster, {})
+    await operator.settled()
+    cluster.seen.clear()
+    cluster.gone("copyrators", HOME, "r")
+    await until(lambda: cluster.copies("secrets", "registries") == [])
+    await until(lambda: cluster.found("copyrators", HOME, "r") is None)
+    assert reads(cluster) == {}
+
+
+async def test_many_names_share_a_watch(cluster, operator):
+    stage(cluster)
+    many = [f"s-{number}" for number in range(10)]
+    for name in many:
+        pull(cluster, name, **{f"{name}.io": "x"})
+    sources = [secret(name, alias=name.replace("-", "_")) for name in many]
+    spec = registries(*sources)
+    listed = ", ".join(f"sources.{entry['as']}" for entry in sources)
+    spec["template"]["data"][".dockerconfigjson"] = (
+        f"{{{{ [{listed}] | merge_dockerconfig | b64encode }}}}"
+    )
+    make_rule(cluster, "r", spec)
+    await until(lambda: reason(cluster, "r") == "Synced")
+    watches = [spec for spec in operator.pool.specs() if spec.namespace == "infra"]
+    assert len(watches) == 5
+    assert all(watch.metadata_only for watch in watches)
+    pull(cluster, many[-1], new_io="x")
+    await until(lambda: all("new.io" in (hosts(cluster, t) or ()) for t in TARGETS))
+
+
+async def test_a_certificate_that_ends_is_dropped_without_any_change(cluster, operator):
+    key = ec.generate_private_key(ec.SECP256R1())
+
+    def certificate(name: str, seconds: float) -> str:
+        subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+        now = datetime.now(UTC)
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(subject)
+            .public_key(key.public_key())
+            .serial_number(1)
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(seconds=seconds))
+            .sign(key, hashes.SHA256())
+        )
+        return made.public_bytes(serialization.Encoding.PEM).decode()
+
+    lasting, ending = certificate("lasting", 9_999), certificate("ending", 4)
+    cluster.namespace("team-00")
+    cluster.object("configmaps", HOME, "cas", data={"ca.crt": ending + lasting})
+    text = "{{ sources.cas | pem_bundle(drop_expired=true, key='ca.crt') }}"
+    spec = {
+        "sources": [{"as": "cas", "kind": "ConfigMap", "name": "cas"}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "bundle"},
+            "data": {"ca.crt": text},
+        },
+        **SPACES,
+    }
+    make_rule(cluster, "r", spec)
+
+    def bundle() -> str | None:
+        found = cluster.found("configmaps", "team-00", "bundle")
+        return found and found["data"]["ca.crt"]
+
+    await until(lambda: bundle() == ending + lasting)
+    await until(lambda: bundle() == lasting)
+    await operator.settled()
+    written = [verb for verb, path in cluster.writes("configmaps") if "team-00" in path]
+    assert written == ["create", "update"]
+
+
+async def test_whatever_happens_the_copies_end_right_and_nothing_stays_held(cluster, operator):
+    """Sources, namespaces and copies change all the time, some of them at once."""
+    chance = random.Random(25)
+    stage(cluster)
+    make_rule(
+        cluster,
+        "r",
+        registries(secret("hub"), selected(optional=True), labels={"of": "{{ namespace.name }}"}),
+    )
+    for step in range(60):
+        what = chance.randrange(5)
+        if what == 0:
+            pull(cluster, f"s-{chance.randrange(4)}", **{f"h{step}.io": "x"})
+        elif what == 1 and cluster.found("secrets", "infra", name := f"s-{chance.randrange(4)}"):
+            cluster.gone("secrets", "infra", name)
+        elif what == 2:
+            cluster.namespace(f"team-x{chance.randrange(5)}", step=str(step))
+        elif what == 3 and cluster.found("secrets", target := chance.choice(TARGETS), "registries"):
+            cluster.gone("secrets", target, "registries")
+        else:
+            hub = {
+                "data": config(**{f"hub{step}.io": "a"}),
+                "type": "kubernetes.io/dockerconfigjson",
+            }
+            cluster.object("secrets", "infra", "hub", **hub)
+        await asyncio.sleep(chance.random() * 0.1)
+
+    def wanted() -> list[str]:
+        names = ["hub", *(f"s-{number}" for number in range(4))]
+        found = [cluster.found("secrets", "infra", name) for name in names]
+        texts = [base64.b64decode(one["data"][".dockerconfigjson"]) for one in found if one]
+        return sorted(host for text in texts for host in json.loads(text)["auths"])
+
+    spaces = [
+        *TARGETS,
+        *(f"team-x{n}" for n in range(5) if f"/api/v1/namespaces/team-x{n}" in cluster.objects),
+    ]
+    await until(lambda: all(hosts(cluster, space) == wanted() for space in spaces))
+    await until(lambda: reason(cluster, "r") == "Synced")
+    await operator.settled(composer.HELD_SECONDS + 0.5)
+    assert counts(cluster, "r")["ready"] == len(spaces)
+    assert operator.controller._context.shares.of(None).bytes == 0
+    cluster.seen.clear()
+    await operator.settled()
+    assert cluster.writes("secrets") == []
+
+
+@pytest.mark.parametrize("first", ["composed", "plain"])
+async def test_another_rule_never_overwrites_a_source(cluster, operator, first):
+    stage(cluster)
+    cluster.object("secrets", HOME, "hub", type="Opaque", data={"other": b64("x")})
+    before = cluster.found("secrets", "infra", "hub")
+    plain = {
+        "source": {"kind": "Secret", "name": "hub"},
+        "targets": {"namespaces": ["infra"]},
+        "onConflict": "Overwrite",
+    }
+    specs = {"composed": registries(secret("hub")), "plain": plain}
+    make_rule(cluster, first, specs.pop(first))
+    if first == "composed":
+        await until(lambda: reason(cluster, "composed") == "Synced")
+    else:
+        await until(lambda: reason(cluster, "plain") == "Synced")
+        cluster.object("secrets", HOME, "hub", type="Opaque", data={"other": b64("y")})
+    for name, spec in specs.items():
+        make_rule(cluster, name, spec)
+    if first == "composed":
+        await until(lambda: reason(cluster, "plain") == "PartialFailure")
+        assert cluster.found("secrets", "infra", "hub") == before
+    else:  # it is a copy by now, which is never a source
+        await until(lambda: reason(cluster, "composed") == "SourceNotFound")
+
+
+async def test_a_source_of_two_rules_is_one_after_the_first_has_ended(cluster, operator):
+    stage(cluster)
+    for name in ("r", "r2"):
+        spec = registries(secret("hub"))
+        spec["template"]["metadata"]["name"] = f"registries-{name}"
+        make_rule(cluster, name, spec)
+        await until(lambda name=name: reason(cluster, name) == "Synced")
+    cluster.gone("copyrators", HOME, "r")
+    await until(lambda: cluster.found("copyrators", HOME, "r") is None)
+    assert operator.controller._context.index.is_source("secrets", "infra", "hub")

@@ -1,0 +1,263 @@
+"""Objects made of several sources, on the real API server: contents, counts, refusals."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from tests.e2e.copies.conftest import encoded, restart, wait_quiet, within
+
+from localcluster.api import ApiStatusError
+
+TYPE = "kubernetes.io/dockerconfigjson"
+COPIES = 8
+
+
+def config(**hosts: str) -> dict[str, str]:
+    auths = {host.replace("_", "."): {"username": "u", "password": w} for host, w in hosts.items()}
+    return encoded(**{".dockerconfigjson": json.dumps({"auths": auths})})
+
+
+def registries(word: str, infra: str, **more: Any) -> dict[str, Any]:
+    selector = {"matchLabels": {"registry": word}}
+    return {
+        "sources": [
+            {"as": "hub", "kind": "Secret", "namespace": infra, "name": "hub-creds"},
+            {
+                "as": "private",
+                "kind": "Secret",
+                "namespace": infra,
+                "selector": selector,
+                "optional": True,
+            },
+        ],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": TYPE,
+            "metadata": {"name": word},
+            "data": {
+                ".dockerconfigjson": (
+                    "{{ ([sources.hub] + sources.private) | merge_dockerconfig | b64encode }}"
+                )
+            },
+        },
+        "targets": {"namespaces": [f"{word}-*"]},
+        **more,
+    }
+
+
+def hosts(user, namespace: str, name: str) -> list[str]:
+    data = user.data("secrets", namespace, name) or {}
+    text = base64.b64decode(data.get(".dockerconfigjson", "")) or b'{"auths":{}}'
+    return sorted(json.loads(text)["auths"])
+
+
+@pytest.fixture
+def infra(user, namespace, word):
+    space: str = namespace(f"infra-{word}")
+    user.create("secrets", space, "hub-creds", type=TYPE, data=config(hub_io="a"))
+    labels = {"labels": {"registry": word}}
+    for name in ("one", "two"):
+        user.create(
+            "secrets", space, name, type=TYPE, metadata=labels, data=config(**{f"{name}_io": "b"})
+        )
+    return space
+
+
+@pytest.fixture
+def targets(namespace, word):
+    return [namespace(f"{word}-{number}") for number in range(COPIES)]
+
+
+def secret_reads(operator, since: int, infra: str) -> list[str]:
+    return sorted(
+        str(event.name)
+        for event in operator.cluster.audit_events(since)
+        if event.user == operator.user
+        and event.verb == "get"
+        and (event.resource, event.namespace) == ("secrets", infra)
+    )
+
+
+def secret_writes(operator, since: int, targets: list[str]) -> list[str]:
+    found = operator.writes(since, but=("events",))
+    return [event.verb for event in found if event.namespace in targets]
+
+
+def test_each_change_is_one_reading_of_each_source_and_one_write_of_each_copy(
+    operator, user, infra, targets, word
+):
+    since = operator.cluster.audit_offset()
+    user.rule(operator.namespace, word, registries(word, infra))
+    status = user.wait_ready(operator.namespace, word)
+    assert status["sources"] == 3
+    assert status["copies"]["ready"] == COPIES
+    for target in targets:
+        assert hosts(user, target, word) == ["hub.io", "one.io", "two.io"]
+        assert user.get("secrets", target, word)["type"] == TYPE
+    wait_quiet(operator, *targets)
+    assert secret_reads(operator, since, infra) == ["hub-creds", "one", "two"]
+    assert secret_writes(operator, since, targets) == ["create"] * COPIES
+    since = operator.cluster.audit_offset()
+    user.patch("secrets", infra, "two", data=config(new_io="c"))
+    for target in targets:
+        within(15, lambda at=target: "new.io" in hosts(user, at, word), f"new in {target}")
+    wait_quiet(operator, *targets)
+    assert secret_reads(operator, since, infra) == ["hub-creds", "one", "two"]
+    assert secret_writes(operator, since, targets) == ["update"] * COPIES
+
+
+def test_a_restart_reads_the_sources_and_writes_nothing(stopped, user, infra, targets, word):
+    stopped.start()
+    user.rule(stopped.namespace, word, registries(word, infra))
+    user.wait_ready(stopped.namespace, word)
+    wait_quiet(stopped, stopped.namespace, *targets)
+    assert stopped.stop() == 0
+    since = restart(stopped, user, word)
+    wait_quiet(stopped, stopped.namespace, *targets)
+    assert secret_writes(stopped, since, targets) == []
+    assert secret_reads(stopped, since, infra) == ["hub-creds", "one", "two"]
+    copies = [
+        event
+        for event in stopped.cluster.audit_events(since)
+        if event.user == stopped.user and event.verb == "get" and event.namespace in targets
+    ]
+    assert copies == []
+
+
+def test_a_missing_source_leaves_the_copies_and_its_return_changes_them(
+    operator, user, infra, targets, word
+):
+    user.rule(operator.namespace, word, registries(word, infra))
+    user.wait_ready(operator.namespace, word)
+    user.delete("secrets", infra, "hub-creds")
+    said = user.wait_reason(operator.namespace, word, "SourceNotFound")
+    assert f"{infra}/hub-creds" in said["message"]
+    assert {tuple(hosts(user, target, word)) for target in targets} == {
+        ("hub.io", "one.io", "two.io")
+    }
+    user.create("secrets", infra, "hub-creds", type=TYPE, data=config(back_io="a"))
+    for target in targets:
+        within(15, lambda at=target: "back.io" in hosts(user, at, word), f"back in {target}")
+    user.wait_ready(operator.namespace, word)
+    for name in ("one", "two"):
+        user.delete("secrets", infra, name)
+    for target in targets:
+        within(15, lambda at=target: hosts(user, at, word) == ["back.io"], f"fewer in {target}")
+
+
+def test_new_healed_and_edited_copies_converge(operator, user, infra, targets, word, namespace):
+    user.rule(operator.namespace, word, registries(word, infra))
+    user.wait_ready(operator.namespace, word)
+    whole = ["hub.io", "one.io", "two.io"]
+    user.delete("secrets", targets[0], word)
+    user.patch("secrets", targets[1], word, data=config(evil_io="x"))
+    late = namespace(f"{word}-late")
+    for target in (targets[0], targets[1], late):
+        within(15, lambda at=target: hosts(user, at, word) == whole, f"right in {target}")
+    user.wait_ready(operator.namespace, word)
+    user.delete("copyrators", operator.namespace, word)
+    for target in (*targets, late):
+        user.wait_gone("secrets", target, word)
+
+
+def test_the_status_says_whose_credentials_are_not_used(operator, user, infra, targets, word):
+    user.create(
+        "secrets",
+        infra,
+        "zwei",
+        type=TYPE,
+        metadata={"labels": {"registry": word}},
+        data=config(hub_io="other"),
+    )
+    user.rule(operator.namespace, word, registries(word, infra))
+    status = user.wait_ready(operator.namespace, word)
+    assert status["overridden"] == [
+        {"host": "hub.io", "source": f"private ({infra}/zwei)", "by": f"hub ({infra}/hub-creds)"}
+    ]
+
+
+def test_an_object_with_the_wanted_content_is_satisfied(operator, user, infra, targets, word):
+    data = {"a": "eu"}
+    user.create("configmaps", infra, "settings", data={"region": "eu"})
+    user.create("configmaps", targets[0], word, data=data)
+    spec = {
+        "sources": [{"as": "s", "kind": "ConfigMap", "namespace": infra, "name": "settings"}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": word},
+            "data": {"a": "{{ sources.s.data.region }}"},
+        },
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+    user.rule(operator.namespace, word, spec)
+    status = user.wait_ready(operator.namespace, word)
+    assert status["copies"]["satisfied"] == 1
+    user.patch("configmaps", infra, "settings", data={"region": "us"})
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    user.wait_data("configmaps", targets[1], word, {"a": "us"})
+    assert user.data("configmaps", targets[0], word) == data
+
+
+ONE = {"as": "a", "kind": "Secret", "name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"template": None}, "sources are read by a template"),
+        ({"source": {"kind": "Secret", "name": "x"}}, "set exactly one of source"),
+        ({"sources": [ONE, ONE]}, "Duplicate value"),
+        ({"sources": [{**ONE, "as": "1a"}]}, "spec.sources[0].as"),
+        ({"sources": [{**ONE, "as": "a-b"}]}, "spec.sources[0].as"),
+        ({"sources": [{"as": "a", "kind": "Secret"}]}, "set exactly one of name"),
+        ({"sources": [{**ONE, "selector": {"matchLabels": {"a": "b"}}}]}, "exactly one of name"),
+        ({"sources": [{"as": "a", "kind": "Secret", "selector": {}}]}, "name at least one label"),
+        ({"sources": []}, "spec.sources"),
+        ({"sources": [{**ONE, "as": f"a{n}"} for n in range(33)]}, "spec.sources"),
+    ],
+)
+def test_the_api_server_refuses_what_means_nothing(operator, user, infra, word, change, said):
+    spec = {key: one for key, one in {**registries(word, infra), **change}.items() if one}
+    if change.get("sources") == []:
+        spec["sources"] = []
+    if "source" in change:
+        del spec["sources"]
+    if "template" in change:
+        spec["source"] = {"kind": "Secret", "name": "x"}
+    with pytest.raises(ApiStatusError) as caught:
+        user.rule(operator.namespace, word, spec)
+    assert said in str(caught.value)
+
+
+def test_names_of_copies_cannot_depend_on_sources(operator, user, infra, word):
+    spec = registries(word, infra)
+    spec["template"]["metadata"]["name"] = "x-{{ sources.hub.metadata.name }}"
+    user.rule(operator.namespace, word, spec)
+    said = user.wait_reason(operator.namespace, word, "InvalidSpec")
+    assert "can't depend on sources" in said["message"]
+
+
+def test_data_of_a_secret_never_reaches_a_config_map_or_the_status(
+    operator, user, infra, targets, word
+):
+    user.create("secrets", infra, "pw", data=encoded(password="hunter2-value"))
+    spec = {
+        "sources": [{"as": "s", "kind": "Secret", "namespace": infra, "name": "pw"}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": word},
+            "data": {"a": "{{ sources.s.data.password | b64decode }}"},
+        },
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+    user.rule(operator.namespace, word, spec)
+    user.wait_reason(operator.namespace, word, "PartialFailure")
+    rule = user.get("copyrators", operator.namespace, word)
+    assert rule["status"]["failures"][0]["reason"] == "TemplateError"
+    assert "data of a Secret" in rule["status"]["failures"][0]["message"]
+    assert "hunter2" not in json.dumps(rule["status"])
+    assert user.names("configmaps", targets[0]) == []

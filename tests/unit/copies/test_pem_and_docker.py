@@ -1,0 +1,272 @@
+"""Bundles of certificates, and merged registry credentials."""
+
+import base64
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.copies.policy.composing import Composing
+from copyrator.copies.policy.docker_config import shown_host
+from copyrator.copies.policy.rendering import TemplateError, Tree
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+KEY = ec.generate_private_key(ec.SECP256R1())
+PRIVATE = KEY.private_bytes(
+    serialization.Encoding.PEM,
+    serialization.PrivateFormat.PKCS8,
+    serialization.NoEncryption(),
+).decode()
+
+
+def certificate(name: str, *, days: int = 10, begins: int = -100) -> str:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(KEY.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(NOW + timedelta(days=begins))
+        .not_valid_after(NOW + timedelta(days=days))
+        .sign(KEY, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+A, B, FUTURE = certificate("a"), certificate("b", days=20), certificate("f", begins=5)
+EXPIRED = certificate("old", days=-1)
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def source(kind: str, name: str, **data: str):
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"namespace": "infra", "name": name},
+        "data": {
+            key.replace("_", "."): b64(v) if kind == "Secret" else v for key, v in data.items()
+        },
+    }
+
+
+def render(jinja: str, kind: str = "ConfigMap", **entries):
+    field = "data" if kind == "ConfigMap" else "stringData"
+    tree = Tree({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x"}, field: {"k": jinja}})
+    composing = Composing(entries, NOW)
+    return composing.render(tree, kind, {})[field]["k"], composing.findings
+
+
+def bundle(jinja: str, **entries) -> str:
+    return render(jinja, **entries)[0]
+
+
+def fault(jinja: str, kind: str = "ConfigMap", **entries) -> str:
+    with pytest.raises(TemplateError) as caught:
+        render(jinja, kind, **entries)
+    return str(caught.value)
+
+
+BY_KEY = "{{ sources.a | pem_bundle(key='ca.crt') }}"
+
+
+def test_each_certificate_comes_once_and_in_order_and_nothing_else_does():
+    a = source("ConfigMap", "a", ca_crt=f"# a comment\n\n{B}\n{A}\r\n")
+    b = source("Secret", "b", tls_crt=A + FUTURE)
+    jinja = (
+        "{{ [sources.a.data['ca.crt'], sources.b.data['tls.crt'] | b64decode, none] | pem_bundle }}"
+    )
+    assert bundle(jinja, a=a, b=b) == B + A + FUTURE
+
+
+def test_lists_of_a_selector_and_all_keys():
+    many = [source("Secret", "one", ca_crt=A), source("Secret", "two", ca_crt=B)]
+    assert bundle("{{ sources.a | pem_bundle(key='ca.crt') }}", a=many) == A + B
+    assert (
+        bundle("{{ sources.a | pem_bundle(key='*') }}", a=source("ConfigMap", "a", z=A, b=B))
+        == B + A
+    )
+    assert (
+        bundle(
+            "{{ [sources.a | pem_bundle(key='k'), sources.b] | pem_bundle(key='k') }}",
+            a=source("ConfigMap", "a", k=A),
+            b=source("Secret", "b", k=A + B),
+        )
+        == A + B
+    )
+
+
+def test_expired_ones_stay_unless_they_are_dropped_and_the_next_end_is_known():
+    a = source("ConfigMap", "a", ca_crt=EXPIRED + B + A)
+    text, findings = render(BY_KEY, a=a)
+    assert (text, findings.until) == (EXPIRED + B + A, None)
+    text, findings = render("{{ sources.a | pem_bundle(drop_expired=true, key='ca.crt') }}", a=a)
+    assert (text, findings.until) == (B + A, NOW + timedelta(days=10))
+    only = source("ConfigMap", "a", ca_crt=EXPIRED)
+    assert "there is no certificate" in fault(
+        "{{ sources.a | pem_bundle(true, 'ca.crt') }}", a=only
+    )
+
+
+GARBAGE = A.replace("MII", "AAA", 1)
+HEADERS = A.replace("-----\n", "-----\nProc-Type: 4,ENCRYPTED\n\n", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hunter2",
+        PRIVATE,
+        A + PRIVATE,
+        PRIVATE + A,
+        A + "hunter2\n",
+        "hunter2\n" + A,
+        A.replace("-----BEGIN CERTIFICATE-----", "-----BEGIN CERTIFICATE-----hunter2"),
+        A[:-30],
+        A.replace("-----END CERTIFICATE-----", ""),
+        GARBAGE,
+        HEADERS,
+        "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n",
+        "-----BEGIN CERTIFICATE-----\naHVudGVyMg==\n-----END CERTIFICATE-----\n",
+        "-----BEGIN CERTIFICATE-----\n-----BEGIN CERTIFICATE-----\n",
+        "\x00" + A,
+    ],
+)
+@pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
+def test_everything_else_is_refused_with_the_source_and_key_and_no_value(text, kind):
+    said = fault(BY_KEY, a=source(kind, "a", ca_crt=text))
+    assert "source a (infra/a), key ca.crt" in said or "there is no certificate" in said
+    for value in ("hunter2", "aHVudGVyMg", "PRIVATE", *PRIVATE.splitlines()[1:-1]):
+        assert value not in said
+
+
+def test_certificates_of_secrets_come_out_in_the_data_of_a_config_map_only():
+    secret = source("Secret", "a", ca_crt=A)
+    assert bundle(BY_KEY, a=secret) == A
+    for part in ({"metadata": {"name": "x", "labels": {"a": BY_KEY}}}, {"spec": {"a": BY_KEY}}):
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, **part}
+        with pytest.raises(TemplateError, match="data of a Secret can be used only"):
+            Composing({"a": secret}, NOW).render(Tree(body), "ConfigMap", {})
+    assert bundle("{{ (sources.a.data['ca.crt'] | b64decode) | pem_bundle }}", a=secret) == A
+
+
+CHARACTERS = st.text(st.characters(codec="utf-8"), max_size=200)
+
+
+@given(before=CHARACTERS, between=CHARACTERS, after=CHARACTERS)
+def test_whatever_is_beside_certificates_only_certificates_come_out(before, between, after):
+    text = f"{before}\n{A}{between}\n{B}{after}"
+    made, said = A + B, ""
+    try:
+        made = bundle(BY_KEY, a=source("Secret", "a", ca_crt=text))
+    except TemplateError as error:
+        said = str(error)
+    assert made == A + B
+    assert A.splitlines()[1] not in said
+
+
+# Registry credentials ----------------------------------------------------------------------------
+
+
+def pull(name: str, **hosts: str):
+    auths = {host.replace("_", "."): {"auth": b64(f"u:{word}")} for host, word in hosts.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"namespace": "infra", "name": name},
+        "data": {".dockerconfigjson": b64(json.dumps({"auths": auths}))},
+    }
+
+
+def raw(text: str):
+    return {**pull("broken"), "data": {".dockerconfigjson": b64(text)}}
+
+
+MERGE = "{{ ([sources.a] + sources.b) | merge_dockerconfig }}"
+
+
+def test_the_first_of_one_registry_wins_and_the_others_are_told():
+    b = [pull("one", hub_io="other", one_io="1"), pull("two", hub_io="first", two_io="2")]
+    text, findings = render(MERGE, "Secret", a=pull("hub", hub_io="first"), b=b)
+    assert json.loads(text)["auths"] == {
+        host: {"auth": b64(f"u:{word}")}
+        for host, word in (("hub.io", "first"), ("one.io", "1"), ("two.io", "2"))
+    }
+    assert list(findings.overridden) == [("hub.io", "b (infra/one)", "a (infra/hub)")]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hunter2", "isn't JSON"),
+        ("[" * 100_000, "isn't JSON"),
+        ("[]", "has no map auths"),
+        ("{}", "has no map auths"),
+        ('{"auths": ["hunter2"]}', "has no map auths"),
+        ('{"auths": {"x": "hunter2"}}', "isn't a map"),
+        ('{"auths": null}', "has no map auths"),
+    ],
+)
+def test_broken_credentials_are_named_without_a_value(text, said):
+    found = fault(MERGE, "Secret", a=pull("hub"), b=[raw(text)])
+    assert said in found
+    assert "source b (infra/broken)" in found
+    assert "hunter2" not in found
+    again = fault(
+        "{{ sources.a.data['.dockerconfigjson'] | b64decode | merge_dockerconfig }}",
+        "Secret",
+        a=raw(text),
+    )
+    assert said in again
+
+
+def test_binary_and_unencoded_credentials_are_refused():
+    for data in ("%%%", base64.b64encode(b"\xff\xfe").decode()):
+        broken = {**pull("broken"), "data": {".dockerconfigjson": data}}
+        assert "isn't text in base64" in fault(MERGE, "Secret", a=pull("hub"), b=[broken])
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "docker.io",
+        "https://index.docker.io/v1/",
+        "localhost:5000",
+        "a.io/team/x",
+        "*.example.com",
+        "[::1]:5000",
+    ],
+)
+def test_a_host_is_shown_only_where_it_looks_like_one(host):
+    assert shown_host(host) in (host, "(not a host name)")
+    assert shown_host(f"{host} hunter2!") == "(not a host name)"
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(["a.io", "b.io", "c.io"]), st.text(max_size=5), max_size=3),
+        max_size=5,
+    )
+)
+def test_every_registry_is_there_once_with_the_first_ones_credentials(configs):
+    many = [
+        raw(json.dumps({"auths": {host: {"auth": word} for host, word in one.items()}}))
+        for one in configs
+    ]
+    text, findings = render("{{ sources.b | merge_dockerconfig }}", "Secret", b=many)
+    wanted: dict[str, str] = {}
+    for one in configs:
+        wanted = {**one, **wanted}
+    assert json.loads(text)["auths"] == {host: {"auth": word} for host, word in wanted.items()}
+    lost = {host for one in configs for host, word in one.items() if wanted[host] != word}
+    assert {host for host, _, _ in findings.overridden} == lost
