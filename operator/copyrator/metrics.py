@@ -2,7 +2,8 @@
 
 The lowest layer: every package may count, and nothing of ours is imported here. Labels are bounded
 by what a cluster's owner configures (kinds, resources, reasons), never by the number of objects:
-no metric has a label with the name of a namespace, a Secret or a Bundle.
+no metric has a label with the name of a namespace, a Secret or a Bundle. One has names of rules,
+of a limited number: certificate_expiry_timestamp_seconds.
 """
 
 from __future__ import annotations
@@ -99,6 +100,12 @@ class Metrics:
             "failed, "
             "conflicts, pending.",
             "state",
+        )
+        self.certificate_expiry = self._gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When the first certificate in a rule's copies ends (Unix time); of the 100 rules "
+            "whose certificates end soonest.",
+            "rule",
         )
         self.copy_writes = self._counter(
             "copy_writes",

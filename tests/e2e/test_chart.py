@@ -60,6 +60,7 @@ MATRIX: dict[str, dict[str, Any]] = {
     "one replica": {"replicas": 1},
     "one rule of another namespace": {"rules.namespace": "default", "rules.name": "main-rule"},
     "rules of tenants": {"rules.tenantRules": True},
+    "certificates": {"rules.certificateWarning": 86400},
     "no admission policy": {
         "rules.admissionPolicy": False,
         "bundles.approvalPolicy.enabled": False,
@@ -197,6 +198,8 @@ def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
         ("bundles.werfTag", "v 2"),
         ("bundles.requireApproval", {"prod": "Never"}),
         ("bundles.requireApproval", {"prod=Always,x": "Always"}),
+        ("rules.certificateWarning", -1),
+        ("rules.certificateWarning", "14d"),
         ("bundles.maxPlanJobs", 0),
         ("bundles.maxPlanJobs", 101),
         ("bundles.plans.enabled", "yes"),

@@ -23,6 +23,9 @@ FIRES = {
     },
     "CopyratorCopiesFailing": {f'copyrator_copies{{{POD}, state="failed"}}': "3x60"},
     "CopyratorLag": {f"copyrator_queue_oldest_seconds{{{POD}}}": "90x60"},
+    "CopyratorCertificateExpiring": {
+        f'copyrator_certificate_expiry_timestamp_seconds{{{POD}, rule="ops/ca"}}': "1209000x60"
+    },
     "CopyratorDeployFailed": {f'copyrator_bundles{{{POD}, reason="DeployFailed"}}': "1x60"},
     "CopyratorBundleQuarantined": {f"copyrator_bundles_quarantined{{{POD}}}": "1x60"},
     "CopyratorBundleUntrusted": {f"copyrator_bundles_untrusted{{{POD}}}": "2x60"},
@@ -46,6 +49,7 @@ WELL = {
     f'copyrator_watches_synced{{{POD}, resource="secrets"}}': "1x60",
     f'copyrator_copies{{{POD}, state="failed"}}': "0x60",
     f'copyrator_copies{{{POD}, state="ready"}}': "9x60",
+    f'copyrator_certificate_expiry_timestamp_seconds{{{POD}, rule="ops/well"}}': "1300000x60",
     f"copyrator_queue_oldest_seconds{{{POD}}}": "2x60",
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
     f'copyrator_updates_pending{{{POD}, reason="AwaitingApproval"}}': "1x60",
@@ -86,7 +90,11 @@ def promtool(store: Store) -> str:
 @pytest.fixture
 def tried(promtool: str, tmp_path: Path):
     """Feeds series to the alerts and returns which fire after 50 minutes."""
-    rules = ALERTS.read_text().replace("POLL_LATE_SECONDS", "1800")
+    rules = (
+        ALERTS.read_text()
+        .replace("POLL_LATE_SECONDS", "1800")
+        .replace("CERTIFICATE_WARNING_SECONDS", "1209600")
+    )
     (tmp_path / "alerts.yaml").write_text(rules)
 
     def trying(series: dict[str, str]) -> list[str]:
@@ -116,7 +124,11 @@ def tried(promtool: str, tmp_path: Path):
 
 def test_promtool_finds_no_fault(promtool: str, tmp_path: Path):
     rules = tmp_path / "alerts.yaml"
-    rules.write_text(ALERTS.read_text().replace("POLL_LATE_SECONDS", "1800"))
+    rules.write_text(
+        ALERTS.read_text()
+        .replace("POLL_LATE_SECONDS", "1800")
+        .replace("CERTIFICATE_WARNING_SECONDS", "1209600")
+    )
     done = subprocess.run(
         [promtool, "check", "rules", "--lint=all", "--lint-fatal", str(rules)],
         capture_output=True,

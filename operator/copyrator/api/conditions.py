@@ -34,6 +34,8 @@ class ConditionType(StrEnum):
     """Whether objects aren't as they were deployed; only where drift is looked for."""
     HEALTHY = "Healthy"
     """Whether objects are as their controllers want them; only where they are watched."""
+    CERTIFICATE_EXPIRING = "CertificateExpiring"
+    """Whether a certificate in a rule's copies ends soon; only where there is one."""
 
 
 class ConditionStatus(StrEnum):

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from copyrator.api.certificates import Certificate, expiring, read_certificates
 from copyrator.api.conditions import (
     ConditionType,
     ReadyCondition,
@@ -179,6 +180,10 @@ class RuleFacts:
     """Everything wanted exists as of now."""
     overridden: Sequence[tuple[str, str, str]] = ()
     """Registries that several sources have: the source that isn't used, the one that is."""
+    certificates: Sequence[Certificate] | None = None
+    """Of the copies, sorted; None where they aren't known: the status keeps what it has."""
+    warning: float = 0.0
+    """Seconds before a certificate's end that the condition becomes True."""
     request: str | None = None
     """The request that this reconcile has handled."""
 
@@ -192,9 +197,17 @@ def build_rule_status(
     than before: a heartbeat would cost a write without information.
     """
     before = previous if isinstance(previous, Mapping) else {}
+    certificates = facts.certificates
+    if certificates is None:
+        certificates = read_certificates(before)
+    ends = expiring(certificates, now, facts.warning)
     status: dict[str, Any] = {
         "conditions": build_conditions(
-            before.get("conditions"), verdict, generation=generation, now=now
+            before.get("conditions"),
+            verdict,
+            generation=generation,
+            now=now,
+            further={ConditionType.CERTIFICATE_EXPIRING: ends},
         ),
         "observedGeneration": generation,
         "sources": facts.sources,
@@ -211,6 +224,8 @@ def build_rule_status(
             dict(zip(("host", "source", "by"), one, strict=True))
             for one in sorted(facts.overridden)[:OVERRIDDEN_HOSTS]
         ]
+    if certificates or before.get("certificates"):
+        status["certificates"] = [one.to_dict() for one in certificates]
     request = facts.request or before.get("lastHandledRequest")
     if isinstance(request, str):
         status["lastHandledRequest"] = request
@@ -224,7 +239,7 @@ def build_rule_status(
 
 _PARTS: Final = (
     *("observedGeneration", "sources", "targets", "copies", "failures", "plan"),
-    *("unconfirmed", "overridden"),
+    *("unconfirmed", "overridden", "certificates"),
     *("lastHandledRequest", "lastSyncTime"),
 )
 """What build_rule_status writes beside the conditions."""

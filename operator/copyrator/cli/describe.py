@@ -14,8 +14,9 @@ from copyrator.api import names
 from copyrator.api.bundle import BundleDefaults, parse_bundle, parse_status
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Trust
+from copyrator.api.certificates import read_certificates
 from copyrator.api.freeze import Freeze, in_force, sentence
-from copyrator.api.times import format_duration, parse_time
+from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.cli import drift_state, grouping, health_state, plan_preview, rows
 from copyrator.cli.cluster import Target, cluster_options, run
@@ -182,6 +183,7 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
     for lost in status.get("overridden") or ():
         used = f"{lost.get('by')} is used for {lost.get('host')}"
         yield labelled("Not used", f"{lost.get('source')}: {used}")
+    yield from _certificates(status, now)
     failures = [
         Sample(*(str(one.get(part) or "") for part in ("namespace", "name", "reason", "message")))
         for one in status.get("failures") or ()
@@ -192,6 +194,13 @@ def rule_lines(body: Body, now: datetime) -> Iterator[str]:
         yield f"Failures{of}:"
     for line in grouping.lines(failures):
         yield f"  {line}"
+
+
+def _certificates(status: Body, now: datetime) -> Iterator[str]:
+    for certificate in read_certificates(status):
+        stamp = format_time(certificate.not_after)
+        text = f"{certificate.to_string()} until {stamp} ({rows.ends(certificate, now)})"
+        yield labelled("Certificate", text)
 
 
 def _entry(entry: Any) -> str:

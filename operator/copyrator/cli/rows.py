@@ -8,6 +8,7 @@ from typing import Any
 
 from copyrator.api import names
 from copyrator.api.bundle_status import BundleReason, HistoryEntry
+from copyrator.api.certificates import Certificate, read_certificates
 from copyrator.api.conditions import ConditionType, conditions_by_type
 from copyrator.api.health import HealthReason
 from copyrator.api.rule_status import RuleReason
@@ -51,6 +52,20 @@ def until(stamp: object, now: datetime) -> str:
     if seconds < 120:
         return f"in {seconds}s"
     return f"in {seconds // 60}m" if seconds < 7200 else f"in {seconds // 3600}h"
+
+
+def ends(certificate: Certificate, now: datetime) -> str:
+    """How long a certificate is valid: ``12d``, ``5h``; ``ended`` where it isn't any more."""
+    left = int((certificate.not_after - now).total_seconds())
+    if left <= 0:
+        return "ended"
+    return f"{left // 86400}d" if left >= 2 * 86400 else f"{left // 3600}h"
+
+
+def certificate_end(body: Body, now: datetime) -> str:
+    """How long all certificates in a rule's copies are valid; a dash where there is none."""
+    found = read_certificates(body.get("status") or {})
+    return ends(found[0], now) if found else "-"
 
 
 def digest(value: object) -> str:
@@ -186,6 +201,7 @@ def rule_columns(now: datetime) -> list[Column]:
         _counted("failed"),
         _counted("conflicts"),
         _counted("pending"),
+        Column("CERTIFICATE", lambda body: certificate_end(body, now), wide=True),
         Column("AGE", lambda body: age(body["metadata"].get("creationTimestamp"), now), wide=True),
         Column("MESSAGE", trouble, below=True),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from copyrator.api import names
+from copyrator.api.certificates import read_certificates, seconds_until_news
 from copyrator.api.conditions import ReadyCondition
 from copyrator.api.counts import count
 from copyrator.api.keys import RuleKey
@@ -106,7 +107,18 @@ class RuleReconciler:
         if not is_managed(rule, self._context.settings):
             self._remover.forget(rule.key)
             return Done()
-        return await self._serve(rule)
+        return self._until_certificate(rule, await self._serve(rule))
+
+    def _until_certificate(self, rule: Rule, outcome: Outcome) -> Outcome:
+        """Reconcile the rule again no later than a certificate begins to be warned of, or ends."""
+        wait = seconds_until_news(
+            read_certificates(rule.status),
+            self._context.clock(),
+            self._context.settings.certificate_warning,
+        )
+        if wait is None or isinstance(outcome, Failed):
+            return outcome
+        return RequeueAfter(min(wait, outcome.after) if isinstance(outcome, RequeueAfter) else wait)
 
     async def _serve(self, rule: Rule) -> Outcome:
         state = self._context.rule_states.setdefault(rule.key, RuleState(rule.key))

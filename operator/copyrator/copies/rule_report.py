@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from copyrator.api.certificates import Certificate, soonest
 from copyrator.copies import verdicts
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.composed_rules import binding_of
@@ -11,6 +12,7 @@ from copyrator.copies.context import CopyContext
 from copyrator.copies.rule_state import RuleState
 from copyrator.copies.status import write_status
 from copyrator.copies.summarize import RuleSummary
+from copyrator.workqueue.timeslice import TimeSlice
 
 
 async def report(context: CopyContext, state: RuleState, rule: Rule, summary: RuleSummary) -> None:
@@ -37,6 +39,18 @@ async def report(context: CopyContext, state: RuleState, rule: Rule, summary: Ru
         ]
     ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)
     found = verdicts.facts(spec, summary, sources=sources, targets=len(compiled.targets))
+    found = dataclasses.replace(found, certificates=await _certificates(context, rule))
     if composed is not None:
         found = dataclasses.replace(found, overridden=tuple(composed.composition.overridden))
     await write_status(context, state, rule, verdict, found)
+
+
+async def _certificates(context: CopyContext, rule: Rule) -> tuple[Certificate, ...]:
+    """Of all sources; each is read once a change."""
+    turn = TimeSlice()
+    found: tuple[Certificate, ...] = ()
+    for binding in list(context.index.of_rule(rule.owner).values()):
+        if binding.certificates:
+            found = soonest((*found, *binding.certificates))
+        await turn.pause()
+    return found

@@ -8,7 +8,15 @@ from contextlib import suppress
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.conditions import Health, ReadyCondition, ready_reason
+from copyrator.api.certificates import read_certificates
+from copyrator.api.conditions import (
+    ConditionStatus,
+    ConditionType,
+    Health,
+    ReadyCondition,
+    conditions_by_type,
+    ready_reason,
+)
 from copyrator.api.rule_status import (
     RuleFacts,
     RuleReason,
@@ -46,17 +54,22 @@ async def write_status(
     context.rule_metrics.note(rule.key, verdict.reason, facts.copies)
     if verdict.reason not in _NOT_NEWS:
         facts = dataclasses.replace(facts, request=rule.requested)
-    facts = dataclasses.replace(facts, unconfirmed=_unconfirmed(state, rule, verdict))
+    facts = dataclasses.replace(
+        facts,
+        unconfirmed=_unconfirmed(state, rule, verdict),
+        warning=context.settings.certificate_warning,
+    )
     status = build_rule_status(
         rule.status, verdict, facts, generation=rule.generation, now=context.clock()
     )
+    context.rule_metrics.note_certificates(rule.key, read_certificates(status))
     if _is_known(status, rule.status):
         return
     if state.next_status > context.monotonic():
         context.touch(rule.owner)
         return
     state.delay_status(context.monotonic() + STATUS_INTERVAL)
-    before = ready_reason(rule.status.get("conditions"))
+    known = rule.status.get("conditions")
     try:
         await context.home.client.patch(
             RULES,
@@ -79,8 +92,10 @@ async def write_status(
     except (errors.NotFound, errors.ConflictError):
         return  # gone, or another one of the same name: its event is on the way
     rule.status = status
-    if before != verdict.reason and verdict.reason not in _NOT_NEWS:
-        _tell(context, rule, verdict)
+    if ready_reason(known) != verdict.reason and verdict.reason not in _NOT_NEWS:
+        good = verdict.health in (Health.READY, Health.PAUSED)
+        _tell(context, rule, verdict.reason, verdict.message, good=good)
+    _tell_of_certificates(context, rule, known)
 
 
 async def say_forbidden(context: CopyContext, rule: Rule, error: errors.Forbidden) -> None:
@@ -118,8 +133,18 @@ def _unconfirmed(state: RuleState, rule: Rule, verdict: ReadyCondition) -> Uncon
     return known or (UnconfirmedEdit(last) if last else None)
 
 
-def _tell(context: CopyContext, rule: Rule, verdict: ReadyCondition) -> None:
-    good = verdict.health in (Health.READY, Health.PAUSED)
+def _tell_of_certificates(context: CopyContext, rule: Rule, known: Any) -> None:
+    """Once when a certificate begins to be warned of, and once when it ends."""
+    kind = ConditionType.CERTIFICATE_EXPIRING
+    before, after = (
+        conditions_by_type(one).get(kind, {}) for one in (known, rule.status.get("conditions"))
+    )
+    same = all(before.get(part) == after.get(part) for part in ("status", "reason", "message"))
+    if after.get("status") == ConditionStatus.TRUE and not same:
+        _tell(context, rule, after["reason"], after["message"], good=False)
+
+
+def _tell(context: CopyContext, rule: Rule, reason: str, message: str, *, good: bool) -> None:
     context.recorder.record(
         ObjectRef(
             names.RULE_API_VERSION,
@@ -129,6 +154,6 @@ def _tell(context: CopyContext, rule: Rule, verdict: ReadyCondition) -> None:
             rule.uid,
         ),
         "Normal" if good else "Warning",
-        verdict.reason,
-        verdict.message,
+        reason,
+        message,
     )

@@ -56,6 +56,9 @@ class Settings:
     kinds: tuple[str, ...] = DEFAULT_KINDS
     """Kinds that rules may copy or render; the chart grants permissions for exactly these."""
 
+    certificate_warning: float = 1_209_600.0
+    """Seconds before the end of a certificate in a copy that the rule warns of it: 14 days."""
+
     kubeconfig: Path | None = None
     """None: the service account's in a cluster, else ~/.kube/config."""
 

@@ -229,6 +229,21 @@ TRUSTED_SOURCE_BYTES: Final = 128 * 1024 * 1024
 SOURCE_OVERHEAD: Final = 2048
 """Bytes of memory per source beyond its JSON: dicts and strings of a small object."""
 
+CERTIFICATE_KEYS: Final = 1000
+"""Keys of one source in which certificates are looked for."""
+
+CERTIFICATE_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of one source in which certificates are looked for: more than an object may have."""
+
+CERTIFICATES_READ: Final = 1000
+"""Certificates of one source that are read, some 20 us each; the bundles of browsers have 150."""
+
+CERTIFICATE_PEM: Final = 16 * 1024
+"""Characters of one certificate in PEM; longer ones are passed over."""
+
+CERTIFICATE_RULES: Final = 100
+"""Rules in the metric of certificates: those whose certificates end soonest."""
+
 TENANT_HOST_POLLS: Final = 6
 """Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests
 that a host gets at a time, so that others' Bundles of that registry continue."""

@@ -145,6 +145,14 @@ def _rule_options() -> list[click.Parameter]:
             callback=listed(KIND, "a kind such as Secret or Role.rbac.authorization.k8s.io"),
             default=",".join(DEFAULT_KINDS),
         ),
+        _option(
+            "--certificate-warning",
+            "COPYRATOR_CERTIFICATE_WARNING",
+            "Seconds before the end of a certificate in copies that rules warn of it.",
+            type=float,
+            callback=seconds(least=0),
+            default=1_209_600.0,
+        ),
     ]
 
 

@@ -17,6 +17,7 @@ from copyrator.api.bundle import (
     parse_bundle,
 )
 from copyrator.api.bundle_spec import DEFAULT_VERSION, ApprovalMode, DeletionPolicy, ValuesKind
+from copyrator.api.certificates import Certificate
 from copyrator.api.conditions import ConditionStatus, Health, ReadyCondition
 from copyrator.api.drift import DriftMode
 from copyrator.api.health import HealthMode
@@ -219,6 +220,7 @@ def test_the_rule_status_and_the_crd_know_the_same_fields() -> None:
         plan=PlanCounts(),
         unconfirmed=UnconfirmedEdit(1, 2, 3),
         overridden=[("docker.io", "private (infra/x)", "hub (infra/y)")],
+        certificates=[Certificate(now, "infra/tls", "tls.crt", "example.com")],
         synced=True,
         request="now",
     )

@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule import ConflictPolicy, Mode, RuleSpec
 from copyrator.copies.cache.composition import Composition
 from copyrator.copies.cache.namespaces import Namespace, TargetSet
 from copyrator.copies.cache.rules import Rule
 from copyrator.copies.policy.adoption import copier
+from copyrator.copies.policy.certificates import certificates_in
 from copyrator.copies.policy.content import Content, copied_content, payload_of, rendered_content
 from copyrator.copies.policy.ownership import ACCEPTED, Shape
 from copyrator.copies.policy.planning import Terms, Unmanaged
@@ -32,7 +34,7 @@ from copyrator.copies.policy.rendering import (
 )
 from copyrator.copies.policy.sealing import Sealer
 from copyrator.copies.policy.sources import SourceRecord
-from copyrator.copies.policy.transform import TransformError
+from copyrator.copies.policy.transform import TransformError, keeps
 
 Rank = tuple[int, str]
 """Order within a rule: index of the source's namespace in the list, then the source's name."""
@@ -129,7 +131,7 @@ class DesiredCopy:
 class SourceBinding:
     """One source of a rule, or its template, bound to the rule's targets."""
 
-    __slots__ = ("_by_namespace", "_desired", "compiled", "rank", "source")
+    __slots__ = ("_by_namespace", "_certificates", "_desired", "compiled", "rank", "source")
 
     def __init__(
         self, compiled: CompiledRule, source: SourceRecord | None, rank: Rank = (0, "")
@@ -138,6 +140,7 @@ class SourceBinding:
         self.source = source
         self.rank = rank
         self._by_namespace: dict[str, DesiredCopy] = {}
+        self._certificates: tuple[Certificate, ...] | None = None
         self._desired = self._first_desired()
 
     def _first_desired(self) -> DesiredCopy | None:
@@ -178,6 +181,24 @@ class SourceBinding:
     def tenant(self) -> str | None:
         """The namespace of an untrusted rule."""
         return self.compiled.targets.tenant
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The certificates that its copies have, the soonest to end; read once, at first use."""
+        if self._certificates is None:
+            self._certificates = self._read_certificates()
+        return self._certificates
+
+    def _read_certificates(self) -> tuple[Certificate, ...]:
+        if self.source is None:
+            return ()
+        keys = self.compiled.spec.transform.keys
+        return certificates_in(
+            self.compiled.spec.kind,
+            self.source.body,
+            self.origin,
+            copied=lambda key: keeps(keys, key),
+        )
 
     def known_name(self, namespace: str) -> str | None:
         """The name of the copy in a namespace, if it is cached."""

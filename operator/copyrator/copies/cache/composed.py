@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from copyrator.api.certificates import Certificate
 from copyrator.api.keys import ObjectName
 from copyrator.copies.cache.bindings import (
     CompiledRule,
@@ -52,6 +53,11 @@ class ComposedBinding(SourceBinding):
     def composition(self) -> Composition:
         """The sources that its template reads."""
         return self._composition
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """The certificates in the copies that were rendered last, the soonest to end."""
+        return self._composition.certificates
 
     def at(self, namespace: Namespace) -> DesiredCopy:
         """The wanted copy in a namespace; pending before the sources are read."""
@@ -110,6 +116,7 @@ class ComposedBinding(SourceBinding):
             content = self._compose(namespace)
             desired = DesiredCopy(known.name, content).without_content()
             desired.outline = self._outline_of(content)
+            self._composition.note_certificates(content.kind, content.payload)
         except TemplateError as error:
             desired = DesiredCopy(known.name, None, str(error))
         except NotHeldError:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
+from copyrator.api.certificates import Certificate, soonest
 from copyrator.api.keys import ObjectName
 from copyrator.api.rule import ComposedSource
+from copyrator.copies.policy.certificates import certificates_in
 from copyrator.copies.policy.composing import Composing
 from copyrator.copies.policy.source_headers import HeaderReader, SourceHeader, is_newer
 from copyrator.copies.policy.template_meter import Findings
@@ -115,6 +117,8 @@ class Composition:
     """Registries that several sources have: the source that isn't used, the one that is."""
     until: datetime | None = None
     """When the copies change although no source does: a certificate's end."""
+    certificates: tuple[Certificate, ...] = ()
+    """Of the copies, those that end soonest."""
     fault: str | None = None
     """Why the copies stay as they are, as of the last reconcile of the rule."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -125,6 +129,12 @@ class Composition:
         self.rendered = versions
         self.overridden = {}
         self.until = None
+        self.certificates = ()
+
+    def note_certificates(self, kind: str, payload: Mapping[str, Any]) -> None:
+        """A copy was rendered."""
+        found = certificates_in(kind, payload, self.to_string())
+        self.certificates = soonest((*self.certificates, *found))
 
     def note(self, findings: Findings) -> None:
         """What rendering a copy found out."""

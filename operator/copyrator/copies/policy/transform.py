@@ -38,7 +38,7 @@ def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, 
             continue
         kept: dict[str, Any] = {}
         for key, value in (content[field] or {}).items():
-            if (keys.include and not keys.include.matches(key)) or keys.exclude.matches(key):
+            if not keeps(keys, key):
                 continue
             name = keys.rename.get(key, key)
             if name in taken:
@@ -50,6 +50,12 @@ def transform_data(content: Mapping[str, Any], keys: KeyTransform) -> dict[str, 
             kept[name] = value
         result[field] = kept
     return result
+
+
+def keeps(keys: KeyTransform, key: str) -> bool:
+    """Whether a key of the source is copied."""
+    included = not keys.include or keys.include.matches(key)
+    return included and not keys.exclude.matches(key)
 
 
 def check_work(texts: Collection[str], *choices: Globs) -> None:

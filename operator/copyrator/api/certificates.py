@@ -1,0 +1,124 @@
+"""Certificates in a rule's sources: what its status says of them, and when that changes."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.conditions import ConditionStatus, FurtherCondition
+from copyrator.api.times import format_time, parse_time
+
+MAX_CERTIFICATES: Final = 5
+"""Certificates that a status holds: those that end soonest."""
+MAX_COMMON_NAME: Final = 64
+"""Characters of a common name that are kept: the limit of RFC 5280."""
+MAX_SOURCE: Final = 512
+"""Characters of a certificate's source, and of its key, that are kept."""
+EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""An end before that is told as this one."""
+
+
+class CertificateReason(StrEnum):
+    """Reasons of the condition CertificateExpiring, and of Events: stable values of the API."""
+
+    VALID = "CertificatesValid"
+    EXPIRING = "CertificateExpiring"
+    EXPIRED = "CertificateExpired"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Certificate:
+    """The end of one certificate; sorted by it."""
+
+    not_after: datetime
+    """In whole seconds."""
+    source: str
+    """``namespace/name`` of the object that has it, or the names of a template's sources."""
+    key: str
+    common_name: str = ""
+    """Empty where its subject has none."""
+
+    def to_dict(self) -> dict[str, str]:
+        """As in the status."""
+        found = {"source": self.source, "key": self.key, "notAfter": format_time(self.not_after)}
+        return found | ({"commonName": self.common_name} if self.common_name else {})
+
+    def to_string(self) -> str:
+        """``api.example.com (infra/tls, key tls.crt)``."""
+        where = f"{self.source}, key {self.key}"
+        return f"{self.common_name} ({where})" if self.common_name else f"in {where}"
+
+
+def soonest(certificates: Iterable[Certificate]) -> tuple[Certificate, ...]:
+    """Those that end first, each once, sorted; no more than a status holds."""
+    return tuple(heapq.nsmallest(MAX_CERTIFICATES, set(certificates)))
+
+
+def read_certificates(status: Mapping[str, Any]) -> tuple[Certificate, ...]:
+    """The certificates of a stored status; malformed ones are left out."""
+    found = status.get("certificates")
+    items = found[:MAX_CERTIFICATES] if isinstance(found, list) else ()
+    return soonest(one for item in items if (one := _read(item)) is not None)
+
+
+def _read(item: object) -> Certificate | None:
+    if not isinstance(item, Mapping):
+        return None
+    ends = parse_time(item.get("notAfter"))
+    if ends is None:
+        return None
+    source, key, name = (item.get(part, "") for part in ("source", "key", "commonName"))
+    if not (isinstance(source, str) and isinstance(key, str) and isinstance(name, str)):
+        return None
+    ends = max(ends, EARLIEST).replace(microsecond=0)
+    return Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], name[:MAX_COMMON_NAME])
+
+
+def expiring(
+    certificates: Sequence[Certificate], now: datetime, warning: float
+) -> FurtherCondition | None:
+    """The condition CertificateExpiring; None where there is no certificate.
+
+    ``certificates`` are sorted; ``warning`` is how many seconds before an end it is True. Its
+    message changes only when a certificate begins to be warned of, ends, or is replaced.
+    """
+    if not certificates:
+        return None
+    first = certificates[0]
+    due = sum(_left(one, now) <= warning for one in certificates)
+    end = format_time(first.not_after)
+    if not due:
+        return FurtherCondition(
+            ConditionStatus.FALSE,
+            CertificateReason.VALID,
+            f"the first certificate to end is {first.to_string()}, at {end}",
+        )
+    over = _left(first, now) <= 0
+    more = f"; {due - 1} more in status.certificates" if due > 1 else ""
+    return FurtherCondition(
+        ConditionStatus.TRUE,
+        CertificateReason.EXPIRED if over else CertificateReason.EXPIRING,
+        f"the certificate {first.to_string()} {'ended' if over else 'ends'} at {end}{more}; "
+        "renew it at the source",
+    )
+
+
+def seconds_until_news(
+    certificates: Iterable[Certificate], now: datetime, warning: float
+) -> float | None:
+    """When the condition changes although no source does; None: it doesn't."""
+    moments = (
+        moment
+        for one in certificates
+        for moment in (_left(one, now) - warning, _left(one, now))
+        if moment > 0
+    )
+    return min(moments, default=None)
+
+
+def _left(certificate: Certificate, now: datetime) -> float:
+    return (certificate.not_after - now).total_seconds()

@@ -1,0 +1,112 @@
+"""Reads when the certificates of a Secret or a ConfigMap end.
+
+Only blocks of PEM that are marked as certificates are parsed: private keys and everything else are
+passed over. What can't be read is left out; it may be anything.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from typing import Any, Final
+
+from cryptography import x509
+
+from copyrator.api.certificates import (
+    EARLIEST,
+    MAX_CERTIFICATES,
+    MAX_COMMON_NAME,
+    MAX_SOURCE,
+    Certificate,
+    soonest,
+)
+from copyrator.settings import limits
+
+_SHORTEST: Final = 200
+"""Characters: no certificate is shorter."""
+_BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
+_BLOCK: Final = re.compile(
+    _BEGIN + rb"([A-Za-z0-9+/=\s]{1,%d}+)-----END CERTIFICATE-----" % limits.CERTIFICATE_PEM
+)
+_ENCODED: Final = {("Secret", "data"), ("ConfigMap", "binaryData")}
+"""Fields with values in base64."""
+_PLAIN: Final = {("ConfigMap", "data")}
+
+_Found = tuple[datetime, x509.Certificate, str]
+"""A certificate with its end and its key."""
+
+
+def certificates_in(
+    kind: str,
+    payload: Mapping[str, Any],
+    source: str,
+    *,
+    copied: Callable[[str], bool] = lambda _key: True,
+) -> tuple[Certificate, ...]:
+    """The certificates of an object that end soonest; none of other kinds.
+
+    ``copied``: whether a key of the object is copied.
+    """
+    found = islice(_all(kind, payload, copied), limits.CERTIFICATES_READ)
+    first = sorted(found, key=lambda one: one[0])
+    kept: dict[Certificate, None] = {}
+    for ends, certificate, key in first:  # names are read only of those that are kept
+        kept[Certificate(ends, source[:MAX_SOURCE], key[:MAX_SOURCE], _name(certificate))] = None
+        if len(kept) == MAX_CERTIFICATES:
+            break
+    return soonest(kept)
+
+
+def _all(kind: str, payload: Mapping[str, Any], copied: Callable[[str], bool]) -> Iterator[_Found]:
+    left = limits.CERTIFICATE_BYTES
+    for key, value in _values(kind, payload):
+        left -= len(value)
+        if left < 0:
+            return
+        if _BEGIN not in value or not copied(key):
+            continue
+        for block in _BLOCK.finditer(value):
+            certificate = _read(block[1])
+            if certificate is not None:
+                yield *certificate, key
+
+
+def _values(kind: str, payload: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    for field in ("data", "binaryData"):
+        encoded = (kind, field) in _ENCODED
+        values = payload.get(field)
+        if not (encoded or (kind, field) in _PLAIN) or not isinstance(values, Mapping):
+            continue
+        for key, value in islice(values.items(), limits.CERTIFICATE_KEYS):
+            if (
+                not isinstance(value, str)
+                or not _SHORTEST <= len(value) <= limits.CERTIFICATE_BYTES
+            ):
+                continue
+            try:
+                yield str(key), binascii.a2b_base64(value) if encoded else value.encode()
+            except ValueError:
+                continue  # not base64, or not text
+
+
+def _read(block: bytes) -> tuple[datetime, x509.Certificate] | None:
+    try:
+        certificate = x509.load_der_x509_certificate(binascii.a2b_base64(block))
+        ends = certificate.not_valid_after_utc
+    except Exception:
+        return None
+    return max(ends, EARLIEST).replace(microsecond=0), certificate
+
+
+def _name(certificate: x509.Certificate) -> str:
+    """The common name, without what a terminal or a log could take for a command."""
+    try:
+        found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        value = found[0].value if found else ""
+    except Exception:
+        return ""
+    text = value if isinstance(value, str) else ""
+    return "".join(one for one in text[:MAX_COMMON_NAME] if one.isprintable())

@@ -1,0 +1,260 @@
+"""Certificates in copies: status, condition, Event, metric, and the moment of the warning."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.component.copies.conftest import HOME, Operator, by_name, make_rule, reason
+from tests.component.kube.fake_api import until
+
+from copyrator.api.conditions import conditions_by_type
+from copyrator.api.times import format_time
+from copyrator.copies.policy import certificates as reading
+
+DAY = 86400.0
+KEY = ec.generate_private_key(ec.SECP256R1())
+PRIVATE = KEY.private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+).decode()
+METRIC = "copyrator_certificate_expiry_timestamp_seconds"
+
+
+def in_seconds(seconds: float) -> datetime:
+    return datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)
+
+
+def certificate(name: str, ends: datetime) -> str:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(KEY.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(ends - timedelta(days=365))
+        .not_valid_after(ends)
+        .sign(KEY, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def b64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def tls(cluster, text: str, name: str = "tls") -> None:
+    data = {"tls.crt": b64(text), "tls.key": b64(PRIVATE)}
+    cluster.object("secrets", HOME, name, type="kubernetes.io/tls", data=data)
+
+
+def stage(cluster) -> None:
+    cluster.namespace("team-1")
+
+
+def status(cluster, name: str = "r") -> dict[str, Any]:
+    return (cluster.found("copyrators", HOME, name) or {}).get("status", {})
+
+
+def condition(cluster, name: str = "r") -> tuple[str, str] | None:
+    found = conditions_by_type(status(cluster, name).get("conditions")).get("CertificateExpiring")
+    return None if found is None else (found["status"], found["reason"])
+
+
+def shown(cluster, name: str = "r") -> list[str]:
+    return [one["commonName"] for one in status(cluster, name).get("certificates", ())]
+
+
+def events(cluster) -> list[str]:
+    bodies = [seen.body for seen in cluster.seen if "/events" in seen.path and seen.body]
+    reasons = [body.get("reason") for body in bodies]
+    return [one for one in reasons if one and one.startswith("Certificate")]
+
+
+def metric(operator: Operator, name: str = "r") -> float | None:
+    return operator.metrics.registry.get_sample_value(METRIC, {"rule": f"{HOME}/{name}"})
+
+
+def status_writes(cluster) -> int:
+    return sum(path.endswith("/status") for _, path in cluster.writes("copyrators"))
+
+
+@asynccontextmanager
+async def operating(cluster, **settings: Any) -> AsyncIterator[Operator]:
+    running = Operator(cluster, **settings)
+    await running.start()
+    try:
+        yield running
+    finally:
+        await running.stop()
+
+
+async def test_status_condition_metric_and_event(cluster, operator):
+    stage(cluster)
+    soon, late = in_seconds(3 * DAY), in_seconds(100 * DAY)
+    tls(cluster, certificate("late", late) + certificate("soon", soon))
+    make_rule(cluster, "r", by_name("tls", "Secret"))
+    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
+    where = {"source": f"{HOME}/tls", "key": "tls.crt"}
+    assert status(cluster)["certificates"] == [
+        {**where, "commonName": "soon", "notAfter": format_time(soon)},
+        {**where, "commonName": "late", "notAfter": format_time(late)},
+    ]
+    assert metric(operator) == soon.timestamp()
+    await until(lambda: events(cluster) == ["CertificateExpiring"], "an Event")
+    tls(cluster, certificate("new", late))
+    await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "renewed")
+    assert shown(cluster) == ["new"]
+    assert metric(operator) == late.timestamp()
+    cluster.object("secrets", HOME, "tls", type="kubernetes.io/tls", data={"tls.crt": b64("x")})
+    await until(lambda: condition(cluster) is None and not shown(cluster), "none is left")
+    assert metric(operator) is None
+    assert events(cluster) == ["CertificateExpiring"]
+    requests = [seen for seen in cluster.of("get") if seen.path.endswith("/secrets/tls")]
+    assert requests == []
+
+
+async def test_nothing_is_written_or_read_again_while_nothing_changes(
+    cluster, operator, monkeypatch
+):
+    stage(cluster)
+    cluster.namespace("team-2")
+    tls(cluster, certificate("a", in_seconds(3 * DAY)))
+    parsed = []
+    load = x509.load_der_x509_certificate
+
+    def loading(der: bytes) -> x509.Certificate:
+        parsed.append(der)
+        return load(der)
+
+    monkeypatch.setattr(reading.x509, "load_der_x509_certificate", loading)
+    make_rule(cluster, "r", by_name("tls", "Secret"))
+    await until(lambda: reason(cluster, "r") == "Synced" and shown(cluster), "synced")
+    await operator.settled()
+    wrote, told = status_writes(cluster), events(cluster)
+    cluster.namespace("team-3")
+    await until(lambda: status(cluster)["copies"]["ready"] == 3, "a third copy")
+    await operator.settled()
+    assert status_writes(cluster) <= wrote + 2
+    assert events(cluster) == told == ["CertificateExpiring"]
+    assert len(parsed) == 1
+    before = len(cluster.seen)
+    operator.controller._context.requeue_all_rules()
+    await operator.settled()
+    assert [seen.verb for seen in cluster.seen[before:] if seen.verb != "watch"] == []
+
+
+async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polling(cluster):
+    stage(cluster)
+    ends = in_seconds(7)
+    async with operating(cluster, certificate_warning=4.0) as operator:
+        tls(cluster, certificate("a", ends))
+        make_rule(cluster, "r", by_name("tls", "Secret"))
+        await until(lambda: condition(cluster) == ("False", "CertificatesValid"), "valid")
+        await operator.settled(0.5)
+        reconciled = operator.metrics.reconciles.labels("rule", "again")._value.get()
+        assert datetime.now(UTC) < ends - timedelta(seconds=4), "not slow"
+        while condition(cluster) != ("True", "CertificateExpiring"):
+            await asyncio.sleep(0.01)
+        assert datetime.now(UTC) >= ends - timedelta(seconds=4)
+        await until(lambda: condition(cluster) == ("True", "CertificateExpired"), "ended")
+        assert datetime.now(UTC) >= ends
+        await until(
+            lambda: events(cluster) == ["CertificateExpiring", "CertificateExpired"], "Events"
+        )
+        await operator.settled()
+        assert operator.metrics.reconciles.labels("rule", "again")._value.get() <= reconciled + 6
+
+
+async def test_a_restart_writes_nothing_and_wakes_up_in_time(cluster):
+    stage(cluster)
+    tls(cluster, certificate("warned", in_seconds(60)), "one")
+    tls(cluster, certificate("valid", in_seconds(3600)), "two")
+    async with operating(cluster, certificate_warning=600.0) as operator:
+        make_rule(cluster, "one", by_name("one", "Secret"))
+        make_rule(cluster, "two", by_name("two", "Secret"))
+        await until(lambda: condition(cluster, "one") == ("True", "CertificateExpiring"), "one")
+        await until(lambda: condition(cluster, "two") == ("False", "CertificatesValid"), "two")
+        await until(lambda: reason(cluster, "two") == "Synced", "synced")
+        await operator.settled()
+    wrote = len(cluster.writes("copyrators"))
+    async with operating(cluster, certificate_warning=600.0) as operator:
+        await until(lambda: metric(operator, "one") and metric(operator, "two"), "both are served")
+        await operator.settled()
+        assert len(cluster.writes("copyrators")) == wrote
+        assert events(cluster) == ["CertificateExpiring"]
+    left = (datetime.fromisoformat(status(cluster, "two")["certificates"][0]["notAfter"])) - (
+        datetime.now(UTC) + timedelta(seconds=4)
+    )
+    async with operating(cluster, certificate_warning=left.total_seconds()) as operator:
+        await until(lambda: metric(operator, "two"), "served")
+        assert condition(cluster, "two") == ("False", "CertificatesValid")
+        await until(lambda: condition(cluster, "two") == ("True", "CertificateExpiring"), "warned")
+
+
+async def test_a_rule_whose_sources_cant_be_used_keeps_its_certificates(cluster, operator):
+    stage(cluster)
+    tls(cluster, certificate("a", in_seconds(3 * DAY)))
+    make_rule(cluster, "r", by_name("tls", "Secret"))
+    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
+    make_rule(cluster, "r", by_name("tls", "NoSuchKind"))
+    await until(lambda: reason(cluster, "r") != "Synced", "invalid")
+    assert shown(cluster) == ["a"]
+    assert condition(cluster) == ("True", "CertificateExpiring")
+    make_rule(cluster, "r", by_name("tls", "Secret"))
+    await until(lambda: reason(cluster, "r") == "Synced", "synced")
+    await operator.settled()
+    assert events(cluster) == ["CertificateExpiring"]
+
+
+async def test_many_sources_in_one_namespace_share_a_watch_and_are_read(cluster, operator):
+    """Named ones beyond the first few are read by request: once, as without certificates."""
+    stage(cluster)
+    for number in range(7):
+        tls(cluster, certificate(f"c{number}", in_seconds((number + 1) * DAY)), f"tls-{number}")
+        make_rule(cluster, f"r{number}", by_name(f"tls-{number}", "Secret"))
+    for number in range(7):
+        await until(lambda n=number: shown(cluster, f"r{n}") == [f"c{n}"], "read")
+    await operator.settled()
+    gets = [seen.path for seen in cluster.of("get") if f"/{HOME}/secrets/tls-" in seen.path]
+    assert len(gets) == len(set(gets)) <= 3
+
+
+async def test_a_selector_tells_the_five_that_end_first(cluster, operator):
+    stage(cluster)
+    for number in range(7):
+        data = {"ca.crt": certificate(f"c{number}", in_seconds((100 - number) * DAY))}
+        metadata = {"labels": {"ca": "yes"}}
+        cluster.object("configmaps", HOME, f"ca-{number}", data=data, metadata=metadata)
+    source = {"kind": "ConfigMap", "selector": {"matchLabels": {"ca": "yes"}}}
+    make_rule(cluster, "r", {"source": source})
+    expected = ["c6", "c5", "c4", "c3", "c2"]
+    await until(lambda: shown(cluster) == expected, "the first five")
+
+
+async def test_composed_objects_tell_the_certificates_that_came_out(cluster, operator):
+    stage(cluster)
+    ends = in_seconds(3 * DAY)
+    texts = {"ca.crt": certificate("old", in_seconds(-DAY)) + certificate("ca", ends)}
+    cluster.object("configmaps", HOME, "ca", data=texts)
+    text = "{{ sources.ca | pem_bundle(key='ca.crt', drop_expired=true) }}"
+    spec = {
+        "sources": [{"as": "ca", "kind": "ConfigMap", "namespace": HOME, "name": "ca"}],
+        "template": {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "bundle"},
+            "data": {"all.crt": text},
+        },
+        "targets": {"namespaces": ["team-*"]},
+    }
+    make_rule(cluster, "r", spec)
+    await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned")
+    assert status(cluster)["certificates"] == [
+        {"source": "ca", "key": "all.crt", "commonName": "ca", "notAfter": format_time(ends)}
+    ]

@@ -1,0 +1,137 @@
+"""What a status says of certificates, and when that changes."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.certificates import (
+    Certificate,
+    expiring,
+    read_certificates,
+    seconds_until_news,
+    soonest,
+)
+from copyrator.api.conditions import Health, ReadyCondition, conditions_by_type
+from copyrator.api.rule_status import RuleFacts, build_rule_status, read_rule_status
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+WARNING = 14 * 86400.0
+
+
+def ends(seconds: float, name: str = "x") -> Certificate:
+    return Certificate(NOW + timedelta(seconds=seconds), "infra/tls", "tls.crt", name)
+
+
+@pytest.mark.parametrize(
+    ("left", "status", "reason", "news"),
+    [
+        ((), None, None, None),
+        ((WARNING + 1,), "False", "CertificatesValid", 1),
+        ((WARNING,), "True", "CertificateExpiring", WARNING),
+        ((1,), "True", "CertificateExpiring", 1),
+        ((0,), "True", "CertificateExpired", None),
+        ((-1, 5), "True", "CertificateExpired", 5),
+        ((-1, WARNING + 7), "True", "CertificateExpired", 7),
+        ((9, WARNING + 7), "True", "CertificateExpiring", 7),
+    ],
+)
+def test_the_condition_and_its_next_change(left, status, reason, news):
+    found = soonest(map(ends, left))
+    condition = expiring(found, NOW, WARNING)
+    assert (condition and condition.status) == status
+    assert (condition and condition.reason) == reason
+    assert seconds_until_news(found, NOW, WARNING) == news
+
+
+def test_messages():
+    def message(*certificates: Certificate) -> str:
+        condition = expiring(soonest(certificates), NOW, WARNING)
+        assert condition is not None
+        return condition.message
+
+    assert message(ends(60)) == (
+        "the certificate x (infra/tls, key tls.crt) ends at 2026-06-01T00:01:00Z; "
+        "renew it at the source"
+    )
+    assert message(ends(-60, ""), ends(5), ends(9)) == (
+        "the certificate in infra/tls, key tls.crt ended at 2026-05-31T23:59:00Z; "
+        "2 more in status.certificates; renew it at the source"
+    )
+    assert message(ends(WARNING + 60)) == (
+        "the first certificate to end is x (infra/tls, key tls.crt), at 2026-06-15T00:01:00Z"
+    )
+
+
+LEFT = st.integers(-(10**7), 10**7)
+
+
+@given(st.lists(LEFT, max_size=8), st.integers(0, 10**7))
+def test_nothing_changes_before_the_announced_moment_and_something_does_then(left, warning):
+    found = soonest(map(ends, left))
+    now, before = NOW, expiring(found, NOW, warning)
+    wait = seconds_until_news(found, NOW, warning)
+    if wait is None:
+        assert expiring(found, NOW + timedelta(days=10**5), warning) == before
+        return
+    almost = now + timedelta(seconds=wait - 0.001)
+    assert expiring(found, almost, warning) == before
+    later = seconds_until_news(found, now + timedelta(seconds=wait), warning)
+    assert later is None or later > 0
+
+
+def status(before: Any, now: datetime = NOW, **facts: Any) -> dict[str, Any]:
+    return build_rule_status(
+        before,
+        ReadyCondition(Health.READY, "Synced"),
+        RuleFacts(warning=WARNING, **facts),
+        generation=1,
+        now=now,
+    )
+
+
+def condition_of(found: dict[str, Any]) -> Any:
+    return conditions_by_type(found["conditions"]).get("CertificateExpiring")
+
+
+@given(st.lists(LEFT, max_size=8))
+def test_a_status_is_read_as_it_was_built_and_built_again_equally(left):
+    found = soonest(map(ends, left))
+    built = status(None, certificates=found)
+    assert read_certificates(built) == found
+    kept = read_rule_status(built)
+    assert status(kept, certificates=found) == status(kept) == built
+
+
+def test_what_is_not_known_is_kept_and_its_condition_follows_the_time():
+    first = status(None, certificates=soonest([ends(WARNING + 5)]))
+    assert condition_of(first)["status"] == "False"
+    later = status(first, NOW + timedelta(seconds=6))
+    assert later["certificates"] == first["certificates"]
+    assert condition_of(later)["status"] == "True"
+
+
+def test_the_last_certificate_goes_with_its_condition():
+    first = status(None, certificates=soonest([ends(5)]))
+    after = status(first, certificates=())
+    assert after["certificates"] == []
+    assert condition_of(after) is None
+    assert "certificates" not in status(None, certificates=())
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        None,
+        7,
+        {},
+        ["x"],
+        [{"notAfter": "2026", "source": 1, "key": "k"}],
+        [{"source": "a/b", "key": "k"}],
+        [{"notAfter": "never", "source": "a/b", "key": "k"}],
+    ],
+)
+def test_malformed_stored_certificates_are_left_out(stored):
+    assert read_certificates({"certificates": stored}) == ()
