@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.monitoring.pages import BAD, GOOD, STEP, Answer, Series, evaluate, parse, recorded
+from tests.monitoring.pages import (
+    BAD,
+    GOOD,
+    SCRAPED,
+    STEP,
+    Answer,
+    Series,
+    evaluate,
+    parse,
+    recorded,
+)
 
 FILES = Path(__file__).resolve().parents[2] / "charts" / "copyrator" / "files"
 POLL_LATE = "30"
@@ -17,6 +27,7 @@ Story = list[Series]
 
 def rules() -> dict[str, dict[str, str]]:
     text = (FILES / "alerts.yaml").read_text().replace("POLL_LATE_SECONDS", POLL_LATE)
+    text = text.replace("CERTIFICATE_WARNING_SECONDS", "1209600")
     (group,) = yaml.safe_load(text)["groups"]
     return {rule["alert"]: rule for rule in group["rules"]}
 
@@ -37,12 +48,12 @@ RULES, PANELS = rules(), panels()
 
 @pytest.fixture(scope="module")
 def good() -> Story:
-    return [parse(recorded(name)) for name in GOOD]
+    return [{**parse(recorded(name)), **certificate(LATER)} for name in GOOD]
 
 
 @pytest.fixture(scope="module")
 def bad(good: Story) -> Story:
-    """All goes wrong; copies that are late and a held event loop aren't recorded, but added.
+    """All goes wrong; late copies, a held event loop and a certificate aren't recorded, but added.
 
     So are the hours that a plan has waited, of which only seconds are recorded.
     """
@@ -51,7 +62,7 @@ def bad(good: Story) -> Story:
         key: 9 * 3600 for key, value in page.items() if value and WAITED in dict(key).values()
     }
     assert waited, "a plan waited when it was recorded"
-    return [good[-1], {**page, **late_and_held(good[-1]), **waited}]
+    return [good[-1], {**page, **late_and_held(good[-1]), **waited, **certificate(SOON)}]
 
 
 def late_and_held(page: Series) -> Series:
@@ -66,6 +77,14 @@ def late_and_held(page: Series) -> Series:
     return found
 
 
+def certificate(ends: float) -> Series:
+    """The end of a certificate; the story begins at Unix time 0."""
+    name = "copyrator_certificate_expiry_timestamp_seconds"
+    labels = {"__name__": name, "rule": "ops/ca", **SCRAPED}
+    return {tuple(sorted(labels.items())): ends}
+
+
+SOON, LATER = 20 * 60.0, 1_300_000.0
 WAITED = "copyrator_oldest_plan_seconds"
 LAG, STALLS = "copyrator_copy_lag_seconds", "copyrator_event_loop_stall_seconds"
 
