@@ -16,7 +16,6 @@ from tests.component.kube.fake_api import until
 
 from copyrator.api.conditions import conditions_by_type
 from copyrator.api.times import format_time
-from copyrator.copies.policy import certificates as reading
 from copyrator.kube.events import EventRecorder
 
 DAY = 86400.0
@@ -154,7 +153,7 @@ async def test_nothing_is_written_or_read_again_while_nothing_changes(
         parsed.append(der)
         return load(der)
 
-    monkeypatch.setattr(reading.x509, "load_der_x509_certificate", loading)
+    monkeypatch.setattr(x509, "load_der_x509_certificate", loading)
     make_rule(cluster, "r", by_name("tls", "Secret"))
     await until(lambda: reason(cluster, "r") == "Synced" and shown(cluster), "synced")
     await operator.settled()

@@ -11,7 +11,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from copyrator.copies.policy import certificates as reading
 from copyrator.copies.policy.certificates import certificates_in
 from copyrator.settings import limits
 
@@ -112,7 +111,7 @@ def test_private_keys_are_not_parsed(monkeypatch):
         parsed.append(der)
         return load(der)
 
-    monkeypatch.setattr(reading.x509, "load_der_x509_certificate", loading)
+    monkeypatch.setattr(x509, "load_der_x509_certificate", loading)
     found(
         {"data": {"tls.crt": b64(A), "tls.key": b64(PRIVATE), "both": b64(PRIVATE + A)}}, "Secret"
     )

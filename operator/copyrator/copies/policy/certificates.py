@@ -11,9 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import Any, Final
-
-from cryptography import x509
+from typing import TYPE_CHECKING, Any, Final
 
 from copyrator.api.certificates import (
     EARLIEST,
@@ -25,6 +23,9 @@ from copyrator.api.certificates import (
 )
 from copyrator.settings import limits
 
+if TYPE_CHECKING:
+    from cryptography import x509
+
 _SHORTEST: Final = 200
 """Characters: no certificate is shorter."""
 _BEGIN: Final = b"-----BEGIN CERTIFICATE-----"
@@ -35,7 +36,7 @@ _ENCODED: Final = {("Secret", "data"), ("ConfigMap", "binaryData")}
 """Fields with values in base64."""
 _PLAIN: Final = {("ConfigMap", "data")}
 
-_Found = tuple[datetime, x509.Certificate, str]
+_Found = tuple[datetime, "x509.Certificate", str]
 """A certificate with its end and its key."""
 
 
@@ -93,6 +94,8 @@ def _values(kind: str, payload: Mapping[str, Any]) -> Iterator[tuple[str, bytes]
 
 
 def _read(block: bytes) -> tuple[datetime, x509.Certificate] | None:
+    from cryptography import x509  # noqa: PLC0415 - most rules copy no certificates
+
     try:
         certificate = x509.load_der_x509_certificate(binascii.a2b_base64(block))
         ends = certificate.not_valid_after_utc
@@ -103,6 +106,8 @@ def _read(block: bytes) -> tuple[datetime, x509.Certificate] | None:
 
 def _name(certificate: x509.Certificate) -> str:
     """The common name, without what a terminal or a log could take for a command."""
+    from cryptography import x509  # noqa: PLC0415
+
     try:
         found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         value = found[0].value if found else ""

@@ -1,0 +1,99 @@
+"""Certificates in copies, on the real API server: status, warning, Events, requests, secrecy."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.e2e.copies.conftest import encoded, restart, wait_quiet, within
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+PRIVATE = KEY.private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+).decode()
+
+
+def certificate(name: str, days: float) -> str:
+    ends = datetime.now(UTC) + timedelta(days=days)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(KEY.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(ends - timedelta(days=365))
+        .not_valid_after(ends)
+        .sign(KEY, hashes.SHA256())
+    )
+    return made.public_bytes(serialization.Encoding.PEM).decode()
+
+
+@pytest.fixture
+def infra(user, namespace, word):
+    space: str = namespace(f"infra-{word}")
+    data = encoded(**{"tls.crt": certificate("late", 100), "tls.key": PRIVATE})
+    user.create("secrets", space, "tls", type="kubernetes.io/tls", data=data)
+    return space
+
+
+def spec(word: str, infra: str):
+    return {
+        "source": {"kind": "Secret", "name": "tls", "namespace": infra},
+        "targets": {"namespaces": [f"{word}-*"]},
+    }
+
+
+def expiring(user, home: str, name: str) -> str:
+    return str(user.condition(home, name, "CertificateExpiring").get("reason"))
+
+
+def test_a_certificate_is_warned_of_until_it_is_renewed(operator, user, infra, namespace, word):
+    target, home = namespace(f"{word}-1"), operator.namespace
+    user.rule(home, word, spec(word, infra))
+    status = user.wait_ready(home, word)
+    assert [one["commonName"] for one in status["certificates"]] == ["late"]
+    assert expiring(user, home, word) == "CertificatesValid"
+    wait_quiet(operator, home, target)
+    since = operator.cluster.audit_offset()
+    text = certificate("late", 100) + certificate("soon", 3) + certificate("old", -3)
+    user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": text}))
+    within(15, lambda: expiring(user, home, word) == "CertificateExpired", "warned")
+    found = user.get("copyrators", home, word)["status"]["certificates"]
+    assert [(one["commonName"], one["source"], one["key"]) for one in found] == [
+        (name, f"{infra}/tls", "tls.crt") for name in ("old", "soon", "late")
+    ]
+    user.wait_data("secrets", target, "tls", encoded(**{"tls.crt": text, "tls.key": PRIVATE}))
+    user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": certificate("new", 90)}))
+    within(15, lambda: expiring(user, home, word) == "CertificatesValid", "renewed")
+    wait_quiet(operator, home, target)
+    mine = [event for event in operator.cluster.audit_events(since) if event.user == operator.user]
+    reads = [one for one in mine if one.verb == "get" and one.namespace == infra]
+    assert reads == []  # the watch has delivered the changes
+    assert base64.b64encode(PRIVATE.encode()).decode()[40:100] not in operator.log.read_text()
+    assert PRIVATE.splitlines()[1] not in operator.log.read_text()
+
+    def events() -> list[str]:
+        path = f"/apis/events.k8s.io/v1/namespaces/{home}/events"
+        items = user.api.get(path)["items"]
+        mine = [one for one in items if one.get("regarding", {}).get("name") == word]
+        return [one["reason"] for one in mine if one["reason"].startswith("Certificate")]
+
+    within(15, lambda: events() == ["CertificateExpired"], "one Event")
+
+
+def test_a_restart_writes_nothing(stopped, user, infra, namespace, word):
+    target = namespace(f"{word}-1")
+    user.patch("secrets", infra, "tls", data=encoded(**{"tls.crt": certificate("soon", 3)}))
+    stopped.start()
+    user.rule(stopped.namespace, word, spec(word, infra))
+    user.wait_ready(stopped.namespace, word)
+    assert expiring(user, stopped.namespace, word) == "CertificateExpiring"
+    wait_quiet(stopped, stopped.namespace, target)
+    assert stopped.stop() == 0
+    since = restart(stopped, user, word)
+    wait_quiet(stopped, stopped.namespace, target)
+    names = {f"{one.resource}/{one.namespace}" for one in stopped.writes(since, but=("leases",))}
+    assert not names & {f"secrets/{target}", f"events/{stopped.namespace}"}
