@@ -32,6 +32,8 @@ class ConditionType(StrEnum):
     """Whether what is deployed is signed by who is trusted; only where signatures are asked for."""
     DRIFTED = "Drifted"
     """Whether objects aren't as they were deployed; only where drift is looked for."""
+    HEALTHY = "Healthy"
+    """Whether the workloads of the release are healthy; only where they are watched."""
 
 
 class ConditionStatus(StrEnum):

@@ -11,7 +11,7 @@ import logging
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -23,7 +23,7 @@ from copyrator.api import names
 from copyrator.api.bundle import parse_bundle, parse_status
 from copyrator.api.bundle_sizes import pack_status
 from copyrator.api.bundle_spec import BundleDefaults, BundleSpec, DeletionPolicy
-from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome, Trust
+from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, Outcome, Trust
 from copyrator.api.conditions import (
     ConditionStatus,
     ConditionType,
@@ -113,6 +113,12 @@ class BundleEntry:
     """The Job that found drift that is to be corrected."""
     drifted: str
     """Reason of the condition Drifted where it is True; else empty."""
+    soak_hash: int
+    """Changes with ``status.soak``; 0 where it is empty."""
+    waits_for: tuple[str, ...]
+    """The gates that keep a version from being deployed, by the status."""
+    waits_since: datetime | None
+    """Since when one does."""
     is_untrusted: bool
     """What is deployed isn't signed by who is trusted."""
     labels: Mapping[str, str]
@@ -141,6 +147,16 @@ class BundleEntry:
     def depends_on(self) -> tuple[BundleKey, ...]:
         """The Bundles that its new versions wait for."""
         return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
+
+    @property
+    def promoted_from(self) -> tuple[BundleKey, ...]:
+        """The Bundles that it is promoted from."""
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.promote_from.bundles
+
+    @property
+    def may_be_promoted(self) -> bool:
+        """Bundles of other namespaces may be promoted from it."""
+        return names.ANN_PROMOTE_TO in self.annotations
 
     @property
     def is_ready(self) -> bool:
@@ -272,6 +288,9 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         checked_at=parse_time(status.drift.checked_at),
         correctable=_correctable(status, spec),
         drifted=_drifted(status),
+        soak_hash=hash(status.soak) if status.soak else 0,
+        waits_for=_waits_for(status),
+        waits_since=_waits_since(status),
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
@@ -308,6 +327,23 @@ def _drifted(status: BundleStatus) -> str:
     return next((one for one in reasons if is_true and found.get("reason") == one), "")
 
 
+def _waits_for(status: BundleStatus) -> tuple[str, ...]:
+    found = tuple(one.name or "" for one in status.gates if one.state != GateState.PASSED)
+    return _shared(found) if found else ()
+
+
+@lru_cache(maxsize=64)
+def _shared(found: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for all Bundles that wait for the same."""
+    return found
+
+
+def _waits_since(status: BundleStatus) -> datetime | None:
+    found = conditions_by_type(status.conditions).get(ConditionType.UPDATE_PENDING, {})
+    is_true = found.get("status") == ConditionStatus.TRUE
+    return parse_time(found.get("lastTransitionTime")) if is_true else None
+
+
 def _awaits_approval_since(status: BundleStatus) -> datetime | None:
     waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates)
     return parse_time(status.plan.made_at) if waits else None
@@ -333,6 +369,7 @@ def _unpack(packed: bytes) -> BundleStatus:
     return parse_status({"status": msgspec.json.decode(zlib.decompress(packed))})
 
 
+_NOBODY: Final[Mapping[BundleKey, None]] = {}
 _REMEMBERED: Final = 1024
 """Deleted Bundles for which late events may still arrive."""
 
@@ -344,6 +381,7 @@ class BundleRegistry:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
         self._dependants: dict[BundleKey, tuple[BundleKey, ...]] = {}
+        self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -374,6 +412,8 @@ class BundleRegistry:
         if held is not None:
             self._unlink(held)
         self._entries[entry.key] = entry
+        for source in entry.promoted_from:
+            self._promoted.setdefault(source, {})[entry.key] = None
         for release in entry.releases:
             keys = self._by_release.get(release, ())
             self._by_release[release] = (*keys, entry.key)
@@ -419,7 +459,16 @@ class BundleRegistry:
         """The Bundles whose new versions wait for this one, which needn't exist."""
         return self._dependants.get(key, ())
 
+    def promoted_of(self, key: BundleKey) -> Collection[BundleKey]:
+        """The Bundles that are to be promoted from this one, which needn't exist or allow it."""
+        return self._promoted.get(key, _NOBODY)
+
     def _unlink(self, entry: BundleEntry) -> None:
+        for source in entry.promoted_from:
+            keys_of = self._promoted[source]
+            keys_of.pop(entry.key, None)
+            if not keys_of:
+                del self._promoted[source]
         for other in entry.depends_on:
             keys = self._dependants.pop(other, ())
             if left := tuple(key for key in keys if key != entry.key):

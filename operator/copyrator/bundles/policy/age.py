@@ -110,7 +110,7 @@ def _of(record: CandidateStatus) -> Candidate:
 
 
 def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
-    if facts.status.deployed.digest is None:
+    if facts.status.deployed.digest is None or facts.is_deployed(candidate):
         return PASSED
     seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
     until = seen + timedelta(seconds=spec.min_age)
