@@ -7,6 +7,7 @@ the Bundle's status, in the Jobs and in the registry.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -209,10 +210,15 @@ class Context:
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
     def judge_again(self, key: BundleKey, spec: BundleSpec) -> None:
-        """Decide at the next reconcile; an answer of the registry of the last interval will do."""
+        """Decide at the next reconcile; an answer of the registry of the last interval will do.
+
+        That is another one than what may be going on now: it may have read what has changed since.
+        """
         memory = self.memory(key)
         if memory.asked_since is None:
             memory.asked_since = self.monotonic() - spec.interval
+        else:
+            memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
 
     def look_at(self, key: BundleKey, moment: datetime) -> None:
         """Reconcile the Bundle at this time, whatever else it waits for then."""

@@ -16,7 +16,8 @@ from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleEntry, BundleRegistry
 from copyrator.bundles.policy.depends_on import MAX_SEARCHED, TooManyError, find_cycle
-from copyrator.bundles.policy.soak import NO_SOURCES, Source, Sources, standing
+from copyrator.bundles.policy.soak import standing
+from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 
 
 def sources(bundles: BundleRegistry, spec: BundleSpec, seen: SeenTime) -> Sources:

@@ -283,9 +283,8 @@ class BundleController:
             await self._refuse(entry, BundleReason.INVALID_SPEC, f"spec.dependsOn: {fault}")
             return
         if spec.promote_from and (fault := promotions.fault(self._context.bundles, entry)):
-            await self._refuse(
-                entry, BundleReason.INVALID_SPEC, f"spec.promoteFrom.bundles {fault}"
-            )
+            text = f"spec.promoteFrom.bundles: {fault}"
+            await self._refuse(entry, BundleReason.INVALID_SPEC, text)
             return
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)

@@ -39,7 +39,7 @@ from copyrator.bundles.policy.gates import (
     Waiting,
 )
 from copyrator.bundles.policy.signature import NOTHING_ASKED, Asked
-from copyrator.bundles.policy.soak import NO_SOURCES, Sources
+from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 from copyrator.bundles.polls import Answer, Listing, Polls, Question, SignatureQuestion
 from copyrator.bundles.references import Access
 from copyrator.oci.errors import NotFound, RegistryError
@@ -81,6 +81,8 @@ class Resolution:
     """The version of the plan that waits isn't trusted any more."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were judged and that tags name now."""
+    stood: frozenset[str] = frozenset()
+    """Digests that stand, or have stood, in Bundles of ``spec.promoteFrom``."""
 
 
 class _PendingError(Exception):
@@ -109,7 +111,8 @@ class Resolver:
             if self.entry.is_inherited:
                 return self._inherited()
             found = self._resolve()
-            found = self._with_promotion(found) if self.spec.promote_from else found
+            if self.spec.promote_from:
+                found = self._with_promotion(replace(found, stood=self.sources.digests))
             return self._with_trust(found) if self.asked else found
         except _PendingError:
             return None

@@ -15,6 +15,7 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles.cache import BundleRegistry
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
@@ -40,9 +41,11 @@ class Operator:
         *,
         gates: Gates | None = None,
         ahead: timedelta = timedelta(),
+        seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
+        self.ahead = ahead
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         self.reviewer = KubeClient(self.client.connection, alone=True)
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
@@ -64,8 +67,9 @@ class Operator:
             hasher=lambda: hashlib.blake2b(key=b"key"),
             settings=Settings(**settings),
             metrics=self.metrics,
-            clock=lambda: datetime.now(UTC) + ahead,
+            clock=lambda: datetime.now(UTC) + self.ahead,
             gates=gates,
+            seen_time=seen_time,
             reviewer=self.reviewer,
         )
         self.workers = Workers(self.queue, self.controller.reconcile, count=4)

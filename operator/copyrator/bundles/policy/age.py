@@ -1,13 +1,13 @@
 """The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
 
-``status.candidates`` remembers when each digest was seen first. The digests of a tag that is pushed
-again and again are remembered too, so that the oldest of them, not the newest, is deployed when its
-time has come.
+``status.candidates`` remembers when each digest was seen first, with ``spec.promoteFrom`` too. The
+digests of a tag that is pushed again and again are remembered too, so that the oldest of them, not
+the newest, is deployed when its time has come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -45,20 +45,25 @@ def older(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
 
 
 def remembered(
-    status: BundleStatus, spec: BundleSpec, seen: Iterable[Candidate], now: datetime
+    status: BundleStatus,
+    spec: BundleSpec,
+    seen: Iterable[Candidate],
+    now: datetime,
+    stood: Collection[str] = (),
 ) -> tuple[CandidateStatus, ...]:
-    """What ``status.candidates`` is after a poll; empty where no age is asked for.
+    """What ``status.candidates`` is after a poll; empty where nothing has to become old enough.
 
     When it is full, the newest takes the place of the second newest: so a stream of pushes never
-    drives out those that become old enough first.
+    drives out those that become old enough first, nor those that stand elsewhere already.
 
     Args:
         status: before the poll.
         spec: must admit a version for it to be remembered.
         seen: what the registry has, in any order.
         now: when it was seen.
+        stood: digests that stand, or have stood, in Bundles of ``spec.promoteFrom``.
     """
-    if not spec.min_age:
+    if not spec.min_age and not spec.promote_from:
         return ()
     kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
     for candidate in seen:
@@ -71,7 +76,8 @@ def remembered(
             )
         )
         if len(kept) > MAX_CANDIDATES:
-            del kept[-2]
+            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in stood]
+            del kept[others[-1] if others else -2]
     return tuple(kept)
 
 

@@ -17,7 +17,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy.requests import Request
-from copyrator.bundles.policy.soak import NO_SOURCES, Sources
+from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 
 MAX_CANDIDATES: Final = 50
 """Tags that are resolved, at most, until one passes the version gates."""

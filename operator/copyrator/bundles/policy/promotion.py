@@ -25,7 +25,8 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.soak import Source, Sources, ended_stretch
+from copyrator.bundles.policy.soak import ended_stretch
+from copyrator.bundles.policy.sources import Source, Sources
 
 NAME: Final = "promotion"
 _NAMED: Final = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 from copyrator.api.bundle_status import (
     MAX_SOAKS,
@@ -40,35 +40,6 @@ class Surroundings:
     """When the Bundle was created: what is older is another Bundle's, from a backup."""
     is_deleted: bool = False
     seen: SeenTime = ALL_SEEN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """A Bundle of ``spec.promoteFrom``, as one that is promoted from it may see it."""
-
-    name: str
-    """``namespace/name``."""
-    is_allowed: bool = False
-    """It exists, isn't being deleted, and allows the promotion; else nothing else is known."""
-    hold: str | None = None
-    running: str | None = None
-    """The digest that is deployed there."""
-    soak: tuple[SoakStatus, ...] = ()
-
-    def record_of(self, digest: str) -> SoakStatus | None:
-        """How long a digest has stood there; None where that isn't known."""
-        return next((one for one in self.soak if one.digest == digest), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """All of them, and what time was seen."""
-
-    bundles: tuple[Source, ...] = ()
-    seen: SeenTime = ALL_SEEN
-
-
-NO_SOURCES: Final = Sources()
 
 
 @dataclass(frozen=True, slots=True)
