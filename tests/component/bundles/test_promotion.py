@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +13,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
 from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
 
 from copyrator.api.seen_time import Gap, SeenTime
 
@@ -21,7 +21,7 @@ Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
 SOAK = 3
-MANY = 1_000 if os.environ.get("COPYRATOR_LONG") else 200
+MANY = 1_000 if LONG else 200
 
 
 def promoted_from(*names: str, soak: str = f"{SOAK}s", namespace: str = "team") -> dict[str, Any]:

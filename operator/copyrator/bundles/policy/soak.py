@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from copyrator.api.bundle_status import (
     MAX_SOAKS,
@@ -28,6 +28,10 @@ from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import format_duration, format_time, parse_duration, parse_time
 from copyrator.bundles.policy.criteria import is_below
 from copyrator.bundles.policy.drift_due import is_broken_off
+
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_LONGEST: Final = 1e9
+"""Bounds of what a forged status may say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +90,7 @@ def soaked(
         replace(
             last,
             version=there.version,
-            since=format_time(max(_up(now), around.created or now)),
+            since=format_time(max(_up(now), around.created or now, parse_time(there.time) or now)),
             until=None,
             broken_by=None,
         )
@@ -97,7 +101,7 @@ def soaked(
 def ended_stretch(record: SoakStatus) -> timedelta | None:
     """The longest stretch that has ended; None where there is no such evidence."""
     seconds = parse_duration(record.longest) if record.longest else None
-    return None if seconds is None else timedelta(seconds=seconds)
+    return None if seconds is None else timedelta(seconds=min(seconds, _LONGEST))
 
 
 def standing(known: Sequence[SoakStatus], created: datetime | None) -> tuple[SoakStatus, ...]:
@@ -113,7 +117,7 @@ def _goes_on(record: SoakStatus, deployed_at: str | None) -> bool:
 
 def _is_older(record: SoakStatus, created: datetime | None) -> bool:
     since = parse_time(record.since)
-    return since is None or (created is not None and since < created)
+    return since is None or since > _LATEST or (created is not None and since < created)
 
 
 def _fault(status: BundleStatus, around: Surroundings) -> _Break | None:
