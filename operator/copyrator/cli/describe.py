@@ -16,7 +16,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import Trust
 from copyrator.api.times import format_duration, parse_time
 from copyrator.bundles.policy.schedule import interval_of
-from copyrator.cli import drift_state, grouping, plan_preview, rows
+from copyrator.cli import drift_state, grouping, plan_preview, rows, soak_state
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
@@ -220,6 +220,7 @@ def bundle_lines(body: Body, now: datetime, installation: Installation) -> Itera
     parsed = parse_bundle(body, BundleDefaults())
     if isinstance(parsed, BundleSpec):
         yield from drift_state.describe_lines(body, parsed, now)
+    yield from soak_state.describe_lines(body, now)
     annotations = body["metadata"].get("annotations") or {}
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")
