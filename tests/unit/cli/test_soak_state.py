@@ -42,8 +42,8 @@ def test_each_version_is_described_the_newest_first() -> None:
         "Soak:",
         "  1.4.2        aaaaaaaaaaaa  has stood since 2026-01-02T09:00:00Z, for 3h",
         (
-            "  1.4.1        bbbbbbbbbbbb  stood for 23h at most, until 2026-01-02T08:00:00Z (a deploy "
-            "of 1.4.2 began)"
+            "  1.4.1        bbbbbbbbbbbb  stood for 23h at most, until 2026-01-02T08:00:00Z (a "
+            "deploy of 1.4.2 began)"
         ),
     ]
 

@@ -138,8 +138,8 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
     status = replace(status, available=Available(version="1.4.1", rejected=rejected))
     assert list(why_lines(spec, status, NOON_OF_SUNDAY)) == [
         (
-            "The earliest deploy of 1.4.2 is at 2026-01-05T13:05:00Z (Monday), in 25h, when its soak "
-            "of 24h in staging/shop ends."
+            "The earliest deploy of 1.4.2 is at 2026-01-05T13:05:00Z (Monday), in 25h, when its "
+            "soak of 24h in staging/shop ends."
         )
     ]
     late = {**PROMOTION, "until": "2026-01-02T13:05:00Z"}
@@ -147,8 +147,8 @@ def test_a_soak_and_a_window_are_said_together_with_the_version():
     _, status = read(late, WINDOW, windows=MONDAYS, promoteFrom=FROM)
     assert list(why_lines(spec, status, NOW)) == [
         (
-            "The earliest deploy is at 2026-01-05T08:00:00Z (Monday), in 68h, when its soak of 24h in "
-            "staging/shop ends and a window opens."
+            "The earliest deploy is at 2026-01-05T08:00:00Z (Monday), in 68h, when its soak of 24h "
+            "in staging/shop ends and a window opens."
         )
     ]
 
