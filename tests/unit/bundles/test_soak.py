@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     MAX_SOAKS,
     Attempted,
@@ -18,9 +19,14 @@ from copyrator.api.bundle_status import (
     Outcome,
     SoakStatus,
 )
+from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import PromoteFrom
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
+from copyrator.bundles.policy.gates import Candidate, Facts, Occasion, Passed, Verdict, Waiting
+from copyrator.bundles.policy.promotion import GATE
 from copyrator.bundles.policy.soak import Surroundings, ended_stretch, soaked, standing
+from copyrator.bundles.policy.sources import Source, Sources
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 REPO = "registry.example.com/shop"
@@ -361,7 +367,9 @@ OTHERS = [
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.booleans()), max_size=60))
-def test_the_evidence_is_what_an_observer_of_all_events_counts(picks: list[Any]) -> None:
+def test_the_evidence_and_the_verdicts_are_what_an_observer_of_all_events_counts(
+    picks: list[Any],
+) -> None:
     bundle, observer = Bundle(), Observer()
     for pick, attempts in picks:
         runs = bundle.status.attempted.outcome == Outcome.RUNNING
@@ -377,3 +385,44 @@ def test_the_evidence_is_what_an_observer_of_all_events_counts(picks: list[Any])
             version: (longest, version == there and observer.start is not None)
             for version, longest in observer.longest.items()
         }
+        for version in ("1.0.0", "1.1.0", "1.2.0"):
+            check_verdict(bundle, observer, version)
+
+
+SOAK = timedelta(minutes=8)
+SPEC = BundleSpec(
+    namespace="production",
+    name="shop",
+    registry="r",
+    repo="a",
+    project_namespace="production",
+    promote_from=PromoteFrom((BundleKey("production", "staging"),), SOAK.total_seconds()),
+)
+
+
+def check_verdict(bundle: Bundle, observer: Observer, version: str) -> None:
+    """A version passes exactly when it has stood long enough, and a wait ends as it says."""
+
+    def judged(now: datetime) -> Verdict:
+        source = Source(
+            name="production/staging",
+            is_allowed=True,
+            hold=bundle.around.hold,
+            running=bundle.status.deployed.digest,
+            soak=bundle.status.soak,
+        )
+        facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, sources=Sources((source,)))
+        return GATE.judge(SPEC, Candidate(version, digest(version)), facts, now)
+
+    goes_on = observer.start if version == bundle.status.deployed.version else None
+    stood = max(
+        observer.longest.get(version) or timedelta(),
+        timedelta() if goes_on is None else bundle.now - goes_on,
+    )
+    verdict = judged(bundle.now)
+    assert isinstance(verdict, Passed) == (stood >= SOAK)
+    if isinstance(verdict, Waiting):
+        assert verdict.until == (None if goes_on is None else goes_on + SOAK)
+        if verdict.until is not None:
+            assert isinstance(judged(verdict.until), Passed)
+            assert isinstance(judged(verdict.until - timedelta(seconds=1)), Waiting)
