@@ -67,12 +67,18 @@ def trouble(body: Body) -> str:
     return "" if fine else str(condition.get("message") or "")
 
 
+_FOR_PEOPLE = (
+    BundleReason.AWAITING_APPROVAL,
+    BundleReason.PROMOTION_HELD,
+    BundleReason.PROMOTION_NOT_ALLOWED,
+)
+"""Reasons for which a version waits until a person does something."""
+
+
 def bundle_trouble(body: Body) -> str:
     """The fault, what isn't trusted or drifted, or that a plan waits; empty where there is none."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = (
-        pending.get("status") == "True" and pending.get("reason") == BundleReason.AWAITING_APPROVAL
-    )
+    waits = pending.get("status") == "True" and pending.get("reason") in _FOR_PEOPLE
     verified = _condition(body, ConditionType.VERIFIED)
     doubted = verified.get("status") in ("False", "Unknown")
     return (
