@@ -271,10 +271,11 @@ class Context:
     def _tell_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
         """Queue the Bundles that are promoted from one whose evidence, or consent, changed."""
         entry = after or before
-        if entry is None:
+        promoted = self.bundles.promoted_of(entry.key) if entry else ()
+        if not promoted:
             return
         shown = promotions.evidence(before) != promotions.evidence(after)
-        for key in self.bundles.promoted_of(entry.key):
+        for key in promoted:
             was, may = (promotions.allows(one, key.namespace) for one in (before, after))
             if was != may or (shown and may):
                 self._ask_gates_again(key)

@@ -7,13 +7,11 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from tests.component.bundles.conftest import Operator, eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster
 from tests.component.oci.fake_registry import FakeRegistry
-from tests.histories import soak, status
+from tests.histories import status
 
-from copyrator.bundles.cache import _unpack
 from copyrator.kube.resources import BUNDLES
 from copyrator.kube.watch.informers import Registration, WatchSpec
 
@@ -36,12 +34,10 @@ class Forgetful(Operator):
         return str(body["metadata"]["resourceVersion"])
 
 
-@pytest.mark.parametrize("promotes", [False, True], ids=["", "others are promoted from it"])
 async def test_a_bundle_more_keeps_at_most_eight_and_a_half_kilobytes(
     cluster: BundleCluster,
     registry: FakeRegistry,
     bundle: Callable[..., dict[str, Any]],
-    promotes: bool,
 ) -> None:
     operator = Forgetful(cluster)
     await operator.start()
@@ -56,12 +52,9 @@ async def test_a_bundle_more_keeps_at_most_eight_and_a_half_kilobytes(
             for field in ("nextPollAt", "lastHandledRequest", "observedGeneration", "conditions"):
                 del history[field]
             history["deployed"]["namespace"] = TEAM
-            if promotes:
-                history["soak"] = soak(number)
             cluster.change("bundles", name, status=history)
         await eventually(lambda: all(map(polled, numbers)), "all are polled", 60)
         await eventually(lambda: not operator.queue.working and not len(operator.queue), "", 60)
-        _unpack.cache_clear()  # it holds a few parsed statuses, however many Bundles there are
         gc.collect()
         found = tracemalloc.take_snapshot().filter_traces([OURS]).statistics("filename")
         return sum(each.size for each in found)

@@ -105,6 +105,7 @@ PROMISES = {
         tags=("1.4.1", "1.4.2", "1.5.0-rc.1"),
         deployed={"staging/shop": "1.5.0-rc.1"},
         reasons={"production/shop": "NotPromoted"},
+        available={"production/shop": None},
     ),
     "bundles/values-from-secret.yaml": Promise(
         tags=("1.0.0",),
