@@ -15,7 +15,7 @@ NAME ?= default
 export PYTHON
 
 .DEFAULT_GOAL := help
-.PHONY: help check format test test-node test-long mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
+.PHONY: help check format test test-node test-ui test-long mutate signatures image release audit bench demo cluster-up cluster-down docs picture diagrams generate clean lock
 
 help: ## Show this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -40,6 +40,11 @@ test: check ## Run check, then all tests, on a real control plane (built once, m
 
 test-node: ## Test image and chart on a real kubelet: requires root and Debian, else skips (in CI: fails).
 	@$(RUN) pytest -p no:cacheprovider tests/node
+
+test-ui: ## Test the local web page in Debian's Chromium, which root installs if it is missing.
+	@$(RUN) python -m images.chromium
+	@$(RUN) python -m localcluster build
+	@$(RUN) pytest tests/e2e/ui
 
 test-long: ## Run all tests at full size, hours: more objects, more kills, more examples.
 	@COPYRATOR_LONG=1 $(MAKE) test

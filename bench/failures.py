@@ -8,15 +8,29 @@ import signal
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-from bench.process import Operator
+from tests.e2e.faults.catalogue import FAULTS
+from tests.e2e.faults.proxy import (
+    Chosen,
+    Fault,
+    FaultProxy,
+    answers,
+    everything,
+    only,
+    silent,
+)
+
+from bench.process import BenchError, Operator
 from bench.rig import HOME, Rig, until
 from bench.scenario import Figures, Goal, Run, scenario
 from localcluster import Cluster
 
 AWAY = 5.0
 """Seconds for which the control plane is gone."""
+FAULT = 10.0
+"""Seconds for which a fault lasts."""
 
 
 class _Copies:
@@ -122,6 +136,84 @@ def outage(rig: Rig, size: int) -> Iterator[Run]:
             return {"right_seconds": copies.seconds(began)}
 
         yield run
+
+
+@scenario(
+    "faults",
+    "{size} copies; a proxy before the API server misbehaves in various ways, for 10 s each",
+    size=20,
+    runs=1,
+    goals={
+        "worst_seconds": Goal("all copies in sync after the end of a fault, at worst", "s", 30.0),
+        **{name: Goal(f"… {name}", "s") for name in FAULTS},
+    },
+    warm_up=False,
+)
+def faults(rig: Rig, size: int) -> Iterator[Run]:
+    """The source is edited when a fault begins, in its midst, and when it ends."""
+    copies = _Copies(rig, "faults", size)
+    with FaultProxy(rig.cluster) as proxy, tempfile.TemporaryDirectory() as home:
+        through = proxy.kubeconfig(rig.operator_kubeconfig, Path(home) / "config")
+        with rig.operator(kubeconfig=through) as operator:
+
+            def after(name: str) -> float:
+                copies.change()
+                copies.seconds(0.0)
+                with ExitStack() as lasting:
+                    for fault, chosen in FAULTS[name]:
+                        lasting.enter_context(proxy.fault(fault, chosen))
+                    copies.change()
+                    time.sleep(FAULT / 2)
+                    copies.change()
+                    time.sleep(FAULT / 2)
+                began = time.monotonic()
+                copies.change()
+                took = copies.seconds(began)
+                if operator.ended:
+                    raise BenchError(f"the operator has ended: {operator.tail()}")
+                return took
+
+            def run() -> Figures:
+                took = {name: after(name) for name in FAULTS}
+                return {"worst_seconds": max(took.values()), **took}
+
+            yield run
+
+
+@scenario(
+    "blind",
+    "An idle operator whose watches all go silent, or whose credentials are refused",
+    size=1,
+    runs=1,
+    goals={
+        "silent_seconds": Goal("until /readyz fails: watches", "s", 60.0),
+        "refused_seconds": Goal("until /readyz fails: credentials", "s", 60.0),
+    },
+    warm_up=False,
+)
+def blind(rig: Rig, _size: int) -> Iterator[Run]:
+    """An operator and a proxy for each fault."""
+
+    def seconds(fault: Fault, chosen: Chosen, *, cut: bool) -> float:
+        with FaultProxy(rig.cluster) as proxy, tempfile.TemporaryDirectory() as home:
+            through = proxy.kubeconfig(rig.operator_kubeconfig, Path(home) / "config")
+            with rig.operator(kubeconfig=through) as operator:
+
+                def red() -> bool:
+                    return bool(operator.page("/healthz")) and not operator.page("/readyz")
+
+                began = time.monotonic()
+                with proxy.fault(fault, chosen, cut=cut):
+                    until(red, "/readyz fails", 180, pause=0.1)
+                    return time.monotonic() - began
+
+    def run() -> Figures:
+        return {
+            "silent_seconds": seconds(silent, only("watch"), cut=True),
+            "refused_seconds": seconds(answers(401, "Unauthorized"), everything, cut=False),
+        }
+
+    yield run
 
 
 @scenario(

@@ -74,16 +74,20 @@ class Rig:
     # --- the operator ----------------------------------------------------------------------------
 
     @contextmanager
-    def operator(self, *arguments: str) -> Iterator[Operator]:
+    def operator(self, *arguments: str, kubeconfig: Path | None = None) -> Iterator[Operator]:
         """Run the operator, ready, until the block ends."""
-        running = self.start(*arguments)
+        running = self.start(*arguments, kubeconfig=kubeconfig)
         try:
             yield running
         finally:
             running.stop()
 
     def start(
-        self, *arguments: str, name: str = "copyrator-bench", log: str = "operator.log"
+        self,
+        *arguments: str,
+        name: str = "copyrator-bench",
+        log: str = "operator.log",
+        kubeconfig: Path | None = None,
     ) -> Operator:
         """Start a replica and wait until it is ready; who calls stops it."""
         container = self.chart.container
@@ -93,7 +97,7 @@ class Rig:
         return Operator(
             Command(
                 tree=self.tree,
-                kubeconfig=self.operator_kubeconfig,
+                kubeconfig=kubeconfig or self.operator_kubeconfig,
                 arguments=(*container["args"], *arguments),
                 environment=tuple(variables.items()),
                 log=self.cluster.layout.logs / log,

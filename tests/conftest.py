@@ -82,6 +82,14 @@ def pytest_runtest_teardown() -> None:
     tracemalloc.stop()
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly that the pages weren't tested, where there is no browser."""
+    reasons = [str(one.longrepr[2]) for one in terminalreporter.stats.get("skipped", [])]
+    if missing := [reason for reason in reasons if "No browser:" in reason]:
+        terminalreporter.section(f"{len(missing)} SKIPPED", sep="!", red=True, bold=True)
+        terminalreporter.write_line(missing[0].removeprefix("Skipped: "), red=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def sigint_interrupts() -> Iterator[None]:
     """SIGINT does what it does at a terminal, also where the tests were started with it ignored.

@@ -15,9 +15,9 @@ from types import FrameType
 
 from demo import bundles, ending, pictures, rules, setting_up
 from demo.screen import Screen, recording
+from demo.stage import Stage
 from demo.steps import walk
 from demo.waiting import StepFailed
-from demo.world import World
 from localcluster import Cluster, LocalClusterError
 from localcluster.build import Programs
 from localcluster.cluster import discard
@@ -36,14 +36,14 @@ def main() -> int:
     try:
         _prepare(screen)
         began = time.monotonic()
-        with _world(options.name, screen, keep=options.keep) as world:
-            steps = walk(world, screen, CHAPTERS)
+        with _world(options.name, screen, keep=options.keep) as stage:
+            steps = walk(stage, screen, CHAPTERS)
             screen.done(f"All {steps} steps completed in {time.monotonic() - began:.0f} s.")
             if options.pictures:
                 pictures.save(screen.console, options.pictures / "demo.svg", "make demo")
-                pictures.take(world, options.pictures)
+                pictures.take(stage, options.pictures)
             if options.keep:
-                ending.play_on(world, screen, options.name)
+                ending.play_on(stage, screen, options.name)
     except (StepFailed, LocalClusterError) as failure:
         screen.fault(str(failure))
         return 1
@@ -64,7 +64,7 @@ def _prepare(screen: Screen) -> None:
 
 
 @contextmanager
-def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
+def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[Stage]:
     """Start a control plane of its own; stop everything again unless all went well and `keep`.
 
     Raises:
@@ -74,29 +74,29 @@ def _world(name: str, screen: Screen, *, keep: bool) -> Iterator[World]:
     if Layout(directory).state_file.exists():
         problem = f"A demo named {name!r} is already running, or was kept with KEEP=1."
         raise LocalClusterError(problem, ending.stop_command(name))
-    world: World | None = None
+    stage: Stage | None = None
     kept = False
     try:
         with screen.started("etcd, kube-apiserver, controllers, registry and a node are up"):
-            world = World(Cluster.start(directory))
-        yield world
+            stage = Stage(Cluster.start(directory))
+        yield stage
         kept = keep
     except StepFailed:
-        if world is not None and world.operator is not None:
+        if stage is not None and stage.operator is not None:
             screen.note("The end of the operator's log:")
-            screen.plain(world.operator.tail())
+            screen.plain(stage.operator.tail())
         raise
     finally:
         if not kept:
-            _tidy_up(world, directory)
+            _tidy_up(stage, directory)
 
 
-def _tidy_up(world: World | None, directory: Path) -> None:
+def _tidy_up(stage: Stage | None, directory: Path) -> None:
     # A second Ctrl-C must not leave half of it running.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    if world is not None and world.operator is not None:
-        world.operator.stop()
+    if stage is not None and stage.operator is not None:
+        stage.operator.stop()
     discard(directory)
 
 

@@ -3,9 +3,9 @@
 from demo.command import typed
 from demo.objects import Manifest, condition, describe
 from demo.screen import Rows
+from demo.stage import APPS, POLL_SECONDS, REPOSITORY, Stage, example
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, StepFailed, stays, until
-from demo.world import APPS, POLL_SECONDS, REPOSITORY, World, example
 from localcluster.signing import public_key, sign
 
 FILE = "bundles/hello.yaml"
@@ -18,16 +18,16 @@ SECONDS = 60.0
 """Deadline of a deploy: a poll, a Job, and helm in it."""
 
 
-def push_first(world: World) -> str:
+def push_first(stage: Stage) -> str:
     """Push version 1.0.0 before anybody asks for it."""
-    return _push(world, "1.0.0")
+    return _push(stage, "1.0.0")
 
 
-def deploy(world: World) -> Rows:
+def deploy(stage: Stage) -> Rows:
     """Apply the example, and show the Job that deployed it."""
-    apply_example(world)
-    _wait_deployed(world, "1.0.0")
-    (job,) = world.objects.list("jobs", APPS, f"operator.werf.dev/bundle={NAME}")
+    apply_example(stage)
+    _wait_deployed(stage, "1.0.0")
+    (job,) = stage.objects.list("jobs", APPS, f"operator.werf.dev/bundle={NAME}")
     account = job["spec"]["template"]["spec"]["serviceAccountName"]
     status = f"{job['status'].get('succeeded', 0)} of {job['spec']['completions']} done"
     digest = job["metadata"]["annotations"]["operator.werf.dev/digest"]
@@ -35,73 +35,73 @@ def deploy(world: World) -> Rows:
     return Rows(("JOB", "SERVICE ACCOUNT", "PODS", "PINNED TO"), [row])
 
 
-def apply_example(world: World) -> None:
+def apply_example(stage: Stage) -> None:
     """Apply the Bundle and its values, with the local registry in place of the example's."""
-    local = {"registry": world.cluster.registry, "repo": REPOSITORY, "insecure": True}
+    local = {"registry": stage.cluster.registry, "repo": REPOSITORY, "insecure": True}
     manifests = example(FILE)
     for body in manifests:
         if body["kind"] == "Bundle":
             body["spec"] |= local
-    world.objects.apply(manifests)
+    stage.objects.apply(manifests)
 
 
-def update(world: World) -> Rows:
+def update(stage: Stage) -> Rows:
     """Push 1.0.1 and change nothing else: the Bundle selects 1.0.*."""
-    _push(world, "1.0.1")
-    return _wait_deployed(world, "1.0.1")
+    _push(stage, "1.0.1")
+    return _wait_deployed(stage, "1.0.1")
 
 
-def pause(world: World) -> Rows:
+def pause(stage: Stage) -> Rows:
     """Annotate the Bundle, push 1.0.2, and see that nothing happens for three polls."""
-    _annotate(world, "true")
-    _push(world, "1.0.2")
+    _annotate(stage, "true")
+    _push(stage, "1.0.2")
 
     def look() -> None:
-        if (shown := _shown(world)) != "1.0.1":
+        if (shown := _shown(stage)) != "1.0.1":
             msg = f"autoupdate is off, but {shown} is deployed"
             raise StepFailed(msg)
 
     stays(look, seconds=3 * POLL_SECONDS)
-    return _wait_deployed(world, "1.0.1", reason="AutoupdateDisabled")
+    return _wait_deployed(stage, "1.0.1", reason="AutoupdateDisabled")
 
 
-def resume(world: World) -> Rows:
+def resume(stage: Stage) -> Rows:
     """Take the annotation off."""
-    _annotate(world, None)
-    return _wait_deployed(world, "1.0.2")
+    _annotate(stage, None)
+    return _wait_deployed(stage, "1.0.2")
 
 
-def edit_values(world: World) -> Rows:
+def edit_values(stage: Stage) -> Rows:
     """Edit the values ConfigMap."""
-    name = _bundle(world)["spec"]["values"]
-    world.objects.patch("configmaps", name, APPS, {"data": {"values.yaml": "greeting: Ahoj\n"}})
+    name = _bundle(stage)["spec"]["values"]
+    stage.objects.patch("configmaps", name, APPS, {"data": {"values.yaml": "greeting: Ahoj\n"}})
 
     def look() -> None:
-        if (greeting := _release(world).get("greeting")) != "Ahoj":
+        if (greeting := _release(stage).get("greeting")) != "Ahoj":
             raise NotYet(f"the greeting is {greeting!r}")
 
     until(look, seconds=SECONDS, what="the new greeting in the release")
-    return _wait_deployed(world, "1.0.2")
+    return _wait_deployed(stage, "1.0.2")
 
 
-def ask_for_approval(world: World) -> Rows:
+def ask_for_approval(stage: Stage) -> Rows:
     """Set spec.approval, push 1.0.3, and see that it is planned and nothing is deployed."""
-    plan = let_wait(world, "1.0.3")
-    if (shown := _shown(world)) != "1.0.2":
+    plan = let_wait(stage, "1.0.3")
+    if (shown := _shown(stage)) != "1.0.2":
         msg = f"nobody has approved 1.0.3, but {shown} is deployed"
         raise StepFailed(msg)
     counts = ", ".join(f"{number} {kind}" for kind, number in plan["counts"].items())
     return Rows(("PLAN", "TAG", "OPERATIONS"), [(plan["id"], plan["version"], counts)])
 
 
-def let_wait(world: World, version: str) -> Manifest:
+def let_wait(stage: Stage, version: str) -> Manifest:
     """Set spec.approval, push a version, and return the plan that waits then."""
     mode = {"spec": {"approval": {"mode": "Always"}}}
-    world.objects.patch("bundles", NAME, APPS, mode)
-    _push(world, version)
+    stage.objects.patch("bundles", NAME, APPS, mode)
+    _push(stage, version)
 
     def look() -> Manifest:
-        bundle = _bundle(world)
+        bundle = _bundle(stage)
         waits = condition(bundle, "UpdatePending")
         if waits.get("reason") != "AwaitingApproval":
             raise NotYet(f"UpdatePending says {waits.get('reason')}: {waits.get('message')}")
@@ -112,86 +112,86 @@ def let_wait(world: World, version: str) -> Manifest:
     return plan
 
 
-def approve(world: World) -> Rows:
+def approve(stage: Stage) -> Rows:
     """Approve the plan with the command line."""
-    typed(world, f"approve bundle -n {APPS} {NAME} --yes")
-    _wait_deployed(world, "1.0.3")
-    last = _bundle(world)["status"]["history"][0]
+    typed(stage, f"approve bundle -n {APPS} {NAME} --yes")
+    _wait_deployed(stage, "1.0.3")
+    last = _bundle(stage)["status"]["history"][0]
     row = (last["version"], last["outcome"], last["plan"], last["approvedBy"])
     return Rows(("TAG", "OUTCOME", "PLAN", "APPROVED BY"), [row])
 
 
-def correct_drift(world: World) -> Rows:
+def correct_drift(stage: Stage) -> Rows:
     """Set spec.drift, edit an object of the release, and see that it is put right."""
-    world.objects.patch("bundles", NAME, APPS, {"spec": {"drift": {"mode": "Correct"}}})
-    until(lambda: _wait_drifted(world, "False"), seconds=SECONDS, what="the release to be compared")
-    world.objects.patch("configmaps", NAME, APPS, {"data": {"greeting": "Edited"}})
-    _annotate(world, "now", PLAN_AT)
+    stage.objects.patch("bundles", NAME, APPS, {"spec": {"drift": {"mode": "Correct"}}})
+    until(lambda: _wait_drifted(stage, "False"), seconds=SECONDS, what="the release to be compared")
+    stage.objects.patch("configmaps", NAME, APPS, {"data": {"greeting": "Edited"}})
+    _annotate(stage, "now", PLAN_AT)
 
     def look() -> Manifest:
-        last: Manifest = _bundle(world)["status"]["history"][0]
-        greeting = _release(world).get("greeting")
+        last: Manifest = _bundle(stage)["status"]["history"][0]
+        greeting = _release(stage).get("greeting")
         if not last.get("correction") or greeting == "Edited":
             raise NotYet(f"the last attempt is {last}; the greeting is {greeting!r}")
-        _wait_drifted(world, "False")
+        _wait_drifted(stage, "False")
         return last
 
     last = until(look, seconds=SECONDS, what="what was edited to be put right")
-    (found,) = _bundle(world)["status"]["drift"]["corrected"]
-    row = (found, last["version"], last["outcome"], _release(world)["greeting"])
+    (found,) = _bundle(stage)["status"]["drift"]["corrected"]
+    row = (found, last["version"], last["outcome"], _release(stage)["greeting"])
     return Rows(("DRIFTED", "TAG", "CORRECTION", "IN THE CLUSTER"), [row])
 
 
-def _wait_drifted(world: World, status: str) -> None:
-    found = condition(_bundle(world), "Drifted")
+def _wait_drifted(stage: Stage, status: str) -> None:
+    found = condition(_bundle(stage), "Drifted")
     if found.get("status") != status:
         raise NotYet(f"Drifted is {found.get('status')}: {found.get('message')}")
 
 
-def ask_for_signatures(world: World) -> Rows:
+def ask_for_signatures(stage: Stage) -> Rows:
     """Set spec.verify, push 1.0.4 unsigned, and see that it is passed over."""
-    signer = {"cosign.pub": public_key(world.key)}
+    signer = {"cosign.pub": public_key(stage.key)}
     metadata = {"name": KEYS, "namespace": APPS}
     keys = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": signer}
-    world.objects.apply([keys])
+    stage.objects.apply([keys])
     verify = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": KEYS}}}]}
-    world.objects.patch("bundles", NAME, APPS, {"spec": {"verify": verify, "approval": None}})
-    _push(world, "1.0.4")
+    stage.objects.patch("bundles", NAME, APPS, {"spec": {"verify": verify, "approval": None}})
+    _push(stage, "1.0.4")
 
     def look() -> str:
-        rejected = _bundle(world)["status"].get("available", {}).get("rejected", ())
+        rejected = _bundle(stage)["status"].get("available", {}).get("rejected", ())
         found = {one["version"]: str(one["reason"]) for one in rejected}
         if "1.0.4" not in found:
             raise NotYet(f"passed over are {found or 'no versions'}")
         return found["1.0.4"]
 
     reason = until(look, seconds=SECONDS, what="1.0.4 to be passed over")
-    if (shown := _shown(world)) != "1.0.3":
+    if (shown := _shown(stage)) != "1.0.3":
         msg = f"nobody has signed 1.0.4, but {shown} is deployed"
         raise StepFailed(msg)
     return Rows(("PASSED OVER", "WHY", "IN THE CLUSTER"), [("1.0.4", reason, shown)])
 
 
-def sign_version(world: World) -> Rows:
+def sign_version(stage: Stage) -> Rows:
     """Sign 1.0.4 as cosign does."""
-    sign(world.key, world.cluster.registry, REPOSITORY, world.pushed["1.0.4"])
-    _wait_deployed(world, "1.0.4")
-    verified = condition(_bundle(world), "Verified")
-    row = (_shown(world), verified["message"].partition(": ")[2])
+    sign(stage.key, stage.cluster.registry, REPOSITORY, stage.pushed["1.0.4"])
+    _wait_deployed(stage, "1.0.4")
+    verified = condition(_bundle(stage), "Verified")
+    row = (_shown(stage), verified["message"].partition(": ")[2])
     return Rows(("IN THE CLUSTER", "VERIFIED"), [row])
 
 
-def remove(world: World) -> str:
+def remove(stage: Stage) -> str:
     """Delete the Bundle."""
-    world.objects.delete("bundles", NAME, APPS)
+    stage.objects.delete("bundles", NAME, APPS)
 
     def look() -> None:
         left = [
             f"{kind} {name}"
             for kind, name in (("bundles", NAME), ("configmaps", NAME))
-            if world.objects.get(kind, name, APPS)
+            if stage.objects.get(kind, name, APPS)
         ]
-        left += [one["metadata"]["name"] for one in _history(world)]
+        left += [one["metadata"]["name"] for one in _history(stage)]
         if left:
             raise NotYet(f"still exist: {', '.join(left)}")
 
@@ -199,39 +199,39 @@ def remove(world: World) -> str:
     return "No Bundle, no object of the release, no release Secret is left."
 
 
-def _push(world: World, version: str) -> str:
-    digest = world.push(version)
-    return f"{world.cluster.registry}/{REPOSITORY}:{version}  {digest[:19]}"
+def _push(stage: Stage, version: str) -> str:
+    digest = stage.push(version)
+    return f"{stage.cluster.registry}/{REPOSITORY}:{version}  {digest[:19]}"
 
 
-def _bundle(world: World) -> Manifest:
-    return world.objects.get("bundles", NAME, APPS) or {}
+def _bundle(stage: Stage) -> Manifest:
+    return stage.objects.get("bundles", NAME, APPS) or {}
 
 
-def _release(world: World) -> dict[str, str]:
-    deployed = world.objects.get("configmaps", NAME, APPS) or {}
+def _release(stage: Stage) -> dict[str, str]:
+    deployed = stage.objects.get("configmaps", NAME, APPS) or {}
     data: dict[str, str] = deployed.get("data", {})
     return data
 
 
-def _shown(world: World) -> str:
+def _shown(stage: Stage) -> str:
     """The version that the deployed objects themselves show."""
-    return _release(world).get("version", "nothing")
+    return _release(stage).get("version", "nothing")
 
 
-def _history(world: World) -> list[Manifest]:
-    return world.objects.list("secrets", APPS, f"owner=helm,name={NAME}")
+def _history(stage: Stage) -> list[Manifest]:
+    return stage.objects.list("secrets", APPS, f"owner=helm,name={NAME}")
 
 
-def _wait_deployed(world: World, version: str, reason: str = "Deployed") -> Rows:
+def _wait_deployed(stage: Stage, version: str, reason: str = "Deployed") -> Rows:
     """Wait until the release shows `version` and the Bundle is Ready for that reason."""
 
     def look() -> Manifest:
-        bundle = _bundle(world)
+        bundle = _bundle(stage)
         ready = condition(bundle, "Ready")
-        if _shown(world) != version or ready.get("reason") != reason:
+        if _shown(stage) != version or ready.get("reason") != reason:
             raise NotYet(
-                f"the release shows {_shown(world)}; the Bundle reports {describe(bundle)}"
+                f"the release shows {_shown(stage)}; the Bundle reports {describe(bundle)}"
             )
         if bundle["metadata"]["generation"] != bundle["status"].get("observedGeneration"):
             raise NotYet("the status describes an older spec")
@@ -239,7 +239,7 @@ def _wait_deployed(world: World, version: str, reason: str = "Deployed") -> Rows
 
     bundle = until(look, seconds=SECONDS, what=f"version {version} to be deployed")
     deployed = bundle["status"].get("deploy", {})
-    release = _release(world)
+    release = _release(stage)
     return Rows(
         ("BUNDLE", "READY", "TAG", "DIGEST", "IN THE CLUSTER"),
         [
@@ -254,8 +254,8 @@ def _wait_deployed(world: World, version: str, reason: str = "Deployed") -> Rows
     )
 
 
-def _annotate(world: World, value: str | None, name: str = PAUSE) -> None:
-    world.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {name: value}}})
+def _annotate(stage: Stage, value: str | None, name: str = PAUSE) -> None:
+    stage.objects.patch("bundles", NAME, APPS, {"metadata": {"annotations": {name: value}}})
 
 
 CHAPTER = Chapter(

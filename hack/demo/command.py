@@ -7,22 +7,22 @@ from pathlib import Path
 
 from demo.chart import ROOT
 from demo.screen import WIDTH
+from demo.stage import Stage
 from demo.waiting import StepFailed
-from demo.world import World
 
 
-def shown(world: World, command: str, directory: Path) -> str:
+def shown(stage: Stage, command: str, directory: Path) -> str:
     """What a command shows on a terminal, whatever its exit code."""
-    return _run(world, command, directory, {"FORCE_COLOR": "1", "TERM": "xterm-256color"}).stdout
+    return _run(stage, command, directory, {"FORCE_COLOR": "1", "TERM": "xterm-256color"}).stdout
 
 
-def typed(world: World, command: str) -> str:
+def typed(stage: Stage, command: str) -> str:
     """Run a command; what it printed.
 
     Raises:
         StepFailed: its exit code isn't 0.
     """
-    done = _run(world, command, Path.cwd(), {})
+    done = _run(stage, command, Path.cwd(), {})
     if done.returncode != 0:
         msg = f"copyrator {command}: exit code {done.returncode}\n{done.stdout}"
         raise StepFailed(msg)
@@ -30,13 +30,13 @@ def typed(world: World, command: str) -> str:
 
 
 def _run(
-    world: World, command: str, directory: Path, more: dict[str, str]
+    stage: Stage, command: str, directory: Path, more: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "copyrator", *command.split()],
         env={
             **os.environ,
-            "KUBECONFIG": str(world.cluster.admin_kubeconfig),
+            "KUBECONFIG": str(stage.cluster.admin_kubeconfig),
             "PYTHONPATH": str(ROOT / "operator"),
             "COLUMNS": str(WIDTH),
             **more,

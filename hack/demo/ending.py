@@ -4,15 +4,15 @@ from collections import Counter
 
 from demo import bundles, rules
 from demo.screen import Rows, Screen
+from demo.stage import APPS, HOME, REPOSITORY, Stage, example
 from demo.steps import Chapter, Step
 from demo.waiting import StepFailed
-from demo.world import APPS, HOME, REPOSITORY, World, example
 
 
-def requests(world: World) -> Rows:
+def requests(stage: Stage) -> Rows:
     """Count the operator's requests in the audit log: none may have been forbidden."""
-    user = f"system:serviceaccount:{HOME}:{world.chart.service_account}"
-    events = [event for event in world.cluster.audit_events() if event.user == user]
+    user = f"system:serviceaccount:{HOME}:{stage.chart.service_account}"
+    events = [event for event in stage.cluster.audit_events() if event.user == user]
     refused = {f"{one.verb} {one.resource}/{one.subresource}" for one in events if one.code == 403}
     if refused:
         msg = f"the chart lacks permissions: {', '.join(sorted(refused))}"
@@ -36,18 +36,18 @@ CHAPTER = Chapter(
 )
 
 
-def play_on(world: World, screen: Screen, name: str) -> None:
+def play_on(stage: Stage, screen: Screen, name: str) -> None:
     """Say how to use what was left running."""
-    operator = world.operator
+    operator = stage.operator
     assert operator is not None
     screen.chapter("Still running (KEEP=1), with the examples applied again")
-    world.objects.apply(example(rules.FILE))
-    bundles.apply_example(world)
+    stage.objects.apply(example(rules.FILE))
+    bundles.apply_example(stage)
     screen.note("In this directory:")
     screen.plain()
     screen.plain(f'eval "$(hack/run python -m localcluster env --name {name})"')
     screen.plain()
-    newer = f"{world.cluster.registry}/{REPOSITORY}:1.0.5"
+    newer = f"{stage.cluster.registry}/{REPOSITORY}:1.0.5"
     for command in (
         "kubectl get copyrators,bundles --all-namespaces",
         "kubectl create namespace team-e",
@@ -60,6 +60,7 @@ def play_on(world: World, screen: Screen, name: str) -> None:
     ):
         screen.plain(command)
     screen.plain()
+    screen.note("To look at it in a browser, until Ctrl-C: hack/run copyrator ui")
     screen.note(stop_command(name))
 
 

@@ -5,8 +5,6 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-import yaml
-
 from localcluster import ApiStatusError, Cluster
 
 Manifest = dict[str, Any]
@@ -48,7 +46,7 @@ class Objects:
 
     def apply(self, manifests: Iterable[Manifest]) -> None:
         """Apply manifests as they are, also over what an earlier step patched."""
-        text = yaml.safe_dump_all(manifests, sort_keys=False)
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(manifests)})
         as_demo = ("--server-side", "--field-manager=demo", "--force-conflicts")
         self._kubectl("apply", *as_demo, "-f", "-", input=text)
 

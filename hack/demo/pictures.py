@@ -18,8 +18,8 @@ from demo import bundles, rules
 from demo.command import shown
 from demo.objects import Manifest, describe
 from demo.screen import recording
+from demo.stage import APPS, HOME, Stage, example
 from demo.waiting import NotYet, until
-from demo.world import APPS, HOME, World, example
 
 FULL, TAKEN = "team-full", "team-taken"
 SECONDS = 60.0
@@ -40,22 +40,22 @@ PICTURES = {
 """The commands in each picture, by its file's name."""
 
 
-def take(world: World, directory: Path) -> None:
+def take(stage: Stage, directory: Path) -> None:
     """Set the scene, type the commands, and save a picture of each group of them.
 
     Raises:
         StepFailed: the scene can't be set.
     """
-    _set_the_scene(world)
+    _set_the_scene(stage)
     with tempfile.TemporaryDirectory() as name:
         _write_planned_rule(Path(name) / PLANNED)
         for picture, commands in PICTURES.items():
             console = recording(io.StringIO()).console
             if picture == "approval":
-                bundles.let_wait(world, "1.0.5")
+                bundles.let_wait(stage, "1.0.5")
             for command in commands:
                 console.print(Text(f"$ copyrator {command}", style="bold"))
-                console.print(Text.from_ansi(shown(world, command, Path(name))))
+                console.print(Text.from_ansi(shown(stage, command, Path(name))))
             save(console, directory / f"{picture}.svg", "copyrator")
 
 
@@ -67,8 +67,8 @@ def save(console: Console, path: Path, title: str) -> None:
     )
 
 
-def _set_the_scene(world: World) -> None:
-    objects = world.objects
+def _set_the_scene(stage: Stage) -> None:
+    objects = stage.objects
     objects.create_namespaces(FULL, TAKEN)
     quota = {"metadata": {"name": "none", "namespace": FULL}, "spec": {"hard": {"secrets": "0"}}}
     theirs = {"metadata": {"name": "registry-creds", "namespace": TAKEN}}
@@ -78,25 +78,25 @@ def _set_the_scene(world: World) -> None:
             {"apiVersion": "v1", "kind": "Secret", **theirs},
         ]
     )
-    until(partial(_counted, world), seconds=SECONDS, what="the quota to count")
+    until(partial(_counted, stage), seconds=SECONDS, what="the quota to count")
     objects.apply(example(rules.FILE))
-    bundles.apply_example(world)
+    bundles.apply_example(stage)
     for plural, name, namespace, said in (
         ("copyrators", "registry-creds", HOME, "PartialFailure"),
         ("bundles", bundles.NAME, APPS, "Deployed"),
     ):
-        look = partial(_says, world, (plural, name, namespace), said)
+        look = partial(_says, stage, (plural, name, namespace), said)
         until(look, seconds=SECONDS, what=f"{name} to say {said}")
 
 
-def _counted(world: World) -> None:
-    quota: Manifest = world.objects.get("resourcequotas", "none", FULL) or {}
+def _counted(stage: Stage) -> None:
+    quota: Manifest = stage.objects.get("resourcequotas", "none", FULL) or {}
     if "hard" not in quota.get("status", {}):
         raise NotYet("its status is empty")
 
 
-def _says(world: World, which: tuple[str, str, str], said: str) -> None:
-    body: Manifest = world.objects.get(*which) or {}
+def _says(stage: Stage, which: tuple[str, str, str], said: str) -> None:
+    body: Manifest = stage.objects.get(*which) or {}
     if said not in describe(body):
         raise NotYet(describe(body))
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from demo.objects import Manifest, describe, fingerprint
 from demo.screen import Rows
+from demo.stage import Stage, example
 from demo.steps import Chapter, Step
 from demo.waiting import NotYet, until
-from demo.world import World, example
 
 FILE = "rules/secret.yaml"
 TEAMS = ("team-a", "team-b", "team-c")
@@ -27,51 +27,51 @@ def _source() -> tuple[str, str]:
     return about["name"], about["namespace"]
 
 
-def spread(world: World) -> Rows:
+def spread(stage: Stage) -> Rows:
     """Apply the example, with three namespaces that its rule names and one that it doesn't."""
-    world.objects.create_namespaces(*TEAMS, OTHER)
-    world.objects.apply(example(FILE))
-    return _wait(world, TEAMS)
+    stage.objects.create_namespaces(*TEAMS, OTHER)
+    stage.objects.apply(example(FILE))
+    return _wait(stage, TEAMS)
 
 
-def late_namespace(world: World) -> Rows:
+def late_namespace(stage: Stage) -> Rows:
     """Make a namespace after the rule."""
-    world.objects.create_namespaces(LATE)
-    return _wait(world, (*TEAMS, LATE))
+    stage.objects.create_namespaces(LATE)
+    return _wait(stage, (*TEAMS, LATE))
 
 
-def change_source(world: World) -> Rows:
+def change_source(stage: Stage) -> Rows:
     """Change the source's content."""
-    _set_password(world, _source()[1], "rotated-by-the-demo")
-    return _wait(world, (*TEAMS, LATE))
+    _set_password(stage, _source()[1], "rotated-by-the-demo")
+    return _wait(stage, (*TEAMS, LATE))
 
 
-def break_copy(world: World) -> Rows:
+def break_copy(stage: Stage) -> Rows:
     """Change a copy behind the operator's back."""
-    _set_password(world, TEAMS[0], "changed-by-hand")
-    return _wait(world, (*TEAMS, LATE))
+    _set_password(stage, TEAMS[0], "changed-by-hand")
+    return _wait(stage, (*TEAMS, LATE))
 
 
-def delete_copy(world: World) -> Rows:
+def delete_copy(stage: Stage) -> Rows:
     """Delete a copy; a new one has another uid."""
     name, _ = _source()
-    before = _uid(world, TEAMS[1])
-    world.objects.delete("secrets", name, TEAMS[1])
+    before = _uid(stage, TEAMS[1])
+    stage.objects.delete("secrets", name, TEAMS[1])
 
     def look() -> None:
-        if _uid(world, TEAMS[1]) in (before, ""):
+        if _uid(stage, TEAMS[1]) in (before, ""):
             raise NotYet("it doesn't exist again yet")
 
     until(look, seconds=SECONDS, what=f"a new copy in {TEAMS[1]}")
-    return _wait(world, (*TEAMS, LATE))
+    return _wait(stage, (*TEAMS, LATE))
 
 
-def status(world: World) -> Rows:
+def status(stage: Stage) -> Rows:
     """Wait for the rule's status."""
     about = _manifest("CopyratorRule")["metadata"]
 
     def look() -> Manifest:
-        rule = world.objects.get("copyrators", about["name"], about["namespace"]) or {}
+        rule = stage.objects.get("copyrators", about["name"], about["namespace"]) or {}
         copies = rule.get("status", {}).get("copies", {})
         if copies.get("ready") != len(TEAMS) + 1 or "Ready=True" not in describe(rule):
             raise NotYet(f"{describe(rule)}, copies {copies}")
@@ -91,34 +91,34 @@ def status(world: World) -> Rows:
     )
 
 
-def delete_rule(world: World) -> str:
+def delete_rule(stage: Stage) -> str:
     """Delete the rule; the source stays."""
     about = _manifest("CopyratorRule")["metadata"]
-    world.objects.delete("copyrators", about["name"], about["namespace"])
-    _wait(world, ())
+    stage.objects.delete("copyrators", about["name"], about["namespace"])
+    _wait(stage, ())
 
     def look() -> None:
-        if world.objects.get("copyrators", about["name"], about["namespace"]):
+        if stage.objects.get("copyrators", about["name"], about["namespace"]):
             raise NotYet("the rule still exists")
 
     until(look, seconds=SECONDS, what="the rule to be deleted")
     return "The source is unchanged; no copy is left."
 
 
-def _wait(world: World, namespaces: tuple[str, ...]) -> Rows:
+def _wait(stage: Stage, namespaces: tuple[str, ...]) -> Rows:
     """Wait until exactly these namespaces hold the source's content, and show it."""
     return until(
-        partial(_look, world, namespaces),
+        partial(_look, stage, namespaces),
         seconds=SECONDS,
         what=f"the source's content in {', '.join(namespaces) or 'no other namespace'}",
     )
 
 
-def _look(world: World, namespaces: tuple[str, ...]) -> Rows:
+def _look(stage: Stage, namespaces: tuple[str, ...]) -> Rows:
     name, home = _source()
     found = {
         one["metadata"]["namespace"]: one
-        for one in world.objects.list("secrets")
+        for one in stage.objects.list("secrets")
         if one["metadata"]["name"] == name
     }
     wanted = fingerprint(found[home])
@@ -139,15 +139,15 @@ def _row(secret: dict[str, Any]) -> tuple[str, str, str, str]:
     return about["namespace"], about["name"], fingerprint(secret), origin or "(the source)"
 
 
-def _uid(world: World, namespace: str) -> str:
-    found = world.objects.get("secrets", _source()[0], namespace)
+def _uid(stage: Stage, namespace: str) -> str:
+    found = stage.objects.get("secrets", _source()[0], namespace)
     return str(found["metadata"]["uid"]) if found else ""
 
 
-def _set_password(world: World, namespace: str, password: str) -> None:
+def _set_password(stage: Stage, namespace: str, password: str) -> None:
     encoded = base64.b64encode(password.encode()).decode()
     body = {"data": {"password": encoded}}
-    world.objects.patch("secrets", _source()[0], namespace, body)
+    stage.objects.patch("secrets", _source()[0], namespace, body)
 
 
 CHAPTER = Chapter(

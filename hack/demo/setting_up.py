@@ -3,21 +3,21 @@
 from collections import Counter
 
 from demo.screen import Rows
+from demo.stage import HOME, Stage
 from demo.steps import Chapter, Step
-from demo.world import HOME, World
 
 
-def install(world: World) -> Rows:
+def install(stage: Stage) -> Rows:
     """Render the chart and apply all of it that needs no container."""
-    world.apply_chart()
-    applied = Counter(one["kind"] for one in (*world.chart.crds, *world.chart.rights))
+    stage.apply_chart()
+    applied = Counter(one["kind"] for one in (*stage.chart.crds, *stage.chart.rights))
     return Rows(("APPLIED FROM THE CHART", "OBJECTS"), [(k, str(n)) for k, n in applied.items()])
 
 
-def run(world: World) -> str:
+def run(stage: Stage) -> str:
     """Start the operator."""
-    world.start_operator()
-    return f"copyrator run, as system:serviceaccount:{HOME}:{world.chart.service_account}"
+    stage.start_operator()
+    return f"copyrator run, as system:serviceaccount:{HOME}:{stage.chart.service_account}"
 
 
 CHAPTER = Chapter(

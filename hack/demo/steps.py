@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demo.screen import Rows, Screen
+from demo.stage import Stage
 from demo.waiting import StepFailed
-from demo.world import World
 from localcluster import ApiStatusError, LocalClusterError
 from localcluster.bundle import PushError
 
-Action = Callable[[World], Rows | str | None]
+Action = Callable[[Stage], Rows | str | None]
 """Changes something, waits for what must follow, and returns what is to be shown of it."""
 
 
@@ -29,7 +29,7 @@ class Chapter:
     steps: Sequence[Step]
 
 
-def walk(world: World, screen: Screen, chapters: Sequence[Chapter]) -> int:
+def walk(stage: Stage, screen: Screen, chapters: Sequence[Chapter]) -> int:
     """Run every step in turn and return how many there were.
 
     Raises:
@@ -41,9 +41,9 @@ def walk(world: World, screen: Screen, chapters: Sequence[Chapter]) -> int:
         for step in chapter.steps:
             try:
                 with screen.step(step.title):
-                    shown = step.run(world)
-                    if world.operator is not None:
-                        world.operator.check_alive()
+                    shown = step.run(stage)
+                    if stage.operator is not None:
+                        stage.operator.check_alive()
             except (StepFailed, LocalClusterError, ApiStatusError, PushError, OSError) as failure:
                 msg = f"This step failed: {step.title}\n{failure}"
                 raise StepFailed(msg) from failure

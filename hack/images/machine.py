@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
 from localcluster.errors import LocalClusterError
@@ -34,7 +35,7 @@ def program(name: str) -> str:
     Raises:
         UnsuitableMachineError: it isn't installed.
     """
-    found = _find(name)
+    found = find(name)
     if found is None:
         raise UnsuitableMachineError(
             f"{name} is not installed.", f"apt-get install {PACKAGES.get(name, name)}"
@@ -51,13 +52,28 @@ def prepare(progress: Progress) -> None:
     """
     if os.geteuid() != 0:
         raise UnsuitableMachineError("Containers need root here, and this isn't.", "Run as root.")
-    if not Path("/etc/debian_version").exists() or _find("apt-get") is None:
+    install({PACKAGES[name] for name in PACKAGES if find(name) is None}, progress)
+
+
+def install(packages: Collection[str], progress: Progress) -> None:
+    """Install Debian packages, if there are any.
+
+    Raises:
+        UnsuitableMachineError: this isn't Debian, or we aren't root.
+        LocalClusterError: apt failed.
+    """
+    missing = sorted(packages)
+    if not Path("/etc/debian_version").exists() or find("apt-get") is None:
         raise UnsuitableMachineError(
             "Packages are only known for Debian and its like.", "Use Debian 12 or later."
         )
-    missing = sorted({PACKAGES[name] for name in PACKAGES if _find(name) is None})
     if not missing:
         return
+    if os.geteuid() != 0:
+        raise UnsuitableMachineError(
+            f"{', '.join(missing)} can only be installed by root.",
+            f"As root: apt-get install {' '.join(missing)}",
+        )
     progress.line(f"Installing with apt-get: {', '.join(missing)}")
     _apt_get("update")
     _apt_get("install", "--yes", "--no-install-recommends", *missing)
@@ -80,5 +96,6 @@ def _apt_get(*arguments: str) -> None:
         )
 
 
-def _find(name: str) -> str | None:
+def find(name: str) -> str | None:
+    """The path of a program; None where it isn't installed."""
     return shutil.which(name) or shutil.which(name, path=_BINARIES)

@@ -93,9 +93,13 @@ class Api:
         found = self.request("GET", path, accept=_METADATA)
         return [one["metadata"] for one in found["items"] or ()]
 
-    def let_go(self, path: str) -> None:
-        """Remove an object's finalizers."""
-        self.patch(path, {"metadata": {"finalizers": None}})
+    def remove_finalizers(self, path: str) -> None:
+        """Remove an object's finalizers; it may be gone by then."""
+        try:
+            self.patch(path, {"metadata": {"finalizers": None}})
+        except ApiStatusError as error:
+            if error.code != 404:
+                raise
 
     def create(self, path: str, body: dict[str, Any]) -> Any:
         """POST an object to a collection."""

@@ -120,6 +120,12 @@ class Metrics:
         self.bundles = self._gauge(
             "bundles", "Bundles by the reason of their Ready condition.", "reason"
         )
+        self.updates_pending = self._gauge(
+            "updates_pending",
+            "Bundles of which a version or an edit waits for a gate, by the reason of their "
+            "condition UpdatePending.",
+            "reason",
+        )
         self.bundles_quarantined = self._gauge(
             "bundles_quarantined",
             "Bundles whose newest version failed too often and isn't retried.",

@@ -54,7 +54,7 @@ def cluster() -> Iterator[Cluster]:
     if given := os.environ.get("COPYRATOR_E2E_CLUSTER"):
         yield Cluster.attach(Path(given))
         return
-    directory = _directory()
+    directory = directory_of()
     if os.environ.get("COPYRATOR_E2E_KEEP"):
         yield Cluster.start(directory)
         return
@@ -76,11 +76,11 @@ def disposable() -> Iterator[Cluster]:
 
     To start one takes 3 s of processor time, to delete a hundred namespaces 15 s.
     """
-    with owned_cluster(_directory("-own")) as owned:
+    with owned_cluster(directory_of("-own")) as owned:
         yield owned
 
 
-def _directory(suffix: str = "") -> Path:
+def directory_of(suffix: str = "") -> Path:
     """Of a cluster of this worker in this run."""
     run = os.environ.get("PYTEST_XDIST_TESTRUNUID", f"{os.getpid()}")[:12]
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
@@ -110,15 +110,17 @@ def nothing_for_the_next_operator(request: pytest.FixtureRequest) -> Iterator[No
             if one["status"]["phase"] == "Terminating"
         }
         for metadata in found:
-            _let_go(api, collection, metadata, ending)
+            _remove_finalizers(api, collection, metadata, ending)
 
 
-def _let_go(api: Api, collection: str, metadata: dict[str, Any], ending: set[str]) -> None:
+def _remove_finalizers(
+    api: Api, collection: str, metadata: dict[str, Any], ending: set[str]
+) -> None:
     if metadata["namespace"] not in ending and "deletionTimestamp" not in metadata:
         return
     prefix, _, plural = collection.rpartition("/")
     path = f"{prefix}/namespaces/{metadata['namespace']}/{plural}/{metadata['name']}"
-    for ask in (api.delete, api.let_go):
+    for ask in (api.delete, api.remove_finalizers):
         try:
             ask(path)
         except RecursionError:  # in reading the answer; what was asked for is done

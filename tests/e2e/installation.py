@@ -4,7 +4,7 @@ import contextlib
 import json
 import secrets
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def apply(api: Api, manifests: Iterable[dict[str, Any]]) -> None:
 
 def install(cluster: Cluster, namespace: str = HOME, chart: Rendered | None = None) -> Path:
     """Apply the chart but for its Deployment; return a kubeconfig for its service account."""
-    chart = chart or render(cluster.helm, namespace=namespace)
+    chart = chart or _rendered(cluster, namespace, None)
     home = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     api = cluster.api()
     apply(api, [home, *chart.crds, *chart.rights])
@@ -67,7 +67,7 @@ def uninstall(cluster: Cluster, namespace: str) -> None:
     api = cluster.api()
     for held in (RULES.format(namespace), BUNDLES.format(namespace)):
         for item in api.get(held)["items"]:
-            api.patch(f"{held}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+            api.remove_finalizers(f"{held}/{item['metadata']['name']}")
     rights = "/apis/rbac.authorization.k8s.io/v1"
     for path in (
         f"{rights}/clusterrolebindings/{namespace}:copyrator",
@@ -115,12 +115,19 @@ class Operator:
         self.process = None
         return code
 
-    def writes(self, since: int, *, but: tuple[str, ...] = ()) -> list[AuditEvent]:
-        """The operator's writes since a place in the audit log, but for its Lease and reviews."""
+    def writes(
+        self, since: int, *, at: Collection[str] | None = None, but: tuple[str, ...] = ()
+    ) -> list[AuditEvent]:
+        """The operator's writes since a place in the audit log, but for its Lease and reviews.
+
+        Only those in the namespaces `at`, where given: in others it may still serve what an earlier
+        test left, and its namespaces' end.
+        """
         return [
             event
             for event in self.cluster.audit_events(since)
             if event.user == self.user
+            and (at is None or event.namespace in at)
             and event.verb in WRITE_VERBS
             and event.resource not in ("leases", "subjectaccessreviews", *but)
         ]

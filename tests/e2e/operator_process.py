@@ -1,7 +1,7 @@
 """The real operator as a process of its own: started, looked at, ended by signals.
 
 Not named operator.py: next to tests that are run from their folder it would hide the standard
-library's module, which is what tests/unit/test_repository_layout.py watches over.
+library's module, which is what tests/component/test_imports.py watches over.
 """
 
 import os

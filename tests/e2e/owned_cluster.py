@@ -6,7 +6,7 @@ a killed one left.
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -18,8 +18,8 @@ _SUFFIX = ".owner"
 
 
 @contextmanager
-def owned_cluster(state_dir: Path) -> Iterator[Cluster]:
-    """A cluster of this process's own.
+def owned_cluster(state_dir: Path, apiserver_flags: Sequence[str] = ()) -> Iterator[Cluster]:
+    """A cluster of this process's own, with further flags for its kube-apiserver.
 
     Raises:
         LocalClusterError: it could not be started.
@@ -32,7 +32,7 @@ def owned_cluster(state_dir: Path) -> Iterator[Cluster]:
     draft.write_text(json.dumps(asdict(identity)), encoding="utf-8")
     draft.replace(owner)
     try:
-        with Cluster.start(state_dir) as cluster:
+        with Cluster.start(state_dir, apiserver_flags=apiserver_flags) as cluster:
             yield cluster
     finally:
         owner.unlink(missing_ok=True)

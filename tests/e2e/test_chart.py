@@ -173,6 +173,13 @@ def test_helm_lint_finds_nothing(cluster):
     assert not re.search(r"\[(WARNING|ERROR)\]", printed)
 
 
+@pytest.mark.parametrize("release", ["y", "1", "null"])
+def test_labels_are_texts_whatever_the_release_is_called(cluster, release):
+    printed = cluster.helm("template", release, str(CHART), "--namespace", "default")
+    found = [one["metadata"].get("labels") or {} for one in yaml.safe_load_all(printed) if one]
+    assert {one.get("app.kubernetes.io/instance", release) for one in found} == {release}
+
+
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -245,7 +252,7 @@ def test_the_schema_refuses(cluster, path, value):
 def test_every_object_is_accepted_by_the_api_server(cluster, api, values):
     policy = int(api.get("/version")["minor"]) >= 30
     rendered = render(cluster.helm, namespace="default", values=values, policy=policy)
-    text = yaml.safe_dump_all(manifests_of(rendered))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": manifests_of(rendered)})
     dry_run = ("apply", "--server-side", "--force-conflicts", "--dry-run=server")
     printed = cluster.kubectl(*dry_run, "--validate=strict", "-f", "-", input=text)
     assert len(printed.splitlines()) == len(manifests_of(rendered))

@@ -76,6 +76,6 @@ def test_it_lets_go_of_what_the_release_serves_and_of_nothing_else(cluster, name
         assert left == [["example.com/other"], expected], json.dumps(left)
     finally:
         for path in paths:
-            cluster.api().patch(path, {"metadata": {"finalizers": None}})
+            cluster.api().remove_finalizers(path)
         for kind in ("clusterrole", "clusterrolebinding"):
             cluster.kubectl("delete", kind, f"{home}:copyrator", "--ignore-not-found")

@@ -588,7 +588,7 @@ def permissive(name: str, kind: str, *, storage: Object | None = None) -> Object
     }
 
 
-def test_bundles_of_the_original_survive_the_crd_and_can_be_let_go(alone: Cluster) -> None:
+def test_bundles_of_the_original_survive_the_crd_and_can_be_deleted(alone: Cluster) -> None:
     """Also one that we would refuse: its finalizer must come off, or it hangs for ever."""
     api = alone.api()
     skip_before_1_30(api, "every change of what a new CRD refuses is refused")

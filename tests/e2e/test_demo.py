@@ -104,6 +104,7 @@ def test_it_walks_through_both_jobs_and_kept_it_says_how_to_play_on_and_stop(dem
 
     commands = [line for line in played_on(printed) if line and not line.startswith(" ")]
     assert len(commands) > 5
+    assert "hack/run copyrator ui" in printed
     assert commands[0].startswith("eval "), "the first points kubectl at the cluster"
     shown = follow(tmp_path, "\n".join(commands))
     assert "registry-creds" in shown
@@ -175,7 +176,7 @@ def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
         Step("three", lambda _world: ran.append(3)),
     )
     with pytest.raises(StepFailed) as failed:
-        walk(Standing(), Screen(console), [Chapter("all", steps)])
+        walk(WithoutOperator(), Screen(console), [Chapter("all", steps)])
     assert str(failed.value).splitlines() == [
         "This step failed: two",
         "waited 0 s for a thing; last observed: nothing",
@@ -183,7 +184,7 @@ def test_a_step_that_does_not_happen_ends_the_walk_and_is_named():
     assert ran == [1]
 
 
-class Standing:
-    """A world without an operator."""
+class WithoutOperator:
+    """A stage without an operator."""
 
     operator = None

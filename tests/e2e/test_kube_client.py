@@ -378,7 +378,7 @@ async def test_a_short_watch_ends_with_a_bookmark(
     stream = client.watch(CONFIGMAPS, ns, resource_version=version, timeout=8)
     events = [event.type async for event in stream]
     assert "BOOKMARK" in events
-    assert 6 <= time.monotonic() - started < 12
+    assert 6 <= time.monotonic() - started < 60  # without the timeout half an hour at least
 
 
 async def test_a_watch_pool_sees_what_others_do(
@@ -392,16 +392,16 @@ async def test_a_watch_pool_sees_what_others_do(
         seen.append(f"{'-' if new is None else '+' if old is None else '~'}{name.name}")
 
     spec = WatchSpec(SECRETS, namespace=ns, label_selector="copy=yes", metadata_only=True)
-    subscription = pool.acquire(spec, listener)
+    registration = pool.acquire(spec, listener)
     async with asyncio.timeout(20):
-        await subscription.wait_synced()
+        await registration.wait_synced()
     labelled = {"metadata": {"name": "a", "labels": {"copy": "yes"}}}
     await client.create(SECRETS, ns, labelled)
     await client.create(SECRETS, ns, named("unlabelled"))
     await client.patch(SECRETS, ns, "a", {"metadata": {"annotations": {"x": "y"}}})
     await client.patch(SECRETS, ns, "a", {"metadata": {"labels": {"copy": "no"}}})
     await until(lambda: seen == ["+a", "~a", "-a"], "it comes, changes, and leaves the selector")
-    assert subscription.failure is None
+    assert registration.failure is None
     await pool.close()
 
 

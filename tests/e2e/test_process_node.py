@@ -692,12 +692,12 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-# The node's own life: on clusters that the tests may break
+# The node's own life: on a cluster whose node the tests may end; each starts it again
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster.start(tmp_path / "own", registry=False) as cluster:
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster.start(tmp_path_factory.mktemp("own") / "own", registry=False) as cluster:
         yield cluster
 
 
@@ -705,9 +705,9 @@ def own(tmp_path: Path) -> Iterator[Cluster]:
 def test_after_a_restart_of_the_node_nothing_runs_twice(
     own: Cluster, number: signal.Signals
 ) -> None:
-    api = own.api()
-    api.create("/api/v1/namespaces", {"metadata": {"name": "x"}})
-    place = Place(api, "x")
+    api, name = own.api(), f"x-{number.name.lower()}"
+    api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+    place = Place(api, name)
     place.run(shell("sleep 1000"), name="once")
     place.run(shell("sleep 1000"), name="again", restartPolicy="OnFailure")
     place.run(shell("true"), name="done")

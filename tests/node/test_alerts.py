@@ -30,8 +30,8 @@ FIRES = {
     "CopyratorDriftRecurring": {
         f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "1x60"
     },
-    "CopyratorPlanFailing": {f'copyrator_bundles{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorUpdateWaitsLong": {f"copyrator_oldest_wait_seconds{{{POD}}}": "604801x60"},
+    "CopyratorPlanFailing": {f'copyrator_updates_pending{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
     "CopyratorRegistryUnreachable": {
         f'copyrator_bundles{{{POD}, reason="RegistryUnreachable"}}': "1x60"
@@ -48,6 +48,7 @@ WELL = {
     f'copyrator_copies{{{POD}, state="ready"}}': "9x60",
     f"copyrator_queue_oldest_seconds{{{POD}}}": "2x60",
     f'copyrator_bundles{{{POD}, reason="Deployed"}}': "4x60",
+    f'copyrator_updates_pending{{{POD}, reason="AwaitingApproval"}}': "1x60",
     f"copyrator_bundles_quarantined{{{POD}}}": "0x60",
     f"copyrator_bundles_untrusted{{{POD}}}": "0x60",
     f'copyrator_bundles_drifted{{{POD}, reason="Drifted"}}': "0x60",

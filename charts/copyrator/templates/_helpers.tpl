@@ -68,7 +68,7 @@
 
 {{- define "copyrator.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "copyrator.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "copyrator.labels" -}}

@@ -9,10 +9,8 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from . import deploy, manifests, registry, release, settings
+from . import settings
 from .errors import WerfError
-
-VERSION_3 = "v3.2.0"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -40,11 +38,14 @@ def read(arguments: Sequence[str], env: Mapping[str, str]) -> Callable[[], objec
     """
     settings.check_variables(env)
     newest = env.get("STANDIN_WERF_MAJOR") == "3"
+    if list(arguments) == ["version"]:
+        return partial(print, settings.VERSION_3 if newest else settings.VERSION_2)
+    # 0.1 s of processor time, which no `version` needs.
+    from . import deploy, manifests, registry, release  # noqa: PLC0415
+
     match arguments:
         case [manifests.POST_RENDER]:
             return manifests.add_metadata
-        case ["version"]:
-            return partial(print, VERSION_3 if newest else deploy.VERSION_2)
         case ["cr", "login", *rest]:
             act: Callable[[], object] = partial(registry.log_in, settings.parse_login(rest, env))
         case ["bundle", "apply", *rest]:

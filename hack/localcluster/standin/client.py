@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -15,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from . import tools
 from .errors import WerfError
+from .settings import kubeconfig
 
 Object = dict[str, Any]
 FIELD_MANAGER = "helm"
@@ -39,10 +41,7 @@ class Client:
     def __init__(self, namespace: str) -> None:
         self._namespace = namespace
         self._kinds: dict[str, dict[str, Object]] = {}
-        view = ("config", "view", "--raw", "--minify", "--flatten", "-o", "json")
-        config = tools.run("kubectl", *view)
-        # Without a kubeconfig kubectl has no context to print, and takes the pod's account.
-        found = json.loads(config.output) if config.code == 0 and config.output else {}
+        found = _config()
         server, tls, self._headers = _of_kubeconfig(found) if found.get("users") else _of_pod()
         address = urlsplit(server)
         self._connection = http.client.HTTPSConnection(
@@ -71,6 +70,17 @@ class Client:
         query = urlencode({"labelSelector": selector})
         found = self._request("GET", f"/api/v1/namespaces/{self._namespace}/secrets?{query}")
         return list((found or {}).get("items", []))
+
+    def create(self, body: Object) -> None:
+        """Make an object.
+
+        Raises:
+            RefusedError: the API server refuses, or there is no such namespace.
+        """
+        path, _, _ = self._path(body).rpartition("/")
+        query = urlencode({"fieldManager": FIELD_MANAGER})
+        if self._request("POST", f"{path}?{query}", json.dumps(body)) is None:
+            raise RefusedError(f'namespaces "{self._namespace}" not found')
 
     def dry_apply(self, body: Object) -> Object:
         """What a server-side apply of an object that exists would make of it.
@@ -135,6 +145,20 @@ class Client:
         if answer.status >= http.HTTPStatus.BAD_REQUEST:
             raise RefusedError(str(content.get("message")))
         return dict(content)
+
+
+def _config() -> Object:
+    """The kubeconfig with one cluster and one user; empty where there is none."""
+    with contextlib.suppress(OSError, ValueError, LookupError, TypeError):
+        # The process node's is JSON of that form already: a kubectl less for each deploy.
+        written: Object = json.loads(Path(kubeconfig(os.environ)).read_text())
+        (cluster,), (user,) = written["clusters"], written["users"]
+        if user["user"]["token"] and "certificate-authority" not in cluster["cluster"]:
+            return written
+    view = ("config", "view", "--raw", "--minify", "--flatten", "-o", "json")
+    config = tools.run("kubectl", *view)
+    # Without a kubeconfig kubectl has no context to print, and takes the pod's account.
+    return dict(json.loads(config.output)) if config.code == 0 and config.output else {}
 
 
 def _of_kubeconfig(config: Mapping[str, Any]) -> tuple[str, ssl.SSLContext, dict[str, str]]:

@@ -14,9 +14,8 @@ from . import graph, manifests, registry, release, text, tools
 from .client import Client
 from .errors import ChangesPlannedError, WerfError, doing
 from .planning import Operation, Planner
-from .settings import Deploy
+from .settings import VERSION_2, Deploy
 
-VERSION_2 = "v2.67.0"
 FIRST_APPLY_SECONDS = 4
 """What a first apply of the real werf takes on an idle machine: a shorter time-out ends it."""
 

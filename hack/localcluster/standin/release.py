@@ -190,18 +190,26 @@ def make_namespace(deploy: Deploy, client: Client) -> None:
     with suppress(RefusedError):
         if client.get(lock):
             return
-    locking = ("create", "configmap", LOCK, "-n", space)
-    made = tools.run("kubectl", *locking)
-    if deploy.create_namespace and ("not found" in made.error or "forbidden" in made.error):
+    refusal = _refusal(client, lock)
+    if deploy.create_namespace and ("not found" in refusal or "forbidden" in refusal):
         spaced = tools.run("kubectl", "create", "namespace", space)
         if "AlreadyExists" not in spaced.error and spaced.code != 0:
             raise WerfError(
                 "can't apply ConfigMap for locking, and can't apply release "
-                f"namespace: {made.last_words}; {spaced.last_words}"
+                f"namespace: {refusal}; {spaced.last_words}"
             )
-        made = tools.run("kubectl", *locking)
-    if "already exists" not in made.error:
-        made.checked("lock release")
+        refusal = _refusal(client, lock)
+    if refusal and "already exists" not in refusal:
+        raise WerfError(f"lock release: {refusal}")
+
+
+def _refusal(client: Client, lock: Object) -> str:
+    """Make the ConfigMap; why it can't be made, in kubectl's words, or an empty text."""
+    try:
+        client.create(lock)
+    except RefusedError as error:
+        return f"failed to create configmap: {error}"
+    return ""
 
 
 @contextmanager

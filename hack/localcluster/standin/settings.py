@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .errors import WerfError
 
+VERSION_2, VERSION_3 = "v2.67.0", "v3.2.0"
 ADD_LABEL = "WERF_ADD_LABEL_"
 ADD_ANNOTATION = "WERF_ADD_ANNOTATION_"
 SET = "WERF_SET_"

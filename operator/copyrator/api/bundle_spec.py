@@ -208,6 +208,8 @@ class BundleSpec:
     """Seconds for which a digest has to be known before it is deployed; 0: at once."""
     promote_from: PromoteFrom = NO_PROMOTION
     """Bundles where a digest must have stood before it is deployed."""
+    skip_digests: tuple[str, ...] = ()
+    """Digests that are never chosen, by an annotation; sorted."""
     depends_on: tuple[BundleKey, ...] = ()
     """Bundles that new versions of this one wait for."""
     windows: tuple[Window, ...] = ()

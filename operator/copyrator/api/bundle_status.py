@@ -52,6 +52,8 @@ class BundleReason(StrEnum):
     IMAGE_PULL_FAILED = "ImagePullFailed"
     JOB_LOST = "JobLost"
     DEPLOY_FAILED = "DeployFailed"
+    SKIPPED = "Skipped"
+    """The annotation skip-digests names its digest."""
     UNSIGNED = "Unsigned"
     SIGNATURE_INVALID = "SignatureInvalid"
     """None of its signatures is by who is trusted."""
@@ -78,7 +80,7 @@ class BundleReason(StrEnum):
     """What would be done isn't what was planned or approved; nothing was deployed."""
     PLAN_FAILED = "PlanFailed"
     PLAN_UNSTABLE = "PlanUnstable"
-    """Plans fail or change again and again."""
+    """Plans failed or changed too often."""
     QUARANTINED = "Quarantined"
     TIMED_OUT = "TimedOut"
     RELEASE_CONFLICT = "ReleaseConflict"
@@ -164,6 +166,14 @@ class Deployed(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver(Record):
+    """A gate that a forced deploy passed over, and the reason of its objection."""
+
+    name: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted(Record):
     """The newest attempt. Written before its Job is created, so no attempt runs twice."""
 
@@ -187,13 +197,15 @@ class Attempted(Record):
     """Who approved it; None where the mode let it pass."""
     correction: bool | None = None
     """True: it deploys again what is deployed, because that had drifted."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """The gates that it passed over, as a user forced it."""
     outcome: str | None = None
     reason: str | None = None
     message: str | None = None
     rollback: str | None = None
     """Only after a failed deploy with ``spec.autoRollback``: a value of Rollback."""
     missing: tuple[MissingPermission, ...] = ()
-    """For want of which it failed, by werf's own error."""
+    """Missing permissions that made it fail, by werf's own error."""
     generation: int | None = None
     values_hash: str | None = None
     spec_hash: str | None = None
@@ -276,6 +288,7 @@ class HistoryEntry(Record):
     plan: str | None = None
     approved_by: str | None = None
     correction: bool | None = None
+    passed_over: tuple[PassedOver, ...] = ()
     time: str | None = None
 
 

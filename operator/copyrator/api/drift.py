@@ -1,4 +1,4 @@
-"""``spec.drift``: whether what is deployed is compared with its chart again and again."""
+"""``spec.drift``: whether what is deployed is compared regularly with its chart."""
 
 from __future__ import annotations
 

@@ -76,7 +76,11 @@ ANN_REQUESTED_AT: Final = "operator.werf.dev/requestedAt"
 quarantined. What to use in place of ``status.forceUpdate``.
 """
 ANN_FORCE_AT: Final = "operator.werf.dev/forceAt"
-"""On a Bundle, any new value: the same, with an echo of its own in the status."""
+"""On a Bundle, any new value: the same, with an echo of its own in the status. It passes over
+minAge, dependsOn and windows.
+"""
+ANN_SKIP_DIGESTS: Final = "operator.werf.dev/skip-digests"
+"""On a Bundle: digests, separated by commas, that are never deployed."""
 ANN_FORCE_DELETE: Final = "operator.werf.dev/force-delete"
 """On a Bundle that is being deleted, value ``true``: remove the finalizer without uninstalling."""
 ANN_PLAN_AT: Final = "operator.werf.dev/plan-at"

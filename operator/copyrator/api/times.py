@@ -1,9 +1,12 @@
-"""Times and durations in Kubernetes' formats. Takes ``now`` from the caller, reads no clock."""
+"""Times and durations in the formats of Kubernetes and HTTP. Reads no clock."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
@@ -47,3 +50,19 @@ def format_duration(seconds: float) -> str:
     if rest or not any(parts):
         parts.append(f"{round(rest, 3):g}s")
     return "".join(parts)
+
+
+def parse_retry_after(value: object, headers: Mapping[str, str]) -> float | None:
+    """Seconds of a Retry-After (RFC 9110): a number, or a date, counted from the answer's own.
+
+    None when it is neither; the result may be negative or infinite, but is a number.
+    """
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (OverflowError, TypeError, ValueError):
+        try:
+            until = parsedate_to_datetime(str(value))
+            seconds = (until - parsedate_to_datetime(headers["Date"])).total_seconds()
+        except (KeyError, OverflowError, TypeError, ValueError):
+            return None
+    return None if math.isnan(seconds) else seconds

@@ -25,7 +25,7 @@ LOOK_AGAIN: Final = 30.0
 """Seconds between two reads of the pods of a Job that hasn't ended."""
 
 
-async def obstacle(
+async def find_blocked(
     client: KubeClient, jobs: Jobs, job: JobRecord, spec: BundleSpec
 ) -> Blocked | None:
     """Why a Job that hasn't ended makes no progress; None where it does or the cause is unknown."""

@@ -66,6 +66,8 @@ class BundleEntry:
     """Compressed JSON; ``status`` reads it."""
     reason: str
     """Of the Ready condition; empty where there is none."""
+    pending: str
+    """Reason of the condition UpdatePending where it is True; else empty."""
     quarantined: bool
     """Its newest attempt failed, and isn't retried automatically."""
     is_running: bool
@@ -264,6 +266,7 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         spec_hash=hashed,
         packed_status=packed,
         reason=sys.intern(ready_reason(status.conditions) or ""),
+        pending=_pending(status),
         quarantined=attempted.outcome == Outcome.FAILED and attempted.next_retry_at is None,
         is_running=attempted.outcome == Outcome.RUNNING,
         is_inherited=is_inherited(status),
@@ -344,6 +347,17 @@ def _waits_since(status: BundleStatus) -> datetime | None:
     return parse_time(found.get("lastTransitionTime")) if is_true else None
 
 
+def _pending(status: BundleStatus) -> str:
+    """Only reasons of ours, as of ``_drifted``."""
+    found = conditions_by_type(status.conditions).get(ConditionType.UPDATE_PENDING, {})
+    reason = str(found.get("reason"))
+    is_true = found.get("status") == ConditionStatus.TRUE
+    return sys.intern(reason) if is_true and reason in _REASONS else ""
+
+
+_REASONS: Final = frozenset(reason.value for reason in BundleReason)
+
+
 def _awaits_approval_since(status: BundleStatus) -> datetime | None:
     waits = any(one.reason == BundleReason.AWAITING_APPROVAL for one in status.gates)
     return parse_time(status.plan.made_at) if waits else None
@@ -374,7 +388,7 @@ _REMEMBERED: Final = 1024
 """Deleted Bundles for which late events may still arrive."""
 
 
-class BundleRegistry:
+class BundleCache:
     """Every Bundle by its key, and by its release."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles import promotions
-from copyrator.bundles.cache import BundleEntry, BundleRegistry
+from copyrator.bundles.cache import BundleCache, BundleEntry
 from copyrator.bundles.dependencies import support
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.policy.identity import Hash
@@ -118,7 +118,7 @@ class Context:
 
     client: KubeClient
     watch_pool: InformerFactory
-    bundles: BundleRegistry
+    bundles: BundleCache
     queue: WorkQueue[Key]
     scheduler: DueScheduler[Key]
     recorder: EventRecorder
@@ -226,7 +226,7 @@ class Context:
         memory.look_at = min(memory.look_at or moment, moment)
 
     def take(self, entry: BundleEntry) -> bool:
-        """Store a Bundle; False where nothing changed (BundleRegistry.take)."""
+        """Store a Bundle; False where nothing changed (BundleCache.take)."""
         before = self.bundles.get(entry.key)
         news = self.bundles.take(entry)
         if news:

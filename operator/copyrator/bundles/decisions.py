@@ -14,6 +14,7 @@ from copyrator.api.bundle_status import (
     Available,
     BundleStatus,
     LastError,
+    PassedOver,
     Verification,
 )
 from copyrator.api.conditions import ReadyCondition
@@ -54,12 +55,22 @@ class Case:
     """Of the gates that were asked."""
     held: Held | None = None
     """What may not be deployed now."""
+    passed_over: tuple[PassedOver, ...] = ()
+    """The gates that a forced deploy passes over."""
 
     @property
     def deploys(self) -> bool:
         """Whether something is deployed now."""
         asked = self.decision.action is state.Action.DEPLOY
         return asked and self.held is None and not self.spec.suspend
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether a moment gate holds back what would be deployed; a request for it waits too.
+
+        Where version gates leave nothing to be deployed, a request is handled.
+        """
+        return self.held is not None and bool(self.resolution.tag)
 
     @property
     def is_plan_dropped(self) -> bool:
@@ -138,8 +149,7 @@ def decided(
     if target is not None and decision.action is state.Action.NOTHING:
         status = plan_record.dropped(status, target)
     case = Case(entry, spec, resolution, status, wanted, decision, now, target)
-    results, held = _judged(case, moment, unready)
-    return _corrected(replace(case, results=results, held=held), moment)
+    return _corrected(_judged(case, moment, unready), moment)
 
 
 def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -> BundleStatus:
@@ -152,7 +162,10 @@ def _drift_noted(status: BundleStatus, spec: BundleSpec, wanted: state.Wanted) -
 
 
 def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
-    """What has drifted is corrected while nothing else is deployed, if all gates pass."""
+    """What has drifted is corrected while nothing else is deployed, if all gates pass.
+
+    Else their verdicts are recorded beside those on a newer version: the wait is shown, and ends.
+    """
     status, spec, now = case.status, case.spec, case.now
     if case.deploys or not drift_correction.is_asked(status, spec):
         return case
@@ -162,31 +175,43 @@ def _corrected(case: Case, moment: Sequence[Gate]) -> Case:
     )
     candidate = Candidate(wanted.version, wanted.digest)
     facts = Facts(status, state.occasion(state.Need.DRIFT, wanted, status), case.target)
-    if gates.held(candidate, gates.judge(moment, spec, candidate, facts, now)):
-        return case
+    judged = gates.judge(moment, spec, candidate, facts, now)
+    if gates.held(candidate, judged):
+        there_already = {one.gate for one in case.results}
+        more = (one for one in judged if one.gate not in there_already)
+        return replace(case, results=(*case.results, *more))
     decision = state.Decision(state.Action.DEPLOY, state.Need.DRIFT)
-    return replace(case, wanted=wanted, decision=decision, held=None)
+    return replace(case, wanted=wanted, decision=decision, held=None, passed_over=())
 
 
-def _judged(
-    case: Case, moment: Sequence[Gate], unready: tuple[str, ...]
-) -> tuple[tuple[Result, ...], Held | None]:
-    """The gates' verdicts, and what they hold back of what would be deployed now.
+def _judged(case: Case, moment: Sequence[Gate], unready: tuple[str, ...]) -> Case:
+    """With the gates' verdicts, and what they hold back of what would be deployed now.
 
     The moment gates' are kept only while one of them objects: what passes is deployed at once.
     """
     resolution, decision = case.resolution, case.decision
     results = resolution.held.results if resolution.held else resolution.results
     if not resolution.tag:
-        return results, resolution.held
+        return replace(case, results=results, held=resolution.held)
     if decision.action is not state.Action.DEPLOY or decision.need is None:
-        return results, None
+        return replace(case, results=results)
     status, candidate = case.status, Candidate(case.wanted.version, case.wanted.digest)
     occasion = state.occasion(decision.need, case.wanted, status)
     facts = Facts(status, occasion, case.target, unready=unready)
     judged = gates.judge(moment, case.spec, candidate, facts, case.now)
     held = gates.held(candidate, judged)
-    return (*results, *judged) if held else results, held
+    is_newest = resolution.digest == candidate.digest  # else an older one whose plan waits
+    over = (*(resolution.results if is_newest else ()), *judged)
+    return replace(
+        case,
+        results=(*results, *judged) if held else results,
+        held=held,
+        passed_over=tuple(
+            PassedOver(name=one.gate, reason=one.passed_over.reason)
+            for one in over
+            if one.passed_over is not None
+        ),
+    )
 
 
 def at_rest(case: Case, status: BundleStatus) -> tuple[BundleStatus, ReadyCondition]:

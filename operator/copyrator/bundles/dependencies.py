@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
-from copyrator.bundles.cache import BundleEntry, BundleRegistry
+from copyrator.bundles.cache import BundleCache, BundleEntry
 from copyrator.bundles.policy.depends_on import MAX_SEARCHED, TooManyError, find_cycle
 
 
-def unready(bundles: BundleRegistry, spec: BundleSpec) -> tuple[str, ...]:
+def unready(bundles: BundleCache, spec: BundleSpec) -> tuple[str, ...]:
     """The Bundles that this one waits for, a sentence for each.
 
     It doesn't tell those that don't exist from others, as their namespace may be another team's.
@@ -23,7 +23,7 @@ def unready(bundles: BundleRegistry, spec: BundleSpec) -> tuple[str, ...]:
     )
 
 
-def fault(bundles: BundleRegistry, entry: BundleEntry) -> str | None:
+def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
     """Why a Bundle's dependencies can't be waited for; None where they can."""
 
     def depends_on(key: BundleKey) -> Iterable[BundleKey]:

@@ -121,7 +121,7 @@ class Deploys:
             self._context.queue.add(entry.key)  # once that status is written
         if self._context.memory(entry.key).settled_without_account is not None:
             await self._look_for_account(entry, spec)
-        desired = _desired_version(entry, access, values_hash, asked)
+        desired = _desired_version(entry, spec, access, values_hash, asked)
         resolution = await self._resolutions.ask(entry, spec, access, desired, asked)
         if resolution is None:
             return
@@ -241,12 +241,12 @@ class Deploys:
                 return False
             if not case.is_correction:
                 status = replace(status, verification=resolution.chosen or Verification())
-            await self._begin(entry, spec, status, case.wanted, case.decision.need)
+            await self._begin(case, status, case.decision.need)
             return not case.is_correction or entry.request is None
         status, verdict = at_rest(case, status)
         if await self._planned(case, status, verdict):
             return entry.request is None
-        if spec.suspend or case.held is not None:
+        if spec.suspend or case.is_delayed:
             await self._rest(case, status, verdict)
             return False
         request = entry.request
@@ -315,17 +315,10 @@ class Deploys:
         memory.settled_without_account = memory.account_at = None
         self._context.judge_again(entry.key, spec)
 
-    async def _begin(
-        self,
-        entry: BundleEntry,
-        spec: BundleSpec,
-        status: BundleStatus,
-        wanted: state.Wanted,
-        need: state.Need,
-    ) -> None:
+    async def _begin(self, case: Case, status: BundleStatus, need: state.Need) -> None:
         """Record the attempt, then create its Job."""
-        now = self._context.clock()
-        status = state.begin(status, wanted, now)
+        entry, spec, now = case.entry, case.spec, self._context.clock()
+        status = state.begin(status, case.wanted, now, case.passed_over)
         is_planned = spec.approval.is_asked
         if need is state.Need.DRIFT:
             status = drift_correction.begun(status)
@@ -358,7 +351,7 @@ def _requests(entry: BundleEntry) -> str:
 
 
 def _desired_version(
-    entry: BundleEntry, access: Access, values_hash: str | None, asked: Asked
+    entry: BundleEntry, spec: BundleSpec, access: Access, values_hash: str | None, asked: Asked
 ) -> DesiredVersion:
     return DesiredVersion(
         generation=entry.generation,
@@ -367,4 +360,5 @@ def _desired_version(
         request=_requests(entry),
         login=access.credential.fingerprint if access.credential else "",
         signers=asked.key,
+        skipped=spec.skip_digests,
     )

@@ -1,4 +1,4 @@
-"""Checks for drift: plans of what is deployed, made again and again, and its baseline.
+"""Checks for drift: regular plans of what is deployed, and the baseline.
 
 They have a record, a number and Jobs of their own, since the plan of the next deploy may wait for
 approval for days. As with other plans the record is written before its Job is created.
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 
 LEFT_WITHIN: Final = timedelta(minutes=1)
-"""For so long after a check's end a new process looks for what a former one may have left; later
-the Bundle's next check does.
+"""Time after a check's end in which a new process removes what an earlier one left; later the
+Bundle's next check removes it.
 """
 
 

@@ -32,6 +32,10 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
     gauge.clear()
     for reason, count in reasons.items():
         gauge.labels(reason).set(count)
+    pending = context.metrics.updates_pending
+    pending.clear()
+    for reason, count in Counter(one.pending for one in context.bundles if one.pending).items():
+        pending.labels(reason).set(count)
     context.metrics.bundles_quarantined.set(quarantined)
     drifted = Counter(entry.drifted for entry in context.bundles if entry.drifted)
     for reason in (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING):

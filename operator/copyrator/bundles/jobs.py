@@ -43,7 +43,7 @@ class Jobs:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._by_bundle: dict[BundleKey, dict[str, JobRecord]] = {}
-        self._subscription: Registration | None = None
+        self._registration: Registration | None = None
         self._health: asyncio.Task[None] | None = None
         self.plan_changed: Callable[[BundleKey, str, bool], None] | None = None
         """Called with each change of a plan's Job: its Bundle, its name, whether it has ended."""
@@ -53,7 +53,7 @@ class Jobs:
         spec = WatchSpec(
             resource=JOBS, label_selector=names.LABEL_JOB_KIND, decode=read_job, reserved=True
         )
-        self._subscription = self._context.watch_pool.acquire(
+        self._registration = self._context.watch_pool.acquire(
             spec, self._changed, on_synced=self._visit_all
         )
         self._health = asyncio.create_task(self._keep_looking(), name="health of the Jobs' watch")
@@ -63,19 +63,19 @@ class Jobs:
         if self._health is not None:
             self._health.cancel()
             self._health = None
-        if self._subscription is not None:
-            self._subscription.release()
-            self._subscription = None
+        if self._registration is not None:
+            self._registration.release()
+            self._registration = None
 
     @property
     def synced(self) -> bool:
         """Whether the absence of a Job can be relied on (it is requested once more then)."""
-        return self._subscription is not None and self._subscription.synced
+        return self._registration is not None and self._registration.synced
 
     @property
     def forbidden(self) -> Forbidden | None:
         """The missing permission because of which no Job is seen."""
-        failure = self._subscription.failure if self._subscription else None
+        failure = self._registration.failure if self._registration else None
         return failure if isinstance(failure, Forbidden) else None
 
     def of(self, key: BundleKey, uid: str) -> list[JobRecord]:

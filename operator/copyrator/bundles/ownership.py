@@ -1,6 +1,6 @@
 """Which of several Bundles owns a release, the others' message, and which may begin a Job.
 
-The order is that of BundleRegistry.bundles_of. Jobs are checked, too: while one of another Bundle
+The order is that of BundleCache.bundles_of. Jobs are checked, too: while one of another Bundle
 works on a release, no other begins.
 """
 

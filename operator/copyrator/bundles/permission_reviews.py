@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.context import Context, cancel_all
@@ -23,15 +23,15 @@ from copyrator.bundles.policy.permissions import (
     needs,
 )
 from copyrator.bundles.policy.plan import Operation
+from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
-from copyrator.kube.errors import ApiError, BrokenAnswer, Forbidden
+from copyrator.kube.errors import ApiError, Forbidden
 from copyrator.kube.resources import Discovery, Resource
 from copyrator.settings import limits
 from copyrator.workqueue.fairness import FairLimit
 
 log = logging.getLogger(__name__)
 
-REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 REVIEW_SECONDS: Final = 5.0
 """Seconds for one review."""
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 600.0
@@ -75,7 +75,7 @@ class PermissionReviews:
 
     Args:
         context: the controller's.
-        client: sends the reviews; its failures hold nothing else up.
+        client: sends the reviews; nothing else waits for it.
     """
 
     def __init__(self, context: Context, client: KubeClient) -> None:
@@ -174,18 +174,10 @@ class PermissionReviews:
 
     async def _allowed(self, question: Question, need: Need, verb: str) -> bool:
         account = question.account
-        spec = {
-            "user": account.user,
-            "groups": list(account.groups),
-            "resourceAttributes": need.attributes(verb),
-        }
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": spec,
-        }
-        answer = await self._client.request("POST", REVIEWS, body=review, timeout=REVIEW_SECONDS)
-        return _verdict(answer)
+        subject = Subject(account.user, account.groups)
+        return await is_allowed(
+            self._client, need.attributes(verb), subject, timeout=REVIEW_SECONDS
+        )
 
     def _postpone(self, error: ApiError | TimeoutError) -> None:
         """Send none for a while."""
@@ -197,12 +189,3 @@ class PermissionReviews:
             log.info("what service accounts of Jobs lack isn't known for now: %s", text)
         self._pause = min(max(2 * self._pause, FIRST_PAUSE), LONGEST_PAUSE)
         self._paused_until = self._context.monotonic() + self._pause
-
-
-def _verdict(answer: Any) -> bool:
-    """Whether a review allows it."""
-    status = answer.get("status") if isinstance(answer, dict) else None
-    allowed = status.get("allowed") if isinstance(status, dict) else None
-    if not isinstance(allowed, bool):
-        raise BrokenAnswer("the API server's answer is no access review")
-    return allowed

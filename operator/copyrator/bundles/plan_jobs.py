@@ -13,7 +13,7 @@ from copyrator.api.drift_status import DriftCheck
 from copyrator.api.keys import BundleKey
 from copyrator.api.names import ANN_DISABLE_AUTOUPDATE
 from copyrator.api.plan_status import PlanSummary
-from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, obstacle
+from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
@@ -153,7 +153,7 @@ class PlanJobs:
         self._context.look_at(entry.key, look_at)
         if is_early:
             return known
-        blocked = await obstacle(self._context.client, self._jobs, job, spec)
+        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         if blocked is not None and blocked.reason is BundleReason.PLAN_CHANGED:
             await self._jobs.give_up(job, blocked.reason)
         return f"Job {job.name} is blocked: {blocked.message}" if blocked else None

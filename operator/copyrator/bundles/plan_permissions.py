@@ -51,7 +51,7 @@ class PlanPermissions:
     def ask_without_plan(
         self, entry: BundleEntry, spec: BundleSpec, denied: tuple[Need, ...]
     ) -> None:
-        """A plan failed for want of a permission: what every deploy needs is reviewed."""
+        """A plan failed because of a missing permission: what every deploy needs is reviewed."""
         self._begin(entry, replace(_question(spec), denied=denied))
 
     def _begin(self, entry: BundleEntry, question: Question) -> None:

@@ -54,7 +54,7 @@ class PlanFault:
     message: str
     reason: BundleReason = BundleReason.PLAN_FAILED
     denied: tuple[Need, ...] = ()
-    """For want of which werf failed."""
+    """Missing permissions that made werf fail."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from copyrator.bundles.status import StatusWriter
 log = logging.getLogger(__name__)
 
 LEFT_WITHIN: Final = timedelta(hours=1)
-"""For so long after an outcome a new process looks for what a former one may have left."""
+"""Time after an outcome in which a new process removes what an earlier one left."""
 
 
 class Plans:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.choices import add_all
 from copyrator.bundles.context import Clock, cancel_all
+from copyrator.bundles.permits import PollPermits
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.criteria import Criteria
 from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.policy.takeover import config_digest
-from copyrator.bundles.turns import Turns
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable
 from copyrator.oci.reference import Repository
@@ -119,7 +119,7 @@ class Polls:
         self._pending: dict[AnyQuestion, _Pending] = {}
         self._criteria: dict[Listing, dict[Criteria, float]] = {}
         """What is selected from each list, and when (monotonic) it was last requested."""
-        self._turns = Turns()
+        self._permits = PollPermits()
         self._tasks: set[asyncio.Task[None]] = set()
         self._sweep_at = 0.0
 
@@ -175,9 +175,11 @@ class Polls:
         if pending.sent or namespace in pending.namespaces:
             return
         pending.namespaces.add(namespace)
-        turn = (namespace, question.repository.registry)
-        has_turn = pending.sent = self._turns.try_acquire(turn)
-        task = asyncio.create_task(self._ask(question, pending, turn, has_turn=has_turn))
+        tenant_and_host = (namespace, question.repository.registry)
+        has_permit = pending.sent = self._permits.try_acquire(tenant_and_host)
+        task = asyncio.create_task(
+            self._ask(question, pending, tenant_and_host, has_permit=has_permit)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -189,20 +191,20 @@ class Polls:
         self,
         question: AnyQuestion,
         pending: _Pending,
-        turn: tuple[str, str],
+        tenant_and_host: tuple[str, str],
         *,
-        has_turn: bool,
+        has_permit: bool,
     ) -> None:
         """Send a request when the namespace has a permit, unless another one has sent it first."""
-        if not has_turn:
-            await self._turns.acquire(turn)
+        if not has_permit:
+            await self._permits.acquire(tenant_and_host)
         try:
-            if has_turn or not pending.sent:
+            if has_permit or not pending.sent:
                 pending.sent = True
                 pending.asked_at = self._monotonic()
-                await self._send(question, pending, turn[0])
+                await self._send(question, pending, tenant_and_host[0])
         finally:
-            self._turns.release(turn)
+            self._permits.release(tenant_and_host)
 
     async def _send(self, question: AnyQuestion, pending: _Pending, namespace: str) -> None:
         try:

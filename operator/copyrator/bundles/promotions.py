@@ -14,13 +14,13 @@ from copyrator.api.keys import BundleKey
 from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
-from copyrator.bundles.cache import BundleEntry, BundleRegistry
+from copyrator.bundles.cache import BundleCache, BundleEntry
 from copyrator.bundles.policy.depends_on import MAX_SEARCHED, TooManyError, find_cycle
 from copyrator.bundles.policy.soak import standing
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 
 
-def sources(bundles: BundleRegistry, spec: BundleSpec, seen: SeenTime) -> Sources:
+def sources(bundles: BundleCache, spec: BundleSpec, seen: SeenTime) -> Sources:
     """The Bundles that this one is promoted from; NO_SOURCES where it names none."""
     if not spec.promote_from:
         return NO_SOURCES
@@ -28,7 +28,7 @@ def sources(bundles: BundleRegistry, spec: BundleSpec, seen: SeenTime) -> Source
     return Sources(tuple(_source(bundles, key, spec.namespace) for key in named), seen)
 
 
-def _source(bundles: BundleRegistry, key: BundleKey, namespace: str) -> Source:
+def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> Source:
     name, entry = f"{key.namespace}/{key.name}", bundles.get(key)
     if entry is None or not allows(entry, namespace):
         return Source(name=name)
@@ -51,7 +51,7 @@ def allows(entry: BundleEntry | None, namespace: str) -> bool:
     )
 
 
-def fault(bundles: BundleRegistry, entry: BundleEntry) -> str | None:
+def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
     """Why a Bundle can't be promoted from those that it names; None where it can."""
 
     def promoted_from(key: BundleKey) -> Iterable[BundleKey]:
@@ -78,7 +78,7 @@ def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
     return (*shown, entry.promoted_from, entry.deleting)
 
 
-def is_kept(bundles: BundleRegistry, entry: BundleEntry) -> bool:
+def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
     """Whether a Bundle's soak is kept: it may be promoted from.
 
     That is once it has been, or may be into other namespaces, or a Bundle of its own names it.

@@ -20,7 +20,7 @@ from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles import dependencies, promotions
-from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
 from copyrator.bundles.deploys import Deploys
@@ -39,6 +39,7 @@ from copyrator.bundles.policy import (
     depends_on,
     promotion,
     signature,
+    skip_digests,
     verdicts,
     windows,
 )
@@ -87,7 +88,7 @@ class BundleController:
         client: KubeClient,
         reviewer: KubeClient,
         watch_pool: InformerFactory,
-        bundles: BundleRegistry,
+        bundles: BundleCache,
         queue: WorkQueue[Key],
         scheduler: DueScheduler[Key],
         recorder: EventRecorder,
@@ -118,7 +119,12 @@ class BundleController:
             seen_time=seen_time,
             gates=gates
             or Gates(
-                version=(signature.gate(self._asks_signatures), age.GATE, promotion.GATE),
+                version=(
+                    skip_digests.GATE,
+                    signature.gate(self._asks_signatures),
+                    age.GATE,
+                    promotion.GATE,
+                ),
                 moment=(depends_on.GATE, windows.GATE, approval.GATE),
             ),
         )
@@ -289,7 +295,7 @@ class BundleController:
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)
             return
-        entry = await self._writer.hold(entry)
+        entry = await self._writer.ensure_finalizer(entry)
         self._references.follow(entry, spec)
         entry = await self._permissions.visit(entry, spec)
         if entry.is_running:

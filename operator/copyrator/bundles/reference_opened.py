@@ -17,8 +17,8 @@ from typing import Final
 from copyrator.api.keys import ObjectName
 from copyrator.bundles.context import Context
 from copyrator.bundles.reference_scopes import Ref, Scope, covering, decide
+from copyrator.kube.access_reviews import is_allowed
 from copyrator.kube.errors import ApiError, Forbidden
-from copyrator.kube.permissions import is_granted
 from copyrator.kube.refusals import Permission, Refusal
 from copyrator.kube.resources import CONFIGMAPS, SECRETS
 from copyrator.kube.watch.informers import Registration, WatchSpec
@@ -39,7 +39,7 @@ FIRST_RETRY, LONGEST_RETRY = 15.0, 600.0
 class Opened:
     """A watch that is open, or will be once it is granted."""
 
-    subscription: Registration | None = None
+    registration: Registration | None = None
     task: asyncio.Task[None] | None = None
     """Checks whether it is granted, and later compares what it has listed."""
     listed: bool = False
@@ -51,8 +51,8 @@ class Opened:
         """Deliver nothing more."""
         if self.task is not None:
             self.task.cancel()
-        if self.subscription is not None:
-            self.subscription.release()
+        if self.registration is not None:
+            self.registration.release()
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ class OpenWatches:
         self._timer = None
         try:
             for scope, opened in list(self.opened.items()):
-                failure = opened.subscription and opened.subscription.failure
+                failure = opened.registration and opened.registration.failure
                 if scope.is_wide and isinstance(failure, Forbidden):
                     self._deny(scope, failure.message)
             now = self._context.monotonic()
@@ -194,7 +194,7 @@ class OpenWatches:
         client, missing = self._context.client, ""
         try:
             for refusal in needed(scope, self._context.settings.watch_namespaces):
-                if not await is_granted(client, refusal):
+                if not await is_allowed(client, refusal.attributes):
                     missing = f"the operator cannot {refusal}"
                     break
         except ApiError as error:
@@ -235,7 +235,7 @@ class OpenWatches:
             wanted=self.wanted[scope.resource] if scope.is_wide else None,
             reserved=True,
         )
-        opened.subscription = self._context.watch_pool.acquire(
+        opened.registration = self._context.watch_pool.acquire(
             spec, changed, on_synced=lambda: self._on_listed(scope, opened)
         )
 

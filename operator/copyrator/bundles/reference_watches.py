@@ -73,9 +73,9 @@ class ReferenceWatches:
     def is_current(self, ref: Ref, version: str) -> bool:
         """Whether the current version is certainly this one; empty for no object."""
         followed, opened = self._refs.get(ref), self._open.covering(ref)
-        if followed is None or opened is None or opened.subscription is None:
+        if followed is None or opened is None or opened.registration is None:
             return False
-        return opened.subscription.synced and followed.version == version
+        return opened.registration.synced and followed.version == version
 
     def begin_read(self, ref: Ref) -> int:
         """To be called before an object is read; its result is for `was_read`."""
@@ -115,7 +115,7 @@ class ReferenceWatches:
 
     def _synced(self, scope: Scope, opened: Opened) -> None:
         """A watch has listed everything: from now on it counts."""
-        if self._open.opened.get(scope) is not opened or opened.subscription is None:
+        if self._open.opened.get(scope) is not opened or opened.registration is None:
             return
         opened.listed = True
         if opened.task is not None:
@@ -128,10 +128,10 @@ class ReferenceWatches:
         time_slice = TimeSlice()
         for ref in refs:
             await time_slice.pause()
-            followed, subscription = self._refs.get(ref), opened.subscription
-            if followed is None or subscription is None or self._open.covering(ref) is not opened:
+            followed, registration = self._refs.get(ref), opened.registration
+            if followed is None or registration is None or self._open.covering(ref) is not opened:
                 continue
-            found: Seen | None = subscription.store.get(ObjectName(ref.namespace, ref.name))
+            found: Seen | None = registration.store.get(ObjectName(ref.namespace, ref.name))
             if found is not None:
                 followed.version = found.resource_version
             elif followed.version:  # deleted, or named too late for this list: to be read

@@ -63,7 +63,7 @@ class Resolutions:
         if not self._is_wanted(entry, spec, desired):
             return None
         since = self._context.memory(entry.key).asked_since or 0.0
-        context = self._context
+        context, values_hash = self._context, desired.values_hash
         resolution = Resolver(
             entry,
             spec,
@@ -74,7 +74,7 @@ class Resolutions:
             context.clock(),
             asked,
             promotions.sources(context.bundles, spec, context.seen()),
-            desired.values_hash,
+            values_hash,
         ).resolve()
         if resolution is None:
             await self._mention_silence(entry, spec)

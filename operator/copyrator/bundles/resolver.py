@@ -16,13 +16,12 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import (
     MAX_REJECTED,
     BundleReason,
-    Outcome,
     Rejected,
     Verification,
 )
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import age, gates, plan_due, promotion, signature
+from copyrator.bundles.policy import age, gates, plan_due, promotion, signature, state
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -103,7 +102,7 @@ class Resolver:
     asked: Asked = NOTHING_ASKED
     sources: Sources = NO_SOURCES
     values_hash: str | None = None
-    """Of the values that would be deployed now."""
+    """Of the values that would be deployed."""
 
     def resolve(self) -> Resolution | None:
         """The resolution; None while an answer is pending."""
@@ -189,9 +188,19 @@ class Resolver:
         if choice.tag is None:
             return self._nothing(self._explain(choice), choice.rejected, choice.keeps)
         if self._is_gated:
-            return self._first_passing(choice.fitting, choice.rejected, choice.keeps)
+            tags = (*choice.fitting, *self._remembered(choice.fitting))
+            return self._first_passing(tags, choice.rejected, choice.keeps)
         answer = self._ask(choice.tag)
         return Resolution(choice.tag, answer.digest or "", choice.rejected, error=answer.error)
+
+    def _remembered(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Tags of remembered candidates below these, the highest first.
+
+        There are some where so many were pushed since that only the highest are listed.
+        """
+        if len(tags) < MAX_CANDIDATES:
+            return ()
+        return age.lower_tags(self.entry.status, self.spec, tags)
 
     def _first_passing(
         self, tags: Sequence[str], rejected: tuple[Rejected, ...], keeps: bool
@@ -272,20 +281,17 @@ class Resolver:
         )
 
     def _occasion(self, candidate: Candidate) -> Occasion:
-        """Why it would be deployed: a failed attempt at the very same is tried again."""
-        entry, attempted = self.entry, self.entry.status.attempted
-        same = (attempted.version, attempted.digest) == (candidate.version, candidate.digest)
-        made_of = (attempted.generation, attempted.spec_hash, attempted.values_hash)
-        if (
-            entry.request is None
-            and same
-            and made_of == (entry.generation, entry.spec_hash, self.values_hash)
-        ):
-            if attempted.outcome == Outcome.FAILED:
-                return Occasion.RETRY
-            if attempted.outcome == Outcome.INTERRUPTED:
-                return Occasion.INTERRUPTED
-        return gates.occasion(entry.request, entry.status.deployed.digest, candidate.digest)
+        """Why it would be deployed."""
+        entry = self.entry
+        wanted = state.Wanted(
+            version=candidate.version,
+            digest=candidate.digest,
+            values_hash=self.values_hash,
+            spec_hash=entry.spec_hash,
+            generation=entry.generation,
+            request=entry.request,
+        )
+        return state.occasion_of(entry.status, wanted)
 
     def _signature(self, digest: str) -> Verdict:
         """The verdict on a digest's signatures."""

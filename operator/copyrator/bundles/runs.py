@@ -15,7 +15,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.conditions import ReadyCondition, ready_reason
 from copyrator.api.times import parse_time
-from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, obstacle
+from copyrator.bundles.blocked import BLOCKED_AFTER, LOOK_AGAIN, find_blocked
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
@@ -257,7 +257,7 @@ class Runs:
             self._context.wake_at(entry.key, patience)
             return
         self._context.wake_at(entry.key, now + timedelta(seconds=LOOK_AGAIN))
-        blocked = await obstacle(self._context.client, self._jobs, job, spec)
+        blocked = await find_blocked(self._context.client, self._jobs, job, spec)
         verdict = verdicts.running(entry.status)
         if blocked is not None:
             verdict = verdicts.blocked(entry.status, blocked)

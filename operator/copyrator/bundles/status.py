@@ -164,7 +164,7 @@ class StatusWriter:
         memory.soaked = entry.resource_version
         return entry
 
-    async def hold(self, entry: BundleEntry) -> BundleEntry:
+    async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
         """Add our finalizer, and remove what the original operator left."""
         if names.FINALIZER_BUNDLE in entry.finalizers and not entry.leftovers:
             return entry
@@ -278,6 +278,7 @@ class StatusWriter:
         told = {verdicts.update_pending(before).reason, verdict.reason}
         if update.status == ConditionStatus.TRUE and update.reason not in told:
             self._context.record(entry, NORMAL, update.reason, update.message)
+        self._tell_force(entry, status)
         self._tell_trust(entry, status)
         plan = status.plan
         if plan.decision and (plan.id, plan.decision) != (before.plan.id, before.plan.decision):
@@ -285,6 +286,16 @@ class StatusWriter:
             text = f"Plan {plan.id} of {plan.version} is {plan.decision.lower()}{by}"
             self._context.record(entry, NORMAL, f"Plan{plan.decision}", text)
             log.info("%s: %s", entry.key, text)
+
+    def _tell_force(self, entry: BundleEntry, status: BundleStatus) -> None:
+        """Emit an Event where a forced deploy begins that passes over gates."""
+        attempted = status.attempted
+        if not attempted.passed_over or attempted.attempt == entry.status.attempted.attempt:
+            return
+        over = ", ".join(f"{one.name} ({one.reason})" for one in attempted.passed_over)
+        text = f"The forced deploy of {attempted.version} passes over gates: {over}"
+        self._context.record(entry, NORMAL, "GatesPassedOver", text)
+        log.info("%s: %s", entry.key, text)
 
     def _tell_trust(self, entry: BundleEntry, status: BundleStatus) -> None:
         """Emit an Event where what is deployed isn't trusted any more, or is again."""

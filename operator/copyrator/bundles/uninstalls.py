@@ -9,7 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.bundles.blocked import missing_account, obstacle
+from copyrator.bundles.blocked import find_blocked, missing_account
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.jobs import Jobs
@@ -85,7 +85,7 @@ class Uninstalls:
         text = f"Uninstalling with Job {job.name}"
         verdict = verdicts.uninstalling(text)
         if job.created and now - job.created > timedelta(seconds=_LOOK_AGAIN):
-            blocked = await obstacle(self._context.client, self._jobs, job, spec)
+            blocked = await find_blocked(self._context.client, self._jobs, job, spec)
             if blocked is not None:
                 verdict = verdicts.uninstall_failed(f"{text} is blocked: {blocked.message}")
                 if entry.generation != job.generation:

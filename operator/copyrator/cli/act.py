@@ -37,7 +37,7 @@ Result = tuple[dict[str, Any], str]
 @object_option
 def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> None:
     """Suspend a rule or Bundle: nothing is written or deployed until it is resumed."""
-    _print(run(_set_suspend(target, what, value=True, **more)), shape)
+    _print(run(_set_all(target, what, value=True, **more)), shape)
 
 
 @click.command()
@@ -49,7 +49,7 @@ def suspend(target: Target, what: str, shape: Format | None, **more: Any) -> Non
 @object_option
 def resume(target: Target, what: str, shape: Format | None, **more: Any) -> None:
     """Resume a suspended rule or Bundle."""
-    _print(run(_set_suspend(target, what, value=False, **more)), shape)
+    _print(run(_set_all(target, what, value=False, **more)), shape)
 
 
 def _print(results: Sequence[Result], shape: Format | None) -> None:
@@ -66,7 +66,7 @@ def _print(results: Sequence[Result], shape: Format | None) -> None:
         dump(items(bodies), shape)
 
 
-async def _set_suspend(
+async def _set_all(
     target: Target,
     what: str,
     *,
@@ -85,7 +85,7 @@ async def _set_suspend(
 
         async def change(body: dict[str, Any]) -> Result:
             async with limit:
-                return await _change(client, what, body, value=value, timeout=timeout)
+                return await set_suspend(client, what, body, value=value, timeout=timeout)
 
         return list(await asyncio.gather(*map(change, bodies)))
 
@@ -104,7 +104,7 @@ async def _chosen(
     return found
 
 
-async def _change(
+async def set_suspend(
     client: KubeClient,
     what: str,
     body: dict[str, Any],
@@ -112,6 +112,11 @@ async def _change(
     value: bool,
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> Result:
+    """Suspend or resume one object, and wait for the operator so many seconds.
+
+    Raises:
+        Fault: it is a rule in the old form, or the operator doesn't respond.
+    """
     if not isinstance(body.get("spec"), Mapping):
         raise Fault(
             f"{shown(what, body)} is in the old form, which can't be suspended; convert it to spec "

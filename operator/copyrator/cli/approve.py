@@ -25,7 +25,8 @@ from copyrator.cli.objects import What, complete_names, one
 from copyrator.cli.output import Format, object_option, prose
 from copyrator.cli.output import show as show_object
 from copyrator.cli.plan_bundle import WHAT, Shown, looked_at, show, unfinished
-from copyrator.cli.plan_state import decision, is_due, is_expired, plan_of, said, tally
+from copyrator.cli.plan_state import decision, is_due, is_expired, operation_counts, plan_of, said
+from copyrator.cli.user import username
 from copyrator.cli.waiting import response_timeout_option, result, shown, wait
 from copyrator.kube import errors
 from copyrator.kube.client.client import KubeClient
@@ -36,13 +37,12 @@ APPROVER: Final = "copyrator-approver"
 """The chart's ClusterRole with the verb approve."""
 TRIES: Final = 5
 """Writes of a decision, while others change the Bundle."""
-_REVIEWS: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
     """What is decided."""
 
     verb: str
@@ -51,10 +51,8 @@ class _Choice:
     opposite: str
 
 
-_APPROVE = _Choice(
-    "approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN
-)
-_REJECT = _Choice("reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN)
+APPROVE = Choice("approve", PlanDecision.APPROVED, names.ANN_APPROVED_PLAN, names.ANN_REJECTED_PLAN)
+REJECT = Choice("reject", PlanDecision.REJECTED, names.ANN_REJECTED_PLAN, names.ANN_APPROVED_PLAN)
 
 _what = click.argument("what", type=What(WHAT))
 _name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
@@ -77,7 +75,7 @@ def approve(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - t
     With a PLAN-ID only that plan is approved. Requires the permission to approve bundles, which
     the chart's ClusterRole copyrator-approver has.
     """
-    _decide(_APPROVE, target, **more)
+    _decide(APPROVE, target, **more)
 
 
 @click.command()
@@ -95,11 +93,11 @@ def reject(target: Target, what: str, **more: Any) -> None:  # noqa: ARG001 - th
     With a PLAN-ID only that plan is rejected. Requires the permission to approve bundles, which
     the chart's ClusterRole copyrator-approver has.
     """
-    _decide(_REJECT, target, **more)
+    _decide(REJECT, target, **more)
 
 
 def _decide(
-    choice: _Choice,
+    choice: Choice,
     target: Target,
     *,
     name: str,
@@ -116,7 +114,7 @@ def _decide(
     found = run(_look(choice, target, name, plan_id))
     if shape is None:
         show(found)
-        prose(["", f"{said(found.plan.id)}: {tally(found.plan)}."])
+        prose(["", f"{said(found.plan.id)}: {operation_counts(found.plan)}."])
     if not yes and not click.confirm(f"{choice.verb.capitalize()} this plan?", err=True):
         raise Fault("nothing was decided")
     body = run(_write(choice, target, found, timeout))
@@ -128,7 +126,7 @@ def _decide(
     prose([f"{plan} {word}{result(body, waited=timeout > 0)}"])
 
 
-async def _look(choice: _Choice, target: Target, name: str, plan_id: str | None) -> Shown:
+async def _look(choice: Choice, target: Target, name: str, plan_id: str | None) -> Shown:
     """The Bundle with its plan, if it can be decided by this user."""
     async with target.connect() as client:
         namespace, name = target.locate(name)
@@ -138,7 +136,18 @@ async def _look(choice: _Choice, target: Target, name: str, plan_id: str | None)
         return await looked_at(client, body)
 
 
-async def _check_permission(client: KubeClient, choice: _Choice, body: Body) -> None:
+async def decide(client: KubeClient, choice: Choice, body: Body, plan_id: str) -> None:
+    """Write a decision about the plan that a user was shown, without waiting for the operator.
+
+    Raises:
+        Fault: the user may not, or there is no such plan to decide about any more.
+    """
+    await _check_permission(client, choice, body)
+    check_open(choice.decision, body, plan_id, datetime.now(UTC))
+    await _annotated(client, choice, body, await username(client))
+
+
+async def _check_permission(client: KubeClient, choice: Choice, body: Body) -> None:
     namespace, name = body["metadata"]["namespace"], body["metadata"]["name"]
     verbs = ("approve", "patch")
     missing = [
@@ -205,15 +214,15 @@ def _not_asked(body: Body) -> str:
 
 
 async def _write(
-    choice: _Choice,
+    choice: Choice,
     target: Target,
     found: Shown,
     timeout: float,  # noqa: ASYNC109 - the user's
 ) -> dict[str, Any]:
     """Annotate the Bundle that was shown, and wait until the operator has taken the decision."""
     async with target.connect() as client:
-        user = await _username(client)
-        body = await _annotated(client, choice, found, user)
+        user = await username(client)
+        body = await _annotated(client, choice, found.body, user)
         plan_id = str(found.plan.id)
         before = ("", found.plan.decision)
         body = await wait(
@@ -243,22 +252,13 @@ def outcome(body: Body, plan_id: str) -> str:
     return "replaced"
 
 
-async def _username(client: KubeClient) -> str:
-    """The name of the user, or of the one who is impersonated, as the API server sees it."""
-    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    answer = await client.request("POST", _REVIEWS, body=body)
-    return str(answer["status"]["userInfo"]["username"])
-
-
-async def _annotated(
-    client: KubeClient, choice: _Choice, found: Shown, user: str
-) -> dict[str, Any]:
+async def _annotated(client: KubeClient, choice: Choice, body: Body, user: str) -> dict[str, Any]:
     """Write the decision on the object that was shown; another change of it may come between.
 
     Raises:
         Fault: it has another plan by now, or is another Bundle of that name.
     """
-    body, plan_id = found.body, str(found.plan.id)
+    plan_id = str(plan_of(body).id)
     uid, namespace, name = (body["metadata"][part] for part in ("uid", "namespace", "name"))
     annotations = {
         choice.annotation: plan_id,

@@ -57,11 +57,23 @@ def why_lines(body: Body, spec: BundleSpec, now: datetime) -> Iterator[str]:
         yield f"  and {count(more, 'more permission')} that the status doesn't list."
     if status.plan.unreviewed:
         yield f"  What {count(status.plan.unreviewed, 'more kind')} needs isn't reviewed."
+    if _is_by_blind_applies(status):
+        yield (
+            "So the plan's blind applies say, each of one permission; whether more are missing "
+            f"isn't known, as the operator may not review them ({hint('doctor')} tells)."
+        )
     if status.plan.outcome is None:
         anew = hint_about("plan", "bundle", body, "--refresh")
         yield f"werf names one permission at a time; a plan names all: {anew}"
     yield f"To grant them: {_roles_hint(body)} | kubectl apply -f -"
     yield f"Then: {_next(status, body)}"
+
+
+def _is_by_blind_applies(status: BundleStatus) -> bool:
+    """Whether it is by the plan's text (see ``blind_applies``): reviews would count all of it."""
+    plan = status.plan
+    made = plan.outcome == PlanOutcome.PLANNED
+    return made and bool(plan.missing) and plan.missing_permissions is None
 
 
 def _age(status: BundleStatus, now: datetime) -> str:
@@ -116,5 +128,7 @@ def manifest(body: Body, spec: BundleSpec, roles: Sequence[Mapping[str, Any]]) -
             f"# {count(more, 'more permission')} aren't listed: apply this, then run "
             f"{hint_about('plan', 'bundle', body, '--refresh')}, and ask again."
         )
+    if _is_by_blind_applies(status):
+        lines.append("# By the plan's blind applies, which name one permission each: see `why`.")
     text = yaml.safe_dump_all(roles, sort_keys=False, explicit_start=True)
     return "\n".join((*lines, text.rstrip()))

@@ -212,6 +212,8 @@ def bundle_lines(body: Body, now: datetime, installation: Installation) -> Itera
     attempt = status.get("attempted") or {}
     if attempt.get("attempt"):
         text = f"#{attempt['attempt']} {attempt.get('version')} {attempt.get('outcome')}"
+        over = rows.passed_over(attempt)
+        text += f", forced past {over}" if over else ""
         yield labelled("Last attempt", f"{text}, Job {attempt.get('job')}")
     if attempt.get("nextRetryAt"):
         yield labelled("Next attempt", rows.until(attempt["nextRetryAt"], now))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 from copyrator.cli.doctor_check import Check
 from copyrator.cli.installation import Installation
 from copyrator.kube import errors
+from copyrator.kube.access_reviews import Subject, is_allowed
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.resources import (
     BUNDLES,
@@ -25,7 +25,6 @@ from copyrator.kube.resources import (
 )
 from copyrator.settings.config import Settings
 
-REVIEWS = "/apis/authorization.k8s.io/v1"
 WRITE = ("get", "list", "watch", "create", "update", "patch", "delete")
 
 Need = tuple[Resource, str, str, str | None]
@@ -44,10 +43,10 @@ async def missing_permissions(
     """
     resources = await _kinds(client, settings)
     needs = list(dict.fromkeys(_needs(settings, resources, plans=plans)))
-    gate = asyncio.Semaphore(8)
+    limit = asyncio.Semaphore(8)
 
     async def is_denied(need: Need) -> bool:
-        async with gate:
+        async with limit:
             resource, _, verb, _ = need
             lease = settings.lease_name if resource is LEASES and verb != "create" else ""
             return not await allowed(client, need, user, lease)
@@ -114,17 +113,14 @@ async def allowed(client: KubeClient, need: Need, user: str | None, name: str = 
     }
     if name:
         attributes["name"] = name
-    spec: dict[str, Any] = {"resourceAttributes": attributes}
-    kind = "SelfSubjectAccessReview"
-    if user:
-        kind = "SubjectAccessReview"
-        _, _, namespace_, _account = user.split(":", 3)
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace_}"]
-        spec |= {"user": user, "groups": [*groups, "system:authenticated"]}
-    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    path = f"{REVIEWS}/{kind.lower()}s"
-    answer = await client.request("POST", path, body=body)
-    return bool((answer.get("status") or {}).get("allowed"))
+    return await is_allowed(client, attributes, _account(user) if user else None)
+
+
+def _account(user: str) -> Subject:
+    """A service account by its user name, ``system:serviceaccount:NAMESPACE:NAME``."""
+    _, _, namespace, _name = user.split(":", 3)
+    accounts = "system:serviceaccounts"
+    return Subject(user, (accounts, f"{accounts}:{namespace}", "system:authenticated"))
 
 
 async def permission_reviews(client: KubeClient, installation: Installation) -> Check:

@@ -226,7 +226,7 @@ class DryRun:
             and state.compiled
             and (view := self.context.home.kinds.get(state.compiled.resource))
         ):
-            watches.append(view.subscription)
+            watches.append(view.registration)
         return next((watch.failure for watch in watches if watch.failure), None)
 
     async def act(self, key: CopyKey) -> None:

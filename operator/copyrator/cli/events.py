@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ import click
 from copyrator.api import names
 from copyrator.cli import rows
 from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.get_watch import Watched, changes_of
 from copyrator.cli.objects import RESOURCES, What, complete_names, one
 from copyrator.cli.output import Column, Format, Table, dump, items, output_option, plain, reference
 from copyrator.kube.client.client import KubeClient
@@ -27,53 +29,115 @@ Body = Mapping[str, Any]
 @click.argument("name", metavar="[[NAMESPACE/]NAME]", required=False, shell_complete=complete_names)
 @cluster_options(everywhere=True)
 @output_option
+@click.option("-w", "--watch", is_flag=True, help="Watch for further Events until Ctrl-C.")
 @click.option("--no-headers", is_flag=True, help="Don't print headers.")
 def events(
-    target: Target, what: str | None, name: str | None, shape: Format, no_headers: bool
+    *,
+    target: Target,
+    what: str | None,
+    name: str | None,
+    shape: Format,
+    watch: bool,
+    no_headers: bool,
 ) -> None:
     """List the Events of rules and Bundles, newest last; all in the namespace, or of one object."""
-    found = run(_events(target, what, name))
-    if shape in (Format.JSON, Format.YAML):
-        dump(items(found), shape)
-    elif shape is Format.NAME:
-        for event in found:
-            click.echo(reference(event))
-    elif not found:
-        click.echo("No Events found; the API server keeps them for an hour.", err=True)
-    else:
-        columns = event_columns(datetime.now(UTC), namespaces=target.everywhere)
-        wide = shape is Format.WIDE
-        Table(columns, wide=wide, whole=True, heads=not no_headers).print(found)
+    columns = event_columns(datetime.now(UTC), namespaces=target.everywhere)
+    wide = shape is Format.WIDE
+    table = Table(columns, wide=wide, whole=True, heads=not no_headers)
+    run(_events(target, what, name, _Printer(shape, table), watch=watch))
 
 
-async def _events(target: Target, what: str | None, name: str | None) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Events of these kinds in a namespace (None: in all), or of one object."""
+
+    kinds: Sequence[str]
+    namespace: str | None
+    uid: str | None = None
+
+    @property
+    def selector(self) -> str | None:
+        """The field selector by which the API server chooses."""
+        return f"involvedObject.uid={self.uid}" if self.uid else None
+
+    def includes(self, event: Body) -> bool:
+        involved = event.get("involvedObject")
+        return isinstance(involved, Mapping) and involved.get("kind") in self.kinds
+
+
+@dataclass(frozen=True, slots=True)
+class _Printer:
+    """Prints Events in the chosen shape."""
+
+    shape: Format
+    table: Table
+
+    def print(self, found: Sequence[Body], *, single: bool = False) -> None:
+        match self.shape:
+            case Format.JSON | Format.YAML:
+                dump(plain(found[0]) if single else items(found), self.shape)
+            case Format.NAME:
+                for event in found:
+                    click.echo(reference(event))
+            case _:
+                self.table.print(found)
+
+
+async def _events(
+    target: Target, what: str | None, name: str | None, printer: _Printer, *, watch: bool
+) -> None:
     async with target.connect() as client:
-        if what and name:
-            namespace, name = target.locate(name)
-            return await events_of(client, await one(client, what, namespace, name))
-        kinds = [RESOURCES[what].kind] if what else OURS
-        found = await _listed(client, target.scope)
-        return [event for event in found if event["involvedObject"].get("kind") in kinds]
+        choice = await _choose(client, target, what, name)
+        found, version = await _listed(client, choice)
+        if found or watch or printer.shape in (Format.JSON, Format.YAML):
+            printer.print(found)
+        else:
+            click.echo("No Events found; the API server keeps them for an hour.", err=True)
+        if watch:
+            watched = Watched(
+                EVENTS,
+                choice.namespace,
+                metadata_only=False,
+                fields=choice.selector,
+                version=version,
+                deletions=False,  # the API server deletes them after an hour
+            )
+            async for event in changes_of(client, [watched]):
+                if choice.includes(event):
+                    printer.print([event], single=True)
+
+
+async def _choose(
+    client: KubeClient, target: Target, what: str | None, name: str | None
+) -> _Choice:
+    kinds = [RESOURCES[what].kind] if what else OURS
+    if not (what and name):
+        return _Choice(kinds, target.scope)
+    namespace, name = target.locate(name)
+    body = await one(client, what, namespace, name)
+    return _Choice(kinds, namespace, body["metadata"]["uid"])
 
 
 async def events_of(client: KubeClient, body: Body) -> list[dict[str, Any]]:
-    """The Events of an object, newest last."""
+    """The Events of a rule or Bundle, newest last."""
     metadata = body["metadata"]
-    selector = f"involvedObject.uid={metadata['uid']}"
-    return await _listed(client, metadata["namespace"], selector)
+    found, _ = await _listed(client, _Choice(OURS, metadata["namespace"], metadata["uid"]))
+    return found
 
 
-async def _listed(
-    client: KubeClient, namespace: str | None, selector: str | None = None
-) -> list[dict[str, Any]]:
+async def _listed(client: KubeClient, choice: _Choice) -> tuple[list[dict[str, Any]], str | None]:
+    """The Events, newest last, and the version that a watch goes on from."""
     found: list[dict[str, Any]] = []
-    async for page in client.list_pages(EVENTS, namespace, field_selector=selector):
+    version: str | None = None
+    pages = client.list_pages(EVENTS, choice.namespace, field_selector=choice.selector)
+    async for page in pages:
+        version = page.resource_version
         found += [
             plain({**event, "apiVersion": "v1", "kind": "Event"})
             for event in page.items
-            if isinstance(event.get("involvedObject"), Mapping)
+            if choice.includes(event)
         ]
-    return sorted(found, key=last_seen)
+    return sorted(found, key=last_seen), version
 
 
 def last_seen(event: Body) -> str:

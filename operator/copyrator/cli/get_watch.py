@@ -1,4 +1,4 @@
-"""The changes that `copyrator get --watch` prints."""
+"""The changes that `copyrator get --watch` and `events --watch` print."""
 
 from __future__ import annotations
 
@@ -14,12 +14,21 @@ from copyrator.kube.resources import Resource
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """One watch; the namespace None is the whole cluster."""
+    """One watch; the namespace None is the whole cluster.
+
+    Without a `version` it begins with what changes from now on.
+    """
 
     resource: Resource
     namespace: str | None
-    selector: str | None
-    metadata_only: bool
+    selector: str | None = None
+    metadata_only: bool = False
+    fields: str | None = None
+    """A field selector."""
+    version: str | None = None
+    """Of a list, whose later changes are watched."""
+    deletions: bool = True
+    """Whether a deleted object counts as changed."""
 
 
 async def changes_of(
@@ -49,7 +58,7 @@ async def _follow(
 ) -> None:
     """Queue the changes of one watch, reopening it when it ends."""
     resource = watched.resource
-    version: str | None = None
+    version = watched.version
     try:
         while True:
             if version is None:
@@ -57,6 +66,7 @@ async def _follow(
                     resource,
                     watched.namespace,
                     label_selector=watched.selector,
+                    field_selector=watched.fields,
                     metadata_only=True,
                     limit=1,
                 )
@@ -68,9 +78,12 @@ async def _follow(
                     watched.namespace,
                     metadata_only=watched.metadata_only,
                     label_selector=watched.selector,
+                    field_selector=watched.fields,
                     resource_version=version,
                 ):
                     version = event.object["metadata"]["resourceVersion"]
+                    if event.type == "DELETED" and not watched.deletions:
+                        continue
                     if event.type != "BOOKMARK":
                         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
                         changes.put_nowait({**event.object, **kind})

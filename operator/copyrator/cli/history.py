@@ -45,8 +45,16 @@ async def _history(target: Target, what: str, name: str, shape: Format) -> None:
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:
-    """``Succeeded``; of a correction of drift ``Succeeded (correction)``."""
-    return said(entry.get("outcome")) + (" (correction)" if entry.get("correction") is True else "")
+    """``Succeeded``; of a correction of drift ``Succeeded (correction)``.
+
+    Of a forced deploy with the gates that it passed over.
+    """
+    text = said(entry.get("outcome"))
+    if entry.get("correction") is True:
+        text += " (correction)"
+    if over := rows.passed_over(entry):
+        text += f" (forced past {said(over)})"
+    return text
 
 
 def _columns(now: datetime, *, approved: bool) -> list[Column]:

@@ -10,7 +10,9 @@ from typing import Any
 import click
 
 from copyrator.api import names
+from copyrator.bundles.policy.blocked import secrets_of
 from copyrator.bundles.policy.job import JobKind
+from copyrator.bundles.redaction import Redaction, WithheldError
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
@@ -21,6 +23,10 @@ from copyrator.kube.resources import JOBS, PODS
 
 LOOK = 0.5
 """Seconds between two reads of a log that is followed."""
+SHOWN_LINES = 1000
+"""Last lines of a log that a page shows."""
+_POD = "batch.kubernetes.io/job-name={}"
+_OF_DEPLOYS = f"{names.LABEL_JOB_KIND} notin ({JobKind.PLAN},{JobKind.DRIFT})"
 
 
 @click.command()
@@ -48,8 +54,8 @@ async def _logs(
     async with target.connect() as client:
         namespace, name = target.locate(name)
         body = await one(client, what, namespace, name)
-        of_plans = f"={JobKind.PLAN}" if plan else f" notin ({JobKind.PLAN},{JobKind.DRIFT})"
-        selector = f"{names.LABEL_BUNDLE}={name},{names.LABEL_JOB_KIND}{of_plans}"
+        of_kind = f"{names.LABEL_JOB_KIND}={JobKind.PLAN}" if plan else _OF_DEPLOYS
+        selector = f"{names.LABEL_BUNDLE}={name},{of_kind}"
         jobs = await listed(client, JOBS, namespace, selector=selector)
         jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
         if follow and jobs and not _has_ended(jobs[0]):
@@ -110,11 +116,44 @@ async def _print_job(client: KubeClient, namespace: str, job: str, tail: int | N
     return said
 
 
+async def redacted_parts(client: KubeClient, body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Head and log of each container of a Bundle's newest Job, without the values of its Secrets.
+
+    What can't be redacted, for want of the permission to read those Secrets, is withheld; the end
+    of the last failed Job's log, which the operator has redacted, is in the status.
+    """
+    metadata = body["metadata"]
+    namespace = metadata["namespace"]
+    selector = f"{names.LABEL_BUNDLE}={metadata['name']}"
+    jobs = await listed(client, JOBS, namespace, selector=f"{selector},{_OF_DEPLOYS}")
+    jobs.sort(key=lambda job: job["metadata"]["creationTimestamp"], reverse=True)
+    redaction = Redaction(client)
+    found: list[tuple[str, str]] = []
+    try:
+        for job in jobs[:1]:
+            name = job["metadata"]["name"]
+            pods = await listed(client, PODS, namespace, selector=_POD.format(name))
+            secrets = secrets_of(pods)
+            async for _, container, text in _texts(client, namespace, name, SHOWN_LINES):
+                head = f"Job {name}, container {container}"
+                try:
+                    (text,) = await redaction.redacted(namespace, secrets, [text])  # noqa: PLW2901
+                except WithheldError as error:
+                    text = error.in_place_of_log(namespace, name)  # noqa: PLW2901
+                found.append((head, text))
+    finally:
+        await redaction.close()
+    last = (body.get("status") or {}).get("lastError") or {}
+    if last.get("logTail"):
+        found.append((f"The end of the last failed log ({last.get('time')})", last["logTail"]))
+    return found or [("No log", "There is no Job with a log; the history has the outcomes.")]
+
+
 async def _texts(
     client: KubeClient, namespace: str, job: str, tail: int | None
 ) -> AsyncIterator[tuple[str, str, str]]:
     """Pod, container and log of each container of a Job's pods that has a log."""
-    pods = await listed(client, PODS, namespace, selector=f"batch.kubernetes.io/job-name={job}")
+    pods = await listed(client, PODS, namespace, selector=_POD.format(job))
     for pod in sorted(pods, key=lambda pod: pod["metadata"]["creationTimestamp"]):
         name = pod["metadata"]["name"]
         containers = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]

@@ -83,7 +83,7 @@ def console(**options: Any) -> Console:
 class Table:
     """Rows below heads. Once printed, further rows keep to its widths (--watch).
 
-    On a terminal a row goes on in the next line after a cell that is too long for its column, and
+    On a terminal a row continues in the next line after a cell that is too long for its column, and
     the last cell is truncated if it is longer than a line; `whole` wraps it instead. Wide tables
     have lines of any length.
     """
@@ -140,7 +140,7 @@ class Table:
             self._shorten(self._room - gaps)
 
     def _shorten(self, room: int) -> None:
-        """Narrow the widest columns: a row with a longer cell goes on in the next line."""
+        """Narrow the widest columns: a row with a longer cell continues in the next line."""
         last = min(self._widths[-1], NARROWEST)
         while sum(self._widths[:-1]) + last > room:
             index = max(range(len(self._widths) - 1), key=self._widths.__getitem__)

@@ -45,11 +45,11 @@ class _Plan(click.Command):
     type=click.Path(),
     help="Rules in a file, a directory or - (stdin).",
 )
-@click.option("--refresh", is_flag=True, help="Have the Bundle's plan made anew first.")
+@click.option("--refresh", is_flag=True, help="Make the Bundle's plan anew first.")
 @click.option(
     "--version",
     metavar="RANGE",
-    help="Have this version (a tag or a range) of the Bundle planned instead, only to be shown.",
+    help="Plan this version (a tag or a range) of the Bundle instead, only to show it.",
 )
 @timeout_option(300.0, "How long --refresh and --version wait.")
 @cluster_options()
@@ -69,13 +69,13 @@ def plan(
 ) -> None:
     """Show what a rule would change, or the plan of a Bundle's next deploy.
 
-    Set a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). It shows what would
+    Name a rule of the cluster (plan rule NAME) or a file (plan -f rule.yaml). It shows what would
     be created, updated, adopted and deleted, conflicts and what is blocked. The operator's own
     planner and writer run with a server-side dry run: as the operator where you may impersonate
     its service account, else as you. Sources and namespaces in the file are treated as applied.
     Keys are shown (+ added, ~ changed, - removed), values never.
 
-    Or set a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
+    Or name a Bundle (plan bundle NAME). It shows the plan that the operator made: the operations
     on objects, risky ones marked, and werf's diff, from the log of the plan Job, which requires
     the permission to read it. --refresh replaces a plan that waits for a decision. --version plans
     another version of it, a lower one too, also while the Bundle is suspended; that can't be

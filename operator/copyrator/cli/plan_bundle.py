@@ -14,6 +14,7 @@ from copyrator.api.bundle_status import parse_status
 from copyrator.api.plan_status import MAX_RISKY, PlanOutcome, PlanStatus, PlanSummary
 from copyrator.bundles.policy.plan import Operation, risky
 from copyrator.cli import plan_preview, rows
+from copyrator.cli.blind_applies import with_refusals_of
 from copyrator.cli.cluster import Target, run
 from copyrator.cli.faults import Fault
 from copyrator.cli.hints import hint_about
@@ -197,7 +198,10 @@ def show(found: Shown, *, wide: bool = False) -> None:
 def _head(found: Shown) -> Iterator[str]:
     plan, metadata = found.summary, found.body["metadata"]
     yield labelled("Bundle", f"{metadata['namespace']}/{metadata['name']}")
-    yield from (plan_preview.head if found.is_preview else head)(found.body, found.now)
+    if found.is_preview:
+        yield from plan_preview.head(found.body, found.now)
+    else:
+        yield from head(with_refusals_of(found.body, found.log.diff), found.now)
     values = f", values {said(rows.digest(plan.values_hash))}" if plan.values_hash else ""
     release = f"{release_namespace(found.body)}/{metadata['name']}"
     yield labelled("Release", f"{release}, revision {said(plan.revision)}{values}")

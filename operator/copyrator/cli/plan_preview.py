@@ -12,7 +12,7 @@ from copyrator.api.plan_status import PlanOutcome, PreviewPlan
 from copyrator.cli import rows
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import labelled
-from copyrator.cli.plan_state import said, tally
+from copyrator.cli.plan_state import operation_counts, said
 from copyrator.cli.reconcile import annotated, check_updates_are_on
 from copyrator.cli.waiting import shown, wait
 from copyrator.kube.client.client import KubeClient
@@ -75,7 +75,7 @@ def head(body: Body, now: datetime) -> Iterator[str]:
     yield labelled("Version", f"{said(plan.version)}  {said(rows.digest(plan.digest))}{asked}")
     if there.digest:
         yield labelled("Deployed", f"{said(there.version)}  {said(rows.digest(there.digest))}")
-    yield labelled("Changes", tally(plan))
+    yield labelled("Changes", operation_counts(plan))
     yield labelled("Kept", f"expires {rows.until(plan.expires_at, now)}")
 
 
@@ -85,7 +85,9 @@ def describe_lines(body: Body, now: datetime) -> Iterator[str]:
     match plan.outcome:
         case PlanOutcome.PLANNED:
             made = f"{rows.age(plan.made_at, now)} ago"
-            yield labelled("Preview", f"{said(plan.version)}, made {made}: {tally(plan)}")
+            yield labelled(
+                "Preview", f"{said(plan.version)}, made {made}: {operation_counts(plan)}"
+            )
         case PlanOutcome.RUNNING:
             yield labelled(
                 "Preview", f"{said(plan.version)}, being made by the Job {said(plan.job)}"

@@ -69,7 +69,7 @@ def awaits_decision(body: Body, now: datetime) -> bool:
     return planned and not is_expired(plan, now) and is_due(body)
 
 
-def tally(plan: PlanSummary) -> str:
+def operation_counts(plan: PlanSummary) -> str:
     """``4 operations: 3 create, 1 delete; 1 risky``."""
     if not plan.operations:
         return "no operations"
@@ -128,7 +128,7 @@ def head(body: Body, now: datetime) -> Iterator[str]:
         advice = hint_about("plan", "bundle", body, "--refresh")
         yield labelled("Newer", f"{said(plan.newer)} waits for the decision; {advice} plans it now")
     if plan.outcome == PlanOutcome.PLANNED:
-        yield labelled("Changes", tally(plan))
+        yield labelled("Changes", operation_counts(plan))
     if permissions := summary(parse_status(body)):
         yield labelled("Permissions", permissions)
 
@@ -179,7 +179,7 @@ def why_lines(body: Body, now: datetime) -> Iterator[str]:
         return
     yield f"The plan of {said(plan.version)}: {state_of(body, now)}."
     if plan.outcome == PlanOutcome.PLANNED:
-        yield f"  {said(plan.id)}: {tally(plan)}."
+        yield f"  {said(plan.id)}: {operation_counts(plan)}."
     if plan.newer:
         yield f"  {said(plan.newer)} is newer and waits for the decision about this plan."
     if awaits_decision(body, now):

@@ -39,7 +39,11 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Don't wait for the outc
 @click.argument("what", type=What("rules", "bundles"))
 @_name
 @cluster_options()
-@click.option("--force", is_flag=True, help="Use the annotation forceAt instead of requestedAt.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Use the annotation forceAt, which passes over minAge, dependsOn and windows.",
+)
 @_timeout
 @_no_wait
 @object_option
@@ -93,7 +97,10 @@ def _is_ready(body: Mapping[str, Any]) -> bool:
 @cluster_options()
 @_timeout
 @_no_wait
-def reseal(target: Target, what: str, name: str, timeout: float, no_wait: bool) -> None:
+@object_option
+def reseal(
+    *, target: Target, what: str, name: str, timeout: float, no_wait: bool, shape: Format | None
+) -> None:
     """Overwrite the objects that have a rule's marks without a valid seal.
 
     Such objects result from a lost hash key, a restore or a forgery; those with the content that
@@ -101,7 +108,13 @@ def reseal(target: Target, what: str, name: str, timeout: float, no_wait: bool) 
     overwritten by this command. Only objects with the marks of this rule are overwritten, where it
     requires a copy. Nothing is deleted.
     """
-    run(_reseal(target, what, name, timeout=0.0 if no_wait else timeout))
+    waited = 0.0 if no_wait else timeout
+    body = run(_reseal(target, what, name, timeout=waited))
+    if shape is not None:
+        show(body, shape)
+        return
+    word = "resealed" if waited else "annotated"
+    prose([f"{shown(what, body)} {word}{result(body, waited=waited > 0)}"])
 
 
 async def annotated(
@@ -120,10 +133,16 @@ async def annotated(
     )
 
 
-async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> None:  # noqa: ASYNC109
+async def _reseal(
+    target: Target,
+    what: str,
+    name: str,
+    *,
+    timeout: float,  # noqa: ASYNC109 - the user's
+) -> dict[str, Any]:
     async with target.connect() as client:
         namespace, name = target.locate(name)
-        body: Mapping[str, Any] = await one(client, what, namespace, name)
+        body = await one(client, what, namespace, name)
         _check_may_act(what, body)
         token, body = await annotated(client, what, body, names.ANN_RULE_RESEAL_AT)
 
@@ -131,9 +150,7 @@ async def _reseal(target: Target, what: str, name: str, *, timeout: float) -> No
             annotations = seen["metadata"].get("annotations") or {}
             return annotations.get(names.ANN_RULE_RESEAL_AT) != token
 
-        body = await wait(client, what, dict(body), timeout, done)
-        word = "resealed" if timeout else "annotated"
-        prose([f"{shown(what, body)} {word}{result(body, waited=timeout > 0)}"])
+        return await wait(client, what, body, timeout, done)
 
 
 async def _reconcile(

@@ -38,7 +38,7 @@ class Answer:
     tag: str | None = None
     digest: str | None = None
     rejected: tuple[dict[str, str], ...] = ()
-    """Each with tag and reason; those passed over for their signatures also with a message."""
+    """Each with tag and reason; those skipped for their signatures also with a message."""
     why: str = ""
     """Why there is nothing; without meaning where there is a tag."""
     signer: str | None = None
@@ -72,7 +72,7 @@ def resolve(repository: str, constraint: str, shape: Format, **options: Any) -> 
     code, from this machine. With --key or other options for signatures, as in `verify`, the highest
     tag that is signed is selected, of the 50 highest. Exit code: 0 a tag was selected; 1 none, or
     an error. -o json: tag, digest, rejected: [{tag, reason}]; with those options also signedBy,
-    message, and a message for each tag that was passed over.
+    message, and a message for each tag that was skipped.
     """
     asked = asked_by(options)
     try:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.bundle_status import BundleReason
+from copyrator.api.bundle_status import BundleReason, HistoryEntry
 from copyrator.api.conditions import ConditionType, conditions_by_type
 from copyrator.api.rule_status import RuleReason
 from copyrator.api.times import parse_time
@@ -200,6 +200,11 @@ def bundle_columns(now: datetime) -> list[Column]:
 def annotation(body: Body, name: str) -> str:
     """An annotation's value, or a dash."""
     return str((body["metadata"].get("annotations") or {}).get(name) or "-")
+
+
+def passed_over(attempt: Mapping[str, Any]) -> str:
+    """The gates that a forced deploy passed over; empty for other attempts."""
+    return ", ".join(str(one.name) for one in HistoryEntry.parse(attempt).passed_over)
 
 
 def copy_columns(now: datetime) -> list[Column]:

@@ -69,7 +69,7 @@ async def _uninstall(
             for body in await listed(client, resource, namespace)
         ]
         for resource, body in held:
-            await _let_go(client, resource, body, dry_run=dry_run)
+            await _remove_finalizers(client, resource, body, dry_run=dry_run)
         await _what_stays(client, held, installation.settings)
         if holder:
             click.echo(f"Stop the operator first; {holder} holds the Lease now.")
@@ -77,7 +77,7 @@ async def _uninstall(
             click.echo("Nothing has been changed (--dry-run).")
 
 
-async def _let_go(
+async def _remove_finalizers(
     client: KubeClient, resource: Resource, body: Mapping[str, Any], *, dry_run: bool
 ) -> None:
     metadata = body["metadata"]

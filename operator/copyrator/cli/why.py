@@ -12,6 +12,7 @@ import click
 
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.cli.acting import actor_of
+from copyrator.cli.blind_applies import with_refusals
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.doctor_references import polled_references
 from copyrator.cli.dry_run import dry_running, owner_of
@@ -70,17 +71,17 @@ def why(
     if roles:
         print_roles(target, namespace, name, kind, shape)
         return
-    answer = run(_why(target, namespace, name, kind, home))
+    found = run(answer(target, namespace, name, kind, home))
     if shape is not None:
-        dump(answer.document, shape)
+        dump(found.document, shape)
     else:
-        prose(answer.lines)
-    if answer.remark:
-        prose([answer.remark], err=True)
+        prose(found.lines)
+    if found.remark:
+        prose([found.remark], err=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class Answer:
     """As sentences, and as a document for programs."""
 
     lines: Sequence[str]
@@ -88,17 +89,23 @@ class _Answer:
     remark: str = ""
 
 
-async def _why(
+async def answer(
     target: Target, namespace: str, name: str, kind: str | None, home: str | None
-) -> _Answer:
+) -> Answer:
+    """Why an object, which needn't exist, is as it is.
+
+    Raises:
+        Fault: there is no Bundle of that name, where one is asked about.
+    """
     async with target.connect() as client:
         installation = await find_installation(client, home)
         if kind is None or kind.lower() in ("bundle", "bundles"):
             bundle = await _found(client, BUNDLES, namespace, name)
             if bundle is not None:
                 polled = await _polled(client, installation, bundle)
-                lines = list(explain_bundle(bundle, installation, datetime.now(UTC), polled))
-                return _Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
+                known = await with_refusals(client, bundle)
+                lines = list(explain_bundle(known, installation, datetime.now(UTC), polled))
+                return Answer(lines, _subject(BUNDLES, namespace, name) | {"because": lines})
             if kind is not None:
                 raise Fault(f"there is no Bundle {name} in the namespace {namespace}")
         resource, body = await _object(client, namespace, name, kind)
@@ -115,7 +122,7 @@ async def _why(
         "exists": body is not None,
         "madeBy": owner,
         "verdict": verdict,
-        "rules": [{"rule": rule, "answer": answer} for rule, answer in said.items()],
+        "rules": [{"rule": rule, "answer": text} for rule, text in said.items()],
     }
     if sources:
         document["sourceOf"] = [{"rule": rule, "copies": many} for rule, many in sources.items()]
@@ -123,7 +130,7 @@ async def _why(
     remark = "" if seen else _UNSEEN.format(installation.settings.namespace)
     if actor.note:
         remark = f"{remark} {actor.note}".strip()
-    return _Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
+    return Answer((*head, *(f"  {line}" for line in explain(said, owner))), document, remark)
 
 
 async def _polled(

@@ -34,6 +34,7 @@ _REJECTED = {
     "PreRelease": "is a pre-release; spec.prerelease: true admits them",
     "Filtered": "doesn't match spec.tagFilter",
     "Quarantined": "failed too often; {retry} retries it",
+    "Skipped": f"has a digest that the annotation {names.ANN_SKIP_DIGESTS} names",
     "Unsigned": "has no signature",
     "SignatureInvalid": "has no signature that is trusted",
     "VerificationUnavailable": "has signatures that can't be read or judged now",

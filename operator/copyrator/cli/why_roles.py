@@ -7,6 +7,7 @@ import click
 from copyrator.api.bundle import BundleDefaults, InvalidSpec, parse_bundle, parse_status
 from copyrator.bundles.policy.permissions import ServiceAccount
 from copyrator.bundles.releases import is_namespace_missing
+from copyrator.cli.blind_applies import with_refusals
 from copyrator.cli.bundle_permissions import Body, manifest, roles_of
 from copyrator.cli.cluster import Target, run
 from copyrator.cli.faults import Fault
@@ -40,7 +41,7 @@ def print_roles(
 
 async def _looked_at(target: Target, namespace: str, name: str) -> tuple[Body, bool]:
     async with target.connect() as client:
-        body = await one(client, "bundles", namespace, name)
+        body = await with_refusals(client, await one(client, "bundles", namespace, name))
         spec = parse_bundle(body, BundleDefaults())
         where = namespace if isinstance(spec, InvalidSpec) else spec.project_namespace
         return body, await is_namespace_missing(client, where)

@@ -28,12 +28,12 @@ class KindView:
     resource: Resource
     reader: RecordReader
     copies: Copies
-    subscription: Registration
+    registration: Registration
 
     @property
     def synced(self) -> bool:
         """Whether the absence of a copy can be relied on."""
-        return self.subscription.synced
+        return self.registration.synced
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

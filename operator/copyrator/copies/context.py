@@ -63,7 +63,7 @@ class CopyContext:
     rule_states: dict[RuleKey, RuleState] = field(default_factory=dict)
     problems: dict[CopyKey, Failure] = field(default_factory=dict)
     """Copies whose write failed, with the reason."""
-    tally: RuleMetrics = field(init=False)
+    rule_metrics: RuleMetrics = field(init=False)
     named_sources: NamedSources = field(init=False)
     shares: SourceShares = field(init=False)
     changes: Changes = field(default_factory=Changes)
@@ -79,7 +79,7 @@ class CopyContext:
         self.clusters = {self.home.name: self.home}
         self.shares = SourceShares(self.requeue_rule)
         self.named_sources = NamedSources(self.home.client, self.home.watch_pool)
-        self.tally = RuleMetrics(self.metrics)
+        self.rule_metrics = RuleMetrics(self.metrics)
 
     # --- planning --------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class CopyContext:
             return Hold.KEEPS
         if state.phase is RulePhase.DELETING or key in state.condemned:
             return Hold.CONDEMNED
-        return Hold.LET_GO
+        return Hold.RELEASED
 
     # --- limits ----------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class CopyContext:
         compiled = state.compiled
         if compiled is None or self.copies_requested(compiled) <= compiled.spec.limit:
             return True
-        compiled.active = False
+        state.pause()
         self.requeue_rule(state.key, Priority.URGENT)  # sets the status, and resumes when allowed
         return False
 
@@ -166,9 +166,9 @@ class CopyContext:
             wait = max(state.next_status, state.next_summary) - self.monotonic()
             self.queue.add_after(rule.key, max(wait, SETTLING / 2))
 
-    def requeue_rule(self, key: RuleKey, lane: Priority = Priority.NORMAL) -> None:
+    def requeue_rule(self, key: RuleKey, priority: Priority = Priority.NORMAL) -> None:
         """Reconcile a rule again now."""
-        self.queue.add(key, lane)
+        self.queue.add(key, priority)
 
     def requeue_all_rules(self) -> None:
         """Reconcile every rule again now."""

@@ -55,7 +55,7 @@ class CopyReconciler:
         """Reconcile one target; one write where there is no conflict."""
         cluster = self._context.clusters[key.cluster]
         view = cluster.kinds.get(key.kind)
-        if view is None or not view.subscription.reflector.lists:
+        if view is None or not view.registration.reflector.lists:
             return Done()  # the rules are reconciled once the view is complete
         return await _Attempt(self._context, cluster, view, key, self._unsealed).run()
 

@@ -158,8 +158,8 @@ class CopyController:
         context = self._context
         report_now(context, context.rules)
         for state in context.rule_states.values():
-            for subscription in state.sources:
-                subscription.release()
+            for registration in state.sources:
+                registration.release()
         self._kinds.forget()
         context.home.unmanaged.close()
         if context.home.namespace_watch is not None:
@@ -278,7 +278,7 @@ class CopyController:
             health = (
                 *common,
                 view is None or view.synced,
-                *(subscription.synced for subscription in state.sources),
+                *(registration.synced for registration in state.sources),
             )
             if self._health.get(state.key) != health:
                 self._health[state.key] = health

@@ -47,29 +47,30 @@ class DeletionGuard:
         if state.confirmed == rule.generation or state.is_unconfirmed(rule.generation):
             return
         deleted, had = await self._find_deletions(rule)
-        state.had = had if state.had is None else state.had
+        had = state.count_before(had)
         if state.phase is not RulePhase.SERVING:
             return
         found = None
         if spec.deletion_policy is DeletionPolicy.DELETE:
-            args = (set(deleted), state.had, spec.max_delete, state.unconfirmed)
+            args = (set(deleted), had, spec.max_delete, state.unconfirmed)
             found = judge_edit(rule.generation, *args)
         if found is None:
             state.confirm(rule.generation)
         else:
-            state.unconfirmed = found
+            state.leave_unconfirmed(found)
 
     def _recall(self, state: RuleState, rule: Rule) -> None:
         """After a restart: take over what the status says of this or of earlier generations."""
         if state.recalled:
             return
-        state.recalled = True
         edit = read_unconfirmed(rule.status)
         observed = rule.status.get("observedGeneration")
+        confirmed, unconfirmed = state.confirmed, state.unconfirmed
         if edit and edit.copies and isinstance(observed, int):
-            state.unconfirmed = Unconfirmed(observed, None, edit.had)
+            unconfirmed = Unconfirmed(observed, None, edit.had)
         elif confirmed_generation(rule.status) == rule.generation:
-            state.confirmed = rule.generation  # not as an edit: it was made earlier
+            confirmed = rule.generation
+        state.recall(confirmed, unconfirmed)
 
     async def _find_deletions(self, rule: Rule) -> tuple[list[CopyKey], int]:
         """The copies that no rule requires, and how many the rule has."""
@@ -119,7 +120,8 @@ class DeletionGuard:
                 copies.add(key)
             await turn.pause()
         if copies and state.unconfirmed is not None:
-            state.unconfirmed = dataclasses.replace(state.unconfirmed, copies=frozenset(copies))
+            edit = dataclasses.replace(state.unconfirmed, copies=frozenset(copies))
+            state.leave_unconfirmed(edit)
             return False
         state.confirm(rule.generation)
         return True

@@ -96,12 +96,12 @@ class DueWork:
             self._look(binding, name, Priority.NORMAL)
             yield
 
-    def _look(self, binding: SourceBinding, namespace: str, lane: Priority) -> None:
+    def _look(self, binding: SourceBinding, namespace: str, priority: Priority) -> None:
         """Queue one copy if it is due; one that failed before is retried at once."""
         summary = RuleSummary()
         alone = self._context.index.is_alone(binding)
         summarize_target(self._context, summary, binding, namespace, alone=alone)
         for key in (*summary.due, *summary.retrying):
-            self._context.queue.add(key, lane)
+            self._context.queue.add(key, priority)
         for key in (*summary.unsealed, *summary.refused):
             self._context.queue.add(key, Priority.RESYNC)

@@ -94,14 +94,14 @@ class Kinds:
             else:
                 early.append((name, old, new))
 
-        subscription = self._cluster.watch_pool.acquire(
+        registration = self._cluster.watch_pool.acquire(
             spec, on_change, on_synced=self._context.requeue_all_rules
         )
         view = KindView(
             resource,
             reader,
-            Copies(cast("Mapping[Name, CopyRecord]", subscription.store), subscription.delivered),
-            subscription,
+            Copies(cast("Mapping[Name, CopyRecord]", registration.store), registration.delivered),
+            registration,
         )
         self._cluster.kinds[resource.key] = view
         for change in early:
@@ -111,7 +111,7 @@ class Kinds:
     def forget(self) -> None:
         """Drop all views."""
         for view in self._cluster.kinds.values():
-            view.subscription.release()
+            view.registration.release()
         self._cluster.kinds.clear()
 
     def _copy_changed(
@@ -123,7 +123,7 @@ class Kinds:
     ) -> None:
         context = self._context
         news = view.copies.observe(name, old, new)
-        if not view.subscription.reflector.lists:
+        if not view.registration.reflector.lists:
             return  # the first list: rules are reconciled when it is complete
         if news:
             self.enqueue_copy(view, name, news=True)

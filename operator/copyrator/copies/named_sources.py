@@ -114,7 +114,7 @@ class SharedWatch:
             share=share,
             reserved=share.tenant is not None,
         )
-        self.subscription = pool.acquire(spec, self._changed, on_synced=self._synced)
+        self.registration = pool.acquire(spec, self._changed, on_synced=self._synced)
 
     def join(
         self, name: ObjectName, listener: OnChange[SourceRecord], on_synced: OnSynced
@@ -123,7 +123,7 @@ class SharedWatch:
         wanted = self._wanted.get(name)
         if wanted is None:
             wanted = self._wanted[name] = _Wanted(self, name)
-        place = NamedSubscription(wanted, self.subscription, listener, on_synced)
+        place = NamedSubscription(wanted, self.registration, listener, on_synced)
         wanted.places.append(place)
         if wanted.record is not None:
             listener(name, None, wanted.record)
@@ -143,7 +143,7 @@ class SharedWatch:
         del self._wanted[wanted.name]
         if not self._wanted:
             self.on_end()
-            self.subscription.release()
+            self.registration.release()
 
     def _changed(self, name: ObjectName, _old: Seen | None, new: Seen | None) -> None:
         wanted = self._wanted.get(name)
@@ -176,7 +176,7 @@ class _Wanted:
 
         Also where there was no room for its content, and there is now.
         """
-        told: Seen | None = self.shared.subscription.store.get(self.name)
+        told: Seen | None = self.shared.registration.store.get(self.name)
         if told is None:
             return False
         if self.record is None or _is_newer(told.resource_version, self.record.resource_version):
@@ -228,7 +228,7 @@ class _Wanted:
                     delay = min(delay * 2, LONGEST_DELAY)
                 else:
                     self.failure = None
-                    if self.name in self.shared.subscription.store:
+                    if self.name in self.shared.registration.store:
                         self.take(self.shared.reader(body))
         finally:
             self._task = None

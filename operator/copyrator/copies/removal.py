@@ -42,7 +42,7 @@ class RuleRemover:
     def forget(self, key: RuleKey) -> None:
         """The rule is gone, or not this operator's: its copies aren't changed."""
         self._help_at.pop(key, None)
-        self._context.tally.forget(key)
+        self._context.rule_metrics.forget(key)
         self._context.shares.forget(key, key.namespace)
         state = self._context.rule_states.pop(key, None)
         if state is not None:
@@ -61,8 +61,8 @@ class RuleRemover:
         self.drop_bindings(owner)
         for cluster in self._context.clusters.values():
             cluster.unmanaged.rule_ended(owner)
-        for subscription in released:
-            subscription.release()
+        for registration in released:
+            registration.release()
 
     def drop_bindings(self, owner: str) -> None:
         """Remove a rule's bindings; rules that had lost a target to it are queued."""
@@ -130,7 +130,7 @@ class RuleRemover:
             for view in cluster.kinds.values():
                 if view.synced:
                     continue
-                hopeless = isinstance(view.subscription.failure, errors.Forbidden | errors.NotFound)
+                hopeless = isinstance(view.registration.failure, errors.Forbidden | errors.NotFound)
                 if not hopeless or (view.resource.kind == kind and not _is_kind_gone(view)):
                     return False
         return True
@@ -173,6 +173,6 @@ class RuleRemover:
 
 
 def _is_kind_gone(view: KindView) -> bool:
-    failure = view.subscription.failure
+    failure = view.registration.failure
     missing = isinstance(failure, errors.NotFound) and failure.kind_missing
-    return missing and view.subscription.reflector.failing_for >= KIND_GONE
+    return missing and view.registration.reflector.failing_for >= KIND_GONE

@@ -187,12 +187,12 @@ class RuleReconciler:
         state.begin(compiled, rule.generation)
         delay_first_status(context, state)
         if spec.source is not None:
-            state.sources = watch_sources(context, state, spec.source, resource, tenant)
+            state.watch(watch_sources(context, state, spec.source, resource, tenant))
         else:
-            state.sources = []
+            state.watch([])
             context.index.add(SourceBinding(compiled, None))
-        for subscription in earlier:
-            subscription.release()
+        for registration in earlier:
+            registration.release()
         context.shares.of(tenant).next_rule()
 
     def _await_watches(
@@ -219,7 +219,7 @@ class RuleReconciler:
         assert compiled is not None
         view = context.home.kinds[compiled.resource]
         assert context.home.namespace_watch is not None
-        watches = [*state.sources, view.subscription, context.home.namespace_watch]
+        watches = [*state.sources, view.registration, context.home.namespace_watch]
         if not all(watch.seen for watch in watches):
             state.wait()
             verdict = verdicts.watch_fault(watches)
@@ -228,12 +228,12 @@ class RuleReconciler:
             raise _StoppedError(verdict, RECHECK_SECONDS)
         share = context.shares.of(tenant_of(compiled.rule, context.settings))
         if why := no_room(state.sources, share):
-            compiled.active = False
+            state.pause()
             state.freeze()
             raise _StoppedError(verdicts.waits(why), ROOM_AGAIN)
         wanted = context.copies_requested(compiled)
         if wanted > spec.limit:
-            compiled.active = False
+            state.pause()
             state.freeze()
             text = (
                 f"the rule requires {count(wanted, 'copy', 'copies')}, more than {spec.limit}; "
@@ -257,9 +257,9 @@ class RuleReconciler:
         if state.phase is not RulePhase.FROZEN:
             await self._deletions.judge(state, rule, spec)
         if not compiled.active and state.is_unconfirmed(rule.generation):
-            state.next_status = 0.0
+            state.report_at_once()
             await self._report(state, rule, spec, await summarize_rule(self._context, rule))
-        compiled.active = True
+        state.resume()
 
     # --- due copies ------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class RuleReconciler:
         began = context.monotonic()
         summary = await summarize_rule(context, rule)
         ended = context.monotonic()
-        state.next_summary = ended + SUMMARY_REST * (ended - began)
+        state.delay_summary(ended + SUMMARY_REST * (ended - began))
         if state.take_request(rule.requested, rule.status.get("lastHandledRequest")):
             for key in summary.retrying:
                 context.problems.pop(key, None)
@@ -278,15 +278,15 @@ class RuleReconciler:
         queue_unsealed(context, state, rule, summary)
         await end_request(context, state, rule, summary)
         fresh = state.summarized != rule.generation
-        lane = Priority.NORMAL if fresh else Priority.RESYNC
+        priority = Priority.NORMAL if fresh else Priority.RESYNC
         for key in summary.due:
-            context.queue.add(key, lane, respect_backoff=not fresh)
+            context.queue.add(key, priority, respect_backoff=not fresh)
         if fresh:
             for key in summary.retrying:
-                context.queue.add(key, lane)
+                context.queue.add(key, priority)
         if state.phase is RulePhase.SERVING:
             await self._deletions.decide(state, rule, summary)
-            state.summarized = rule.generation
+            state.complete(rule.generation)
         self._measure_lag(state, summary)
         if fresh and (summary.due or state.condemned):
             delay_first_status(context, state)
@@ -310,7 +310,7 @@ class RuleReconciler:
         verdict = verdicts.watch_fault(
             [
                 *state.sources,
-                context.home.kinds[compiled.resource].subscription,
+                context.home.kinds[compiled.resource].registration,
                 context.home.namespace_watch,
             ]
         ) or verdicts.summarized(compiled, summary, sources, refused, state.unconfirmed)

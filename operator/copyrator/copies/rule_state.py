@@ -27,7 +27,9 @@ class RulePhase(Enum):
 
 @dataclass(slots=True, eq=False)
 class RuleState:
-    """One rule that is served; changed by its reconciler, and by reported events.
+    """One rule that is served. Its fields are changed by methods here, called by its reconciler.
+
+    Watches and writes report changes of sources and the times of writes, too.
 
     Attributes:
         phase: what it may do now.
@@ -91,6 +93,16 @@ class RuleState:
         """Don't change the copies."""
         self.phase = RulePhase.FROZEN
 
+    def pause(self) -> None:
+        """Write nothing more until `resume`, whatever the phase."""
+        if self.compiled is not None:
+            self.compiled.active = False
+
+    def resume(self) -> None:
+        """Write what the phase allows."""
+        if self.compiled is not None:
+            self.compiled.active = True
+
     def serve(self) -> None:
         """Everything is known."""
         self.phase = RulePhase.SERVING
@@ -103,6 +115,14 @@ class RuleState:
         """Another rule has the name now: compile its spec, whatever its generation."""
         self.generation = 0
         self.confirmed, self.unconfirmed, self.recalled = 0, None, False
+
+    def watch(self, sources: list[Registration]) -> None:
+        """These watches deliver the sources of the version that is served."""
+        self.sources = sources
+
+    def complete(self, generation: int) -> None:
+        """A summary of this generation completed while SERVING."""
+        self.summarized = generation
 
     def end(self) -> list[Registration]:
         """Serve no version of the spec any more; returns the watches to be released."""
@@ -126,6 +146,20 @@ class RuleState:
     def confirm(self, generation: int) -> None:
         """Allow the deletions of an edit."""
         self.confirmed, self.unconfirmed, self._edited = generation, None, True
+
+    def recall(self, confirmed: int, unconfirmed: Unconfirmed | None) -> None:
+        """Take over what an earlier process decided; not as an edit, as it was made earlier."""
+        self.confirmed, self.unconfirmed, self.recalled = confirmed, unconfirmed, True
+
+    def count_before(self, had: int) -> int:
+        """The copies before this generation wrote anything; `had` where none were counted yet."""
+        if self.had is None:
+            self.had = had
+        return self.had
+
+    def leave_unconfirmed(self, edit: Unconfirmed) -> None:
+        """The deletions of an edit wait for a confirmation."""
+        self.unconfirmed = edit
 
     def is_unconfirmed(self, generation: int) -> bool:
         """Whether the deletions of this generation wait for a confirmation."""
@@ -169,6 +203,18 @@ class RuleState:
         return requested is not None and requested == self._reseal
 
     # --- times -----------------------------------------------------------------------------------
+
+    def delay_status(self, until: float) -> None:
+        """Write no status before this loop time."""
+        self.next_status = max(self.next_status, until)
+
+    def report_at_once(self) -> None:
+        """The next status isn't delayed."""
+        self.next_status = 0.0
+
+    def delay_summary(self, until: float) -> None:
+        """Changes of copies cause no summary before this loop time."""
+        self.next_summary = until
 
     def source_has_changed(self, now: float) -> None:
         """Record the first change of a source since all copies were right."""

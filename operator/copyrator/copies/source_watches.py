@@ -42,7 +42,7 @@ def watch_sources(
     The server filters: other objects cost nothing.
     """
     share = context.shares.of(tenant)
-    subscriptions = []
+    registrations = []
     for order, namespace in enumerate(source.namespaces):
         listener = _listener(context, state, order)
 
@@ -55,8 +55,8 @@ def watch_sources(
         else:
             spec = _spec(source, namespace, resource, share)
             place = context.home.watch_pool.acquire(spec, listener, on_synced=on_synced)
-        subscriptions.append(place)
-    return subscriptions
+        registrations.append(place)
+    return registrations
 
 
 def _spec(source: Source, namespace: str, resource: Resource, share: SourceShare) -> WatchSpec:

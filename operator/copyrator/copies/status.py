@@ -32,7 +32,7 @@ _NOT_NEWS = (RuleReason.PROGRESSING,)
 
 def delay_first_status(context: CopyContext, state: RuleState) -> None:
     """Copies have just been queued: their result is a better first status than Progressing."""
-    state.next_status = max(state.next_status, context.monotonic() + SETTLING)
+    state.delay_status(context.monotonic() + SETTLING)
 
 
 async def write_status(
@@ -43,7 +43,7 @@ async def write_status(
     Raises:
         ApiError: it can't be written.
     """
-    context.tally.note(rule.key, verdict.reason, facts.copies)
+    context.rule_metrics.note(rule.key, verdict.reason, facts.copies)
     if verdict.reason not in _NOT_NEWS:
         facts = dataclasses.replace(facts, request=rule.requested)
     facts = dataclasses.replace(facts, unconfirmed=_unconfirmed(state, rule, verdict))
@@ -55,7 +55,7 @@ async def write_status(
     if state.next_status > context.monotonic():
         context.touch(rule.owner)
         return
-    state.next_status = context.monotonic() + STATUS_INTERVAL
+    state.delay_status(context.monotonic() + STATUS_INTERVAL)
     before = ready_reason(rule.status.get("conditions"))
     try:
         await context.home.client.patch(

@@ -23,7 +23,7 @@ OnNews = Callable[[CopyKey, str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    subscription: Registration
+    registration: Registration
     places: FairLimit
     namespace: str
     """Whose share the watch counts against."""
@@ -73,22 +73,22 @@ class UnmanagedWatches:
             if self.version(key) == "":
                 self._on_news(key, "")
 
-        subscription = self._pool.acquire(spec, changed, on_synced=synced)
-        self._followed[key] = _Followed(subscription, places, namespace)
+        registration = self._pool.acquire(spec, changed, on_synced=synced)
+        self._followed[key] = _Followed(registration, places, namespace)
 
     def version(self, key: CopyKey) -> str | None:
         """The live object's version, empty where there is none; None without a working watch."""
         followed = self._followed.get(key)
-        if followed is None or not followed.subscription.synced:
+        if followed is None or not followed.registration.synced:
             return None
-        told: Seen | None = followed.subscription.store.get(ObjectName(key.namespace, key.name))
+        told: Seen | None = followed.registration.store.get(ObjectName(key.namespace, key.name))
         return told.resource_version if told else ""
 
     def release(self, key: CopyKey) -> None:
         """End its watch; idempotent."""
         followed = self._followed.pop(key, None)
         if followed is not None:
-            followed.subscription.release()
+            followed.registration.release()
             followed.places.release(followed.namespace)
 
     def close(self) -> None:

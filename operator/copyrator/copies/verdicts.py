@@ -86,11 +86,11 @@ def forbidden(error: Forbidden) -> ReadyCondition:
     return ReadyCondition(Health.RETRYING, RuleReason.FORBIDDEN, error.message)
 
 
-def watch_fault(subscriptions: Iterable[Registration]) -> ReadyCondition | None:
+def watch_fault(registrations: Iterable[Registration]) -> ReadyCondition | None:
     """Why the view isn't complete, or None."""
-    for subscription in subscriptions:
-        failure = subscription.failure
-        if failure is None or subscription.synced:
+    for registration in registrations:
+        failure = registration.failure
+        if failure is None or registration.synced:
             continue
         if isinstance(failure, Forbidden):
             return forbidden(failure)
@@ -99,7 +99,7 @@ def watch_fault(subscriptions: Iterable[Registration]) -> ReadyCondition | None:
         return ReadyCondition(
             Health.RETRYING,
             RuleReason.PROGRESSING,
-            f"can't watch {subscription.reflector}: {failure.message}",
+            f"can't watch {registration.reflector}: {failure.message}",
         )
     return None
 

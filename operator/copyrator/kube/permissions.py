@@ -10,17 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
 
+from copyrator.kube.access_reviews import Reviewer, is_allowed
 from copyrator.kube.errors import ApiError
 from copyrator.kube.refusals import Permission, Refusal
 
 log = logging.getLogger(__name__)
-
-REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Every user may create these reviews (the ClusterRole system:basic-user)."""
 
 TICK = 1.0
 FIRST_DELAY, LONGEST_DELAY = 1.0, 30.0
@@ -31,14 +28,6 @@ FORGET = 900.0
 """Seconds without a new refusal, three times the longest back-off: the permission is unused."""
 SHOWN = 20
 """Limit of the permissions that /readyz lists."""
-
-
-class Reviewer(Protocol):
-    """The part of KubeClient that sends reviews."""
-
-    async def request(self, method: str, path: str, *, body: Mapping[str, Any]) -> Any:
-        """Send a review."""
-        ...
 
 
 @dataclass(slots=True)
@@ -116,7 +105,7 @@ class MissingPermissions:
     async def _is_granted(self, reviewer: Reviewer, found: _MissingPermission) -> bool:
         refusal = found.refusal
         try:
-            allowed = await is_granted(reviewer, refusal)
+            allowed = await is_allowed(reviewer, refusal.attributes)
         except ApiError as error:
             log.debug("can't review whether the operator can %s: %s", refusal, error)
             allowed = False
@@ -129,18 +118,3 @@ class MissingPermissions:
         found.delay = min(found.delay * 2, max(found.delay, LONGEST_DELAY))
         found.due = self._clock() + found.delay
         return False
-
-
-async def is_granted(reviewer: Reviewer, refusal: Refusal) -> bool:
-    """Review whether a refused request is allowed now.
-
-    Raises:
-        ApiError: the review failed.
-    """
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": refusal.attributes},
-    }
-    answer = await reviewer.request("POST", REVIEWS, body=review)
-    return bool((answer.get("status") or {}).get("allowed"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import ssl
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 import aiohttp
 
+from copyrator.api.times import parse_retry_after
 from copyrator.oci.errors import InvalidResponse, RateLimited, RegistryError, TLSFailed, Unreachable
 from copyrator.settings.proxies import ProxyError
 
@@ -31,18 +30,8 @@ def left_alone(host: str, status: int, seconds: float) -> RegistryError:
 
 def retry_after(headers: Mapping[str, str]) -> float:
     """Seconds that a 429 or 503 requires, between one second and an hour."""
-    value = headers.get("Retry-After", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            asked = parsedate_to_datetime(value)
-            seconds = (asked - parsedate_to_datetime(headers["Date"])).total_seconds()
-        except (KeyError, TypeError, ValueError):
-            seconds = DEFAULT_RETRY_AFTER
-    if math.isnan(seconds):
-        seconds = DEFAULT_RETRY_AFTER
-    return min(max(seconds, 1.0), RETRY_AFTER_CAP)
+    seconds = parse_retry_after(headers.get("Retry-After"), headers)
+    return min(max(DEFAULT_RETRY_AFTER if seconds is None else seconds, 1.0), RETRY_AFTER_CAP)
 
 
 def failure(error: Exception, where: str) -> RegistryError:

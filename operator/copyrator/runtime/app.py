@@ -145,7 +145,7 @@ class App:
         self.metrics.leader.set_function(lambda: elector.leads)
         self.health.ready.add("lead", lambda: elector.fault)
         await prerequisites.win(elector, self.waiting, lambda: self._list(parts))
-        elector.keep(lambda leads: queue.serve() if leads else queue.hold(), self._step_down)
+        elector.keep(lambda leads: queue.serve() if leads else queue.pause(), self._step_down)
 
     async def _list(self, parts: Parts) -> None:
         """List all rules and Bundles."""
@@ -233,16 +233,16 @@ class App:
         """Dispatch a key to its controller; bind the key and a reconcile ID to the logs."""
         parts = self._parts
         assert parts is not None
-        look = f"{next(self._serial):x}"
+        reconcile_id = f"{next(self._serial):x}"
         match key:
             case BundleKey(namespace, name):
-                with logs.bound(bundle=f"{namespace}/{name}", reconcile=look):
+                with logs.bound(bundle=f"{namespace}/{name}", reconcile=reconcile_id):
                     return await parts.deploying.reconcile(key)
             case RuleKey(namespace, name):
-                with logs.bound(rule=f"{namespace}/{name}", reconcile=look):
+                with logs.bound(rule=f"{namespace}/{name}", reconcile=reconcile_id):
                     return await parts.copying.reconcile(key)
             case _:
-                with logs.bound(namespace=key.namespace, name=key.name, reconcile=look):
+                with logs.bound(namespace=key.namespace, name=key.name, reconcile=reconcile_id):
                     return await parts.copying.reconcile(key)
 
     def _retry_refused(self) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
 from copyrator.api.seen_time import SeenTime
-from copyrator.bundles.cache import BundleRegistry
+from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
 from copyrator.bundles.reconciler import BundleController
 from copyrator.copies.cache.namespaces import Namespaces
@@ -44,14 +44,14 @@ class Parts:
 
     client: KubeClient
     reviewer: KubeClient
-    """Sends access reviews of others: they are optional, and their failures hold nothing up."""
+    """Sends access reviews of others: they are optional, and nothing waits for them."""
     permissions: MissingPermissions
     elector: Elector | None
     """None without leader election."""
     pool: InformerFactory
     recorder: EventRecorder
     oci: RegistryClient
-    bundles: BundleRegistry
+    bundles: BundleCache
     queue: WorkQueue[Key]
     scheduler: DueScheduler[Key]
     limit: AdaptiveLimit
@@ -98,7 +98,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
     )
     scheduler: DueScheduler[Key] = DueScheduler(queue.add)
     oci = RegistryClient(metrics=metrics, allowed=settings.allow_registry_addresses)
-    bundles = BundleRegistry()
+    bundles = BundleCache()
     copying = CopyController(
         client=client,
         watch_pool=pool,

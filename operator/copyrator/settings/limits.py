@@ -289,6 +289,10 @@ BUNDLE_REQUEST: Final = 1024
 """Characters of an annotation such as requestedAt that identifies a request: they are copied to
 the status."""
 
+BUNDLE_SKIPPED_DIGESTS: Final = 20
+"""Digests in the annotation skip-digests: each is held in memory, and compared with every version
+that could be deployed."""
+
 BUNDLE_ENV_NAMES: Final = 256
 """Variables in ``spec.env``, as in the CRD."""
 

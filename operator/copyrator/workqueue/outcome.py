@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class Priority(enum.IntEnum):
-    """A key's priority; within a lane first come, first served."""
+    """A key's priority; within one first come, first served."""
 
     URGENT = 0
     """A new namespace, a user's request."""
@@ -31,7 +31,7 @@ class RequeueAfter:
 
     label: ClassVar[str] = "again"
     after: float
-    lane: Priority = Priority.NORMAL
+    priority: Priority = Priority.NORMAL
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-from copyrator.workqueue.lanes import Group, Lanes, Ready
 from copyrator.workqueue.outcome import Done, Failed, Outcome, Priority, RequeueAfter
+from copyrator.workqueue.ready_keys import Group, Ready, ReadyKeys
 
 __all__ = [
     "Done",
@@ -44,7 +44,7 @@ class QueueShutDownError(Exception):
 
 
 class WorkQueue(Generic[K]):
-    """De-duplicating, with lanes and a back-off for each key. For one event loop.
+    """De-duplicating, with priorities and a back-off for each key. For one event loop.
 
     `group` returns a key's tenant. Keys of tenants are returned in turn, one of each tenant, and no
     more than `each` of one tenant and `together` of all tenants are in progress at a time. Keys
@@ -65,9 +65,9 @@ class WorkQueue(Generic[K]):
         self._group = group
         self._each = each
         self._together = together
-        self._ready: dict[K, Ready[K]] = {}  # an entry of a lane that isn't the one here is void
-        self._trusted: Lanes[K] = Lanes(self._is_current)
-        self._tenants: Lanes[K] = Lanes(self._is_current)
+        self._ready: dict[K, Ready[K]] = {}  # an entry whose priority isn't the one here is void
+        self._trusted: ReadyKeys[K] = ReadyKeys(self._is_current)
+        self._tenants: ReadyKeys[K] = ReadyKeys(self._is_current)
         self._trusted_run = 0
         """Keys without a tenant that were returned since the last one of a tenant."""
         self._delayed: list[tuple[float, int, K]] = []  # heap; an entry not in _due is void
@@ -83,7 +83,7 @@ class WorkQueue(Generic[K]):
         self._getters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._served_since = clock()
-        self._held = False
+        self._paused = False
 
     def __len__(self) -> int:
         return len(self._ready)
@@ -116,20 +116,20 @@ class WorkQueue(Generic[K]):
         """The tenant of a key in progress."""
         return self._working[key][1]
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         """Return no keys until `serve`; added keys are kept."""
-        self._held = True
+        self._paused = True
 
     def serve(self) -> None:
         """Return keys (again), and count waiting times from now on."""
-        self._held = False
+        self._paused = False
         self._served_since = self._clock()
         self._wake()
 
     # --- in --------------------------------------------------------------------------------------
 
     def add(
-        self, key: K, lane: Priority = Priority.NORMAL, *, respect_backoff: bool = False
+        self, key: K, priority: Priority = Priority.NORMAL, *, respect_backoff: bool = False
     ) -> None:
         """Make a key due now, also a delayed one: something relevant has changed.
 
@@ -137,25 +137,25 @@ class WorkQueue(Generic[K]):
         likely.
         """
         if key in self._working:
-            self._again[key] = min(lane, self._again.get(key, lane))
+            self._again[key] = min(priority, self._again.get(key, priority))
         elif not (respect_backoff and key in self._failures and key in self._due):
             self._due.pop(key, None)
-            self._make_ready(key, lane, self._clock())
+            self._make_ready(key, priority, self._clock())
 
-    def add_after(self, key: K, delay: float, lane: Priority = Priority.NORMAL) -> None:
+    def add_after(self, key: K, delay: float, priority: Priority = Priority.NORMAL) -> None:
         """Make a key due in `delay` seconds, unless it is due before that anyway."""
         if delay <= 0:
-            self.add(key, lane)
+            self.add(key, priority)
         elif key not in self._ready and key not in self._again:
-            self._delay(key, self._clock() + delay, lane)
+            self._delay(key, self._clock() + delay, priority)
 
-    def retry(self, key: K, lane: Priority = Priority.NORMAL) -> float:
+    def retry(self, key: K, priority: Priority = Priority.NORMAL) -> float:
         """Record a failure and make the key due after its back-off, which is returned (seconds)."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(FIRST_DELAY * 2.0 ** min(failures - 1, 30), LONGEST_DELAY) * self._jitter()
         if key not in self._ready and key not in self._again:
             self._due.pop(key, None)  # an earlier date is from before the failure
-            self._delay(key, self._clock() + delay, lane)
+            self._delay(key, self._clock() + delay, priority)
         return delay
 
     def hurry(self) -> None:
@@ -171,7 +171,7 @@ class WorkQueue(Generic[K]):
 
     def poll(self) -> K | None:
         """Return the next key that is due, or None; `done` must follow."""
-        if self._closed or self._held:
+        if self._closed or self._paused:
             return None
         self._release_due()
         entry = self._next()
@@ -217,10 +217,10 @@ class WorkQueue(Generic[K]):
         _, group = self._working.pop(key)
         if group is not None:
             self._left(group)
-        lane = self._again.pop(key, None)
-        if lane is not None:
+        priority = self._again.pop(key, None)
+        if priority is not None:
             self._due.pop(key, None)
-            self._make_ready(key, lane, self._clock())
+            self._make_ready(key, priority, self._clock())
 
     def shutdown(self) -> None:
         """Return no more keys; keys in progress are finished by their workers."""
@@ -232,28 +232,28 @@ class WorkQueue(Generic[K]):
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _make_ready(self, key: K, lane: Priority, since: float) -> None:
+    def _make_ready(self, key: K, priority: Priority, since: float) -> None:
         known = self._ready.get(key)
-        if known is None or lane < known[1]:
+        if known is None or priority < known[1]:
             group = self._group(key)
-            entry = self._ready[key] = (known[0] if known else since, lane, key, group)
+            entry = self._ready[key] = (known[0] if known else since, priority, key, group)
             (self._trusted if group is None else self._tenants).put(entry)
             self._wake()
 
-    def _delay(self, key: K, due: float, lane: Priority) -> None:
+    def _delay(self, key: K, due: float, priority: Priority) -> None:
         known = self._due.get(key)
         if known:
-            lane = min(lane, known[1])
+            priority = min(priority, known[1])
             if known[0] <= due:
-                self._due[key] = known[0], lane
+                self._due[key] = known[0], priority
                 return
-        self._due[key] = due, lane
+        self._due[key] = due, priority
         self._serial += 1
         heapq.heappush(self._delayed, (due, self._serial, key))
         self._arm()
 
     def _release_due(self) -> None:
-        """Move due keys to their lanes, and drop void entries from the heap's top."""
+        """Make due keys ready, and drop void entries from the heap's top."""
         now = self._clock()
         while self._delayed:
             due, _, key = self._delayed[0]
@@ -307,6 +307,6 @@ class WorkQueue(Generic[K]):
         if self._timer:
             self._timer.cancel()
             self._timer = None
-        if self._delayed and self._getters and not self._held:
+        if self._delayed and self._getters and not self._paused:
             delay = max(self._delayed[0][0] - self._clock(), 0.0)
             self._timer = asyncio.get_running_loop().call_later(delay, self._wake)

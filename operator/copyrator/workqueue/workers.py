@@ -128,9 +128,9 @@ class Workers(Generic[K]):
                 case Failed(error):
                     delay = self._queue.retry(key)
                     self._report(key, error, delay)
-                case RequeueAfter(after, lane):
+                case RequeueAfter(after, priority):
                     self._succeeded(key)
-                    self._queue.add_after(key, after, lane)
+                    self._queue.add_after(key, after, priority)
                 case Done():
                     self._succeeded(key)
                 case _:  # the handler violated its contract

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import TEAM, BundleCluster, path_of
+from tests.component.kube.fake_api import turns
 
 ALWAYS = {"mode": "Always"}
 ON_RISK = {"mode": "OnRisk"}
@@ -48,7 +49,7 @@ async def waits(
         return _waits(cluster.status(name), reason, wanted)
 
     try:
-        await eventually(look, f"{reason}, {wanted}", seconds=20)
+        await eventually(look, f"{reason}, {wanted}")
     except AssertionError:
         raise AssertionError(f"{reason}, {wanted}; {cluster.status(name)}") from None
     return plan(cluster, name)
@@ -61,7 +62,7 @@ async def waited(cluster: BundleCluster, reason: str, **wanted: Any) -> dict[str
         written = cluster.statuses["shop"]
         return next((one for one in written if _waits(one, reason, wanted)), None)
 
-    found: dict[str, Any] = (await eventually(look, f"{reason}, {wanted}", seconds=20))["plan"]
+    found: dict[str, Any] = (await eventually(look, f"{reason}, {wanted}"))["plan"]
     return found
 
 
@@ -79,7 +80,7 @@ async def deployed(cluster: BundleCluster, name: str = "shop", **wanted: Any) ->
         return cluster.reason(name) == "Deployed" and fits and not pending(cluster, name)
 
     try:
-        await eventually(look, f"deployed {wanted}", seconds=20)
+        await eventually(look, f"deployed {wanted}")
     except AssertionError:
         raise AssertionError(f"deployed {wanted}; {cluster.status(name)}") from None
     return cluster.status(name)
@@ -122,12 +123,13 @@ def operations(*plans: dict[str, Any]) -> set[str]:
 
 async def idle(operator: Any) -> None:
     """The operator has done all that it knows of."""
-    rounds, deadline = 0, asyncio.get_running_loop().time() + 20
+    rounds, deadline = 0, asyncio.get_running_loop().time() + 60
     while rounds < 3:  # an answer may be on its way between two looks
         assert asyncio.get_running_loop().time() < deadline, "the operator never comes to rest"
         busy = len(operator.queue) or operator.queue.working
         rounds = 0 if busy else rounds + 1
         await asyncio.sleep(0.03)
+        await turns()
 
 
 def lose(cluster: BundleCluster, plural: str, name: str) -> None:

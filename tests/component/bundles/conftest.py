@@ -16,7 +16,8 @@ from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
 from copyrator.api.seen_time import ALL_SEEN, SeenTime
-from copyrator.bundles.cache import BundleRegistry
+from copyrator.bundles import permission_reviews
+from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.reconciler import BundleController
 from copyrator.kube.client.client import KubeClient
@@ -42,6 +43,7 @@ class Operator:
         gates: Gates | None = None,
         ahead: timedelta = timedelta(),
         seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
+        registry_seconds: float = 8.0,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
@@ -53,8 +55,8 @@ class Operator:
         self.queue: WorkQueue[Any] = WorkQueue(group=lambda key: key.namespace, each=2, together=4)
         self.scheduler: DueScheduler[Any] = DueScheduler(self.queue.add)
         self.metrics = Metrics()
-        self.oci = registry_client(8.0, metrics=self.metrics)
-        self.bundles = BundleRegistry()
+        self.oci = registry_client(registry_seconds, metrics=self.metrics)
+        self.bundles = BundleCache()
         settings = {"timer_interval": 600.0, "timer_idle": 0.0, **settings}
         self.controller = BundleController(
             client=self.client,
@@ -99,13 +101,19 @@ class Operator:
         await self.client.close()
 
 
-async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 60.0) -> Any:
-    """Look until the answer is true, with a deadline."""
+async def eventually(look: Callable[[], Any], what: str = "", seconds: float = 120.0) -> Any:
+    """Look until the answer is true; a deadline tells a hang from a machine that is busy."""
     deadline = asyncio.get_running_loop().time() + seconds
     while not (found := look()):
         assert asyncio.get_running_loop().time() < deadline, f"{what}; last seen: {found}"
         await asyncio.sleep(0.01)
     return found
+
+
+@pytest.fixture(autouse=True)
+def reviews_arent_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they are refused, as by default: 15 s later they would be counted in a slow test."""
+    monkeypatch.setattr(permission_reviews, "FIRST_PAUSE", permission_reviews.LONGEST_PAUSE)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ class Release:
         """The drift in the status, once the condition Drifted says this."""
         wanted = (status, reason)
         try:
-            await eventually(lambda: condition(self.cluster, "Drifted") == wanted, seconds=20)
+            await eventually(lambda: condition(self.cluster, "Drifted") == wanted)
         except AssertionError:
             raise AssertionError(f"{wanted}; {self.cluster.status()}") from None
         return self.drift
@@ -67,7 +67,7 @@ class Release:
     async def look(self, value: str = "now") -> None:
         """A user asks for the plan of what is deployed, and has it."""
         refresh(self.cluster, value)
-        await eventually(lambda: self._is_planned(value), "it is planned", seconds=20)
+        await eventually(lambda: self._is_planned(value), "it is planned")
 
     def _is_planned(self, value: str) -> bool:
         status = self.cluster.status()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import pytest
 from tests.component.bundles.approvals import condition
 from tests.component.bundles.conftest import eventually
-from tests.component.bundles.fake_cluster import BundleCluster
+from tests.component.bundles.fake_cluster import BundleCluster, fail, succeed
 from tests.component.oci.fake_registry import FakeRegistry
+
+from copyrator.api.windows import DAYS
+from copyrator.bundles.policy.gates import MAX_CANDIDATES
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
@@ -116,3 +120,82 @@ async def test_a_request_deploys_again_what_is_deployed_without_a_wait(
     await eventually(lambda: cluster.status().get("lastHandledRequest") == "now", seconds=20)
     await eventually(lambda: cluster.reason() == "Deployed")
     assert cluster.status()["attempted"]["attempt"] == 2
+
+
+async def test_a_force_is_recorded_with_what_it_passed_over_and_its_retry_does_not_wait(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.*", minAge="1h", retry={"limit": 3, "backoff": "1s"})
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert "passedOver" not in cluster.status()["attempted"]
+    digest = registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
+    cluster.ends = fail
+    force(cluster)
+    await eventually(lambda: cluster.status()["history"][0]["outcome"] == "Failed")
+    cluster.ends = succeed
+    await eventually(lambda: deployed(cluster) == digest, "by a retry, which no age keeps back")
+    assert "passedOver" not in cluster.status()["attempted"]
+    over = [one.get("passedOver") for one in cluster.status()["history"]]
+    assert over[-2:] == [[{"name": "age", "reason": "TooYoung"}], None]
+    assert set(map(str, over[:-2])) == {"None"}, "retries"
+
+
+async def test_a_force_passes_over_age_and_windows_and_its_retry_waits_for_the_window(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "copyrator.bundles.status")
+    other_day = DAYS[(datetime.now(UTC).weekday() + 3) % 7]
+    closed = {"days": [other_day], "from": "09:00", "to": "10:00", "timeZone": "UTC"}
+    bundle(version="1.*", minAge="1h", windows=[closed], retry={"limit": 3, "backoff": "1s"})
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "OutsideWindow", "a first install passes age")
+    force(cluster, "first")
+    await eventually(lambda: cluster.reason() == "Deployed")
+    window = {"name": "window", "reason": "OutsideWindow"}
+    assert cluster.status()["attempted"]["passedOver"] == [window]
+
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "TooYoung"))
+    cluster.ends = fail
+    force(cluster, "second")
+    await eventually(lambda: len(cluster.status()["history"]) == 2)
+    over = [{"name": "age", "reason": "TooYoung"}, window]
+    assert cluster.status()["history"][0]["passedOver"] == over
+    said = [one.getMessage() for one in caplog.records if "passes over" in one.getMessage()]
+    begin = "bundle/team/shop: The forced deploy of"
+    assert said == [
+        f"{begin} 1.0.0 passes over gates: window (OutsideWindow)",
+        f"{begin} 1.1.0 passes over gates: age (TooYoung), window (OutsideWindow)",
+    ]
+    cluster.ends = succeed
+    await eventually(lambda: condition(cluster, "UpdatePending") == ("True", "OutsideWindow"))
+    gates = {one["name"]: one["state"] for one in cluster.status()["gates"]}
+    assert gates == {"age": "Passed", "window": "Waiting"}
+    assert len(cluster.jobs()) == 2
+
+
+async def test_a_stream_of_new_tags_does_not_hide_one_that_becomes_old_enough(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle(version="1.*", minAge="6s")
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    digest = registry.put("app", "1.1.0", "next")
+    await eventually(lambda: digest in candidates(cluster))
+    for number in range(MAX_CANDIDATES + 5):  # the registry is asked for so many at most
+        registry.put("app", f"1.2.{number}", f"{number}")
+    await eventually(lambda: len(candidates(cluster)) == 10)
+    assert candidates(cluster)[0] == digest
+    await eventually(lambda: len(cluster.status()["history"]) > 1, seconds=20)
+    assert cluster.status()["history"][-2]["digest"] == digest, "not only the highest, later"
+
+
+def force(cluster: BundleCluster, value: str = "now") -> None:
+    annotations = {"operator.werf.dev/forceAt": value}
+    cluster.change("bundles", "shop", metadata={"annotations": annotations})

@@ -145,7 +145,7 @@ async def test_a_journey_is_that_many_writes(
     journey, cluster = JOURNEYS[name], stage.cluster
     journey.begin(stage, werf)
     await stage.run()
-    await eventually(lambda: approver.check(*journey.verdicts), name, seconds=20)
+    await eventually(lambda: approver.check(*journey.verdicts), name)
     assert cluster.writes_seen == journey.writes
     assert len(cluster.jobs()) == len(journey.verdicts)
 
@@ -160,7 +160,7 @@ async def test_dies_after_any_write(
     await die_after(stage, number)
     await stage.run()
 
-    await eventually(lambda: approver.check(*journey.verdicts), name, seconds=20)
+    await eventually(lambda: approver.check(*journey.verdicts), name)
     assert len(cluster.runs) == len(set(cluster.runs))
     # Each line that was applied was in a plan that a person approved, or follows from one.
     for _, made in werf.applied:

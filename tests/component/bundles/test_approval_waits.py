@@ -286,7 +286,7 @@ async def test_the_job_of_a_plan_that_was_only_shown_is_kept_until_it_expires(
         annotate(cluster, **{annotation: "true"})
         await eventually(lambda: cluster.reason() == "AutoupdateDisabled")
     expires = datetime.fromisoformat(plan(cluster)["expiresAt"])
-    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600, "its TTL is set", seconds=15)
+    await eventually(lambda: ttl(cluster) == 3 * 24 * 3600, "its TTL is set")
     assert datetime.now(UTC) >= expires
 
 

@@ -96,7 +96,7 @@ async def test_the_checks_are_made_again_and_again(
     await run()
     await release.in_sync()
     asked = len(registry.asked)
-    await eventually(lambda: release.checks > 2, "it is checked again", seconds=20)
+    await eventually(lambda: release.checks > 2, "it is checked again")
     release.changed += EDITED
     await release.judged("True", "Drifted")
     release.changed.clear()
@@ -207,7 +207,7 @@ async def test_each_content_has_a_baseline_and_a_forced_deploy_of_the_same_has_n
     assert cluster.status()["baseline"] == first
     release.always = [HOOK]
     cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
-    await eventually(lambda: cluster.status()["baseline"]["job"] != first["job"], seconds=20)
+    await eventually(lambda: cluster.status()["baseline"]["job"] != first["job"])
     await release.in_sync()
     await idle(operator)
     assert release.drift["check"]["operations"] == 1
@@ -315,7 +315,7 @@ async def test_a_baseline_that_somebody_deletes_is_made_anew(
     await run()
     await release.in_sync()
     lose(cluster, "secrets", next(iter(secrets(cluster))))
-    await eventually(lambda: cluster.status()["baseline"].get("unproven"), seconds=20)
+    await eventually(lambda: cluster.status()["baseline"].get("unproven"))
     await release.in_sync()
 
 
@@ -367,7 +367,7 @@ async def test_a_deploy_ends_the_check_that_runs(
     first = cluster.jobs("drift")[0]["metadata"]["name"]
     cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
     await eventually(lambda: len(cluster.jobs()) == 2)
-    await eventually(lambda: release.checks == 2, seconds=20)
+    await eventually(lambda: release.checks == 2)
     ended = (cluster.look("jobs", first) or {})["metadata"]["annotations"]
     assert "operator.werf.dev/given-up" in ended
     werf.finish(cluster.jobs("drift")[1])

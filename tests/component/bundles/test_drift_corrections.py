@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
 from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
+from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
 from tests.component.oci.fake_registry import FakeRegistry
 
 Run = Callable[..., Any]
@@ -87,7 +89,7 @@ async def test_no_approval_is_asked_and_the_plan_that_waits_stays(
     waiting = await waits(cluster, version="1.1.0")
     release.changed += EDITED
     await check_now(cluster, release)
-    await eventually(lambda: history(cluster)[0] == ("Succeeded", True), seconds=20)
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
     await release.in_sync()
     await idle(operator)
     assert plan(cluster)["id"] == waiting["id"]
@@ -113,7 +115,7 @@ async def check_now(cluster: BundleCluster, release: Release) -> None:
         "baseline": {**known["baseline"], "madeAt": long_ago},
     }
     cluster.change("bundles", "shop", status=changed)
-    await eventually(lambda: release.checks > checks, "it is checked", seconds=20)
+    await eventually(lambda: release.checks > checks, "it is checked")
 
 
 async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
@@ -141,7 +143,7 @@ async def test_what_is_changed_again_each_time_isnt_corrected_for_ever(
     cluster.change("bundles", "shop", spec={"env": {"A": "b"}})
     await release.in_sync()
     await drift(release, *EDITED, value="again")
-    await eventually(lambda: history(cluster)[0] == ("Succeeded", True), seconds=20)
+    await eventually(lambda: history(cluster)[0] == ("Succeeded", True))
     assert (await release.in_sync())["corrections"] == 1
 
 
@@ -163,7 +165,7 @@ async def test_a_regular_check_that_finds_none_of_it_ends_the_count(
     assert "corrections" not in found
     release.is_fought = False
     await drift(release, *EDITED, value="again")
-    await eventually(lambda: len(cluster.jobs()) == 4, seconds=20)
+    await eventually(lambda: len(cluster.jobs()) == 4)
     await release.in_sync()
 
 
@@ -175,10 +177,10 @@ async def test_a_correction_that_would_do_more_is_checked_again_first(
     await release.in_sync()
     werf.holds_deploys = True
     await drift(release, *EDITED)
-    await eventually(lambda: len(cluster.jobs()) == 2, seconds=20)
+    await eventually(lambda: len(cluster.jobs()) == 2)
     release.changed.append(DELETE)
     werf.finish(cluster.jobs()[1])
-    await eventually(lambda: history(cluster)[0] == ("Interrupted", True), seconds=20)
+    await eventually(lambda: history(cluster)[0] == ("Interrupted", True))
     assert cluster.reason() == "Deployed"
     assert cluster.status()["attempted"]["reason"] == "PlanChanged"
     werf.holds_deploys = False
@@ -228,9 +230,51 @@ async def test_nothing_is_corrected_where_nothing_may_be_deployed(
     CANT[what](cluster)
     await idle(operator)
     werf.finish(cluster.jobs("drift")[-1])
+    await eventually(lambda: condition(cluster, "Drifted")[0] in ("Unknown", "True"))
     await idle(operator)
     assert len(cluster.jobs()) == 1
-    assert condition(cluster, "Drifted")[0] in ("Unknown", "True")
+
+
+NEWER: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "alone": ({}, {"window": "Waiting"}),
+    "beside a newer version": (
+        {"version": "1.*", "minAge": "720h"},
+        {"age": "Waiting", "window": "Waiting"},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NEWER)
+async def test_a_correction_waits_for_a_window(
+    cluster: BundleCluster,
+    registry: FakeRegistry,
+    run: Run,
+    bundle: Make,
+    release: Release,
+    what: str,
+) -> None:
+    spec, gates = NEWER[what]
+    bundle(drift=CORRECT, windows=OFFICE_HOURS, **spec)
+    operator = await run(ahead=ahead_of(MONDAY + timedelta(minutes=1)))
+    await release.in_sync()
+    await operator.stop()
+    registry.put("app", "1.1.0", "two")
+
+    operator = await run(ahead=ahead_of(MONDAY + timedelta(hours=2)))
+    await drift(release, *EDITED)
+    await release.judged("True", "Drifted")
+    there = lambda: {one["name"]: one["state"] for one in cluster.status().get("gates", [])}  # noqa: E731
+    await eventually(lambda: there() == gates, str(gates), seconds=20)
+    await idle(operator)
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert len(cluster.jobs()) == 1
+    await operator.stop()
+
+    await run(ahead=ahead_of(MONDAY + timedelta(days=7, seconds=-1)))
+
+    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected", seconds=20)
+    await release.in_sync()
+    assert history(cluster)[0] == ("Succeeded", True)
 
 
 async def test_other_drift_is_corrected_too(
@@ -242,7 +286,7 @@ async def test_other_drift_is_corrected_too(
     for number, changed in enumerate((EDITED[0], OTHER, DELETE)):
         await drift(release, changed, value=str(number))
         jobs = number + 2
-        await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs, seconds=20)  # type: ignore[misc]
+        await eventually(lambda jobs=jobs: len(cluster.jobs()) == jobs)  # type: ignore[misc]
         await release.in_sync()
     assert release.drift["corrections"] == 3
 
@@ -259,7 +303,7 @@ async def test_an_untrusted_version_isnt_deployed_again(
     cluster.change("bundles", "shop", spec={"verify": {"anyOf": [keys]}})
     release.changed += EDITED
     operator = await run()
-    await eventually(lambda: condition(cluster, "Verified")[0] in ("False", "Unknown"), seconds=20)
+    await eventually(lambda: condition(cluster, "Verified")[0] in ("False", "Unknown"))
     await check_now(cluster, release)
     await release.judged("True", "Drifted")
     await idle(operator)
@@ -274,7 +318,7 @@ async def test_what_drifted_and_what_was_corrected_is_counted(
     await release.in_sync()
     werf.holds_deploys = True
     await drift(release, *EDITED)
-    await eventually(lambda: len(cluster.jobs()) == 2, seconds=20)
+    await eventually(lambda: len(cluster.jobs()) == 2)
     found = {f'copyrator_bundles_drifted{{reason="{one}"}}': n for one, n in GAUGES.items()}
     await shows(operator, found)
     werf.holds_deploys = False

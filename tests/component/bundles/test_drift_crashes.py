@@ -96,7 +96,7 @@ async def begin(stage: Stage, release: Release, journey: Journey) -> None:
     if not journey.is_new:
         operator = await stage.run()
         await release.in_sync()
-        await eventually(lambda: is_over(stage, release, ("False", "InSync")), seconds=20)
+        await eventually(lambda: is_over(stage, release, ("False", "InSync")))
         await operator.stop()
     journey.begin(release)
 
@@ -128,7 +128,7 @@ async def test_a_journey_is_that_many_writes(stage: Stage, release: Release, nam
     await begin(stage, release, journey)
     before = cluster.writes_seen
     await stage.run()
-    await eventually(lambda: is_through(stage, release, journey), name, seconds=20)
+    await eventually(lambda: is_through(stage, release, journey), name)
     assert cluster.writes_seen - before == journey.writes
 
 
@@ -144,7 +144,7 @@ async def test_dies_after_any_write(stage: Stage, release: Release, name: str, n
     await die_after(stage, number)
     await stage.run()
 
-    await eventually(lambda: is_through(stage, release, journey), name, seconds=20)
+    await eventually(lambda: is_through(stage, release, journey), name)
     assert len(cluster.runs) == len(set(cluster.runs))
     for _, proved in release.werf.applied[1:]:
         found = proved.splitlines()[1:]

@@ -29,6 +29,8 @@ Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
 
 CROWD = "crowd"
+PATIENT = 600.0
+"""Seconds for an answer, where a registry is to have questions open for the length of a test."""
 
 
 @pytest.fixture
@@ -54,7 +56,7 @@ async def test_a_namespaces_questions_leave_places_of_a_registry_to_others(
     cluster.namespace(CROWD)
     for number in range(40):
         crowd_bundle(cluster, f"crowd{number}", slow.host)
-    await run()
+    await run(registry_seconds=PATIENT)
     await eventually(lambda: slow.in_flight == limits.TENANT_HOST_POLLS)
 
     bundle(registry=slow.host, repo="app")
@@ -69,7 +71,7 @@ async def test_a_question_that_waits_in_a_long_line_is_sent_for_who_has_none(
     cluster.namespace(CROWD)
     for number in range(40):
         crowd_bundle(cluster, f"crowd{number:02}", slow.host)
-    operator = await run()
+    operator = await run(registry_seconds=PATIENT)
     await eventually(lambda: slow.in_flight == limits.TENANT_HOST_POLLS)
     await eventually(lambda: len(operator.controller._polls._pending) == 40)
     asked = {path for _, path in slow.asked}

@@ -306,6 +306,33 @@ async def test_a_request_that_a_version_gate_stops_deploys_the_deployed_digest_a
     assert len(cluster.jobs()) == 2
 
 
+@pytest.mark.parametrize(
+    "verdict", [Refused("Unsigned", "no signature"), Waiting("NotPromoted", "not yet")], ids=str
+)
+@pytest.mark.parametrize("is_deployed", [False, True])
+async def test_a_request_is_echoed_where_version_gates_let_nothing_be_deployed(
+    cluster: BundleCluster,
+    run: Run,
+    bundle: Make,
+    gates: Gates,
+    signed: Rule,
+    verdict: Verdict,
+    is_deployed: bool,
+) -> None:
+    bundle(version="1.0.0")
+    await run(gates=gates)
+    if is_deployed:
+        await deployed(cluster, "1.0.0")
+    signed.verdicts = {"*": verdict}
+    annotate(cluster, requestedAt="now", forceAt="then")
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now")
+    assert cluster.status()["lastHandledForce"] == "then"
+    assert "lastFailedRequest" not in cluster.status()
+    cluster.change("bundles", "shop", status={"forceUpdate": 1})
+    await eventually(lambda: cluster.status().get("forceUpdate") == 0)
+    assert len(cluster.jobs()) == is_deployed
+
+
 async def test_a_retry_asks_the_gates_as_a_retry(
     cluster: BundleCluster, run: Run, bundle: Make, gates: Gates, window: Rule
 ) -> None:

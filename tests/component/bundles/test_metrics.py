@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from prometheus_client import generate_latest
+from tests.component.bundles.approvals import ALWAYS, approve, deployed, pending, waits
 from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import BundleCluster, fail
+from tests.component.bundles.fake_werf import Werf
 from tests.component.bundles.test_deletion import delete
 from tests.component.oci.fake_registry import FakeRegistry
 
@@ -84,6 +86,26 @@ async def test_quarantined_bundles_are_counted(
 
     failed = 'copyrator_deploys_total{action="deploy",result="failed"}'
     await shows(operator, {"copyrator_bundles_quarantined": 1, failed: 1})
+
+
+async def test_what_updates_wait_for_is_counted_also_where_an_older_version_runs(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    operator = await run(timer_interval=1.0)
+    bundle(version="1.*", approval=ALWAYS, retry={"limit": 0})
+    found = await waits(cluster)
+    waiting, failing = (
+        f'copyrator_updates_pending{{reason="{one}"}}'
+        for one in ("AwaitingApproval", "PlanUnstable")
+    )
+    await shows(operator, {waiting: 1})
+    approve(cluster, found)
+    await deployed(cluster)
+    assert not [name for name in shown(operator) if "updates_pending{" in name]
+    werf.says = lambda *_: (1, "Error: no\n")
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: pending(cluster) == "PlanUnstable")
+    await shows(operator, {failing: 1, 'copyrator_bundles{reason="Deployed"}': 1})
 
 
 async def test_uninstalls_are_counted(

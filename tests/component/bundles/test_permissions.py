@@ -74,7 +74,7 @@ async def reviewed(cluster: BundleCluster, name: str = "shop", **wanted: Any) ->
         return "missingPermissions" in found and fits
 
     try:
-        await eventually(look, seconds=20)
+        await eventually(look)
     except AssertionError:
         raise AssertionError(f"reviewed {wanted}; {cluster.status(name)}") from None
     return plan(cluster, name)
@@ -220,7 +220,7 @@ async def test_a_review_that_fails_ends_the_others_and_is_tried_again_later(
     bundle(approval=ALWAYS)
     operator = await run(timer_interval=1.0)
     await waits(cluster)
-    await eventually(lambda: len(cluster.asked) >= 2, "tried again", seconds=20)
+    await eventually(lambda: len(cluster.asked) >= 2, "tried again")
     assert "missingPermissions" not in plan(cluster)
     assert operator.client.outage is None
     cluster.reviews_fault = None
@@ -247,7 +247,7 @@ async def test_reviews_that_hang_hold_nothing_up_and_end(
     for name in names:
         await deployed(cluster, name)
         assert "missingPermissions" not in plan(cluster, name)
-    await eventually(lambda: not open_reviews(), "reviews end", seconds=30)
+    await eventually(lambda: not open_reviews(), "reviews end")
     assert operator.client.outage is None
     asked = len(cluster.asked)
     assert 1 <= asked <= 2 * len(names)  # of a plan and of its baseline, which replaced it
@@ -445,7 +445,7 @@ async def test_a_deploy_that_fails_for_want_of_a_permission_says_it_in_the_same_
     cluster.ends = ends
     bundle(retry=ONCE)
     await run()
-    await eventually(lambda: cluster.reason() == "Quarantined", seconds=20)
+    await eventually(lambda: cluster.reason() == "Quarantined")
     attempted = cluster.status()["attempted"]
     assert attempted["message"] == f"create: Pod/bad failed: {SAID} list secrets in team"
     assert attempted["missing"] == [{"verbs": ["list"], "resource": "secrets", "namespace": TEAM}]

@@ -162,10 +162,10 @@ async def test_what_blocks_a_plan_is_in_its_message_and_goes_when_it_starts(
     condition = {"type": "PodScheduled", "status": "False", "message": text}
     cluster.change("pods", f"{name}-pod", status={"conditions": [condition]})
     await waits(cluster, "Planning")
-    await eventually(lambda: text in plan(cluster).get("message", ""), "blocked", seconds=5)
+    await eventually(lambda: text in plan(cluster).get("message", ""), "blocked")
     assert text.rstrip(".") in cluster.message()
     cluster.put_pod(cluster.jobs("plan")[0], {"running": {}})
-    await eventually(lambda: "message" not in plan(cluster), "runs", seconds=5)
+    await eventually(lambda: "message" not in plan(cluster), "runs")
     werf.finish(cluster.jobs("plan")[0])
     await waits(cluster)
 
@@ -187,7 +187,7 @@ async def test_a_plan_whose_values_were_deleted_before_it_started_is_made_anew(
     name = cluster.runs[0]
     lose(cluster, "secrets", f"{name}-values-000")
     marks = lambda: cluster.jobs("plan")[0]["metadata"]["annotations"]  # noqa: E731
-    await eventually(lambda: "operator.werf.dev/given-up" in marks(), "given up", seconds=5)
+    await eventually(lambda: "operator.werf.dev/given-up" in marks(), "given up")
     werf.holds_plans = False
     cluster.end_without_pod(name)
     await waits(cluster, number=2)
@@ -320,7 +320,7 @@ async def test_a_secret_that_the_api_server_refuses_is_named_and_tried_again(
     refused = cluster.refuse("create", "/secrets", 403, "exceeded quota: secrets")
     bundle(approval=ALWAYS, values="values", retry=PATIENT)
     await run()
-    await eventually(lambda: "exceeded quota: secrets" in cluster.message(), seconds=10)
+    await eventually(lambda: "exceeded quota: secrets" in cluster.message())
     refused.clear()
     await waits(cluster)
 

@@ -24,6 +24,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.fake_cluster import WRITES, BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
 
 Run = Callable[..., Any]
 Make = Callable[..., dict[str, Any]]
@@ -32,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("registry")
 
 MOST = 4
 NAMES = [f"shop{number:02}" for number in range(20)]
-WAITING = 200
+WAITING = 200 if LONG else 80
 
 
 def running(cluster: BundleCluster) -> list[dict[str, Any]]:
@@ -59,16 +60,15 @@ async def most(cluster: BundleCluster) -> AsyncIterator[list[int]]:
 async def finish_all(cluster: BundleCluster, werf: Werf, names: list[str]) -> None:
     """Let one plan after the other end until all of these wait for approval."""
     while not all(pending(cluster, name) == "AwaitingApproval" for name in names):
-        jobs = await eventually(lambda: running(cluster), "a plan runs", seconds=10)
+        jobs = await eventually(lambda: running(cluster), "a plan runs")
         werf.finish(jobs[0])
         await asyncio.sleep(0)
         await eventually(
             lambda: running(cluster) or all(plan(cluster, name).get("id") for name in names),
             "the next one begins",
-            seconds=10,
         )
         if not running(cluster):
-            await eventually(lambda: all(pending(cluster, name) for name in names), seconds=10)
+            await eventually(lambda: all(pending(cluster, name) for name in names))
 
 
 async def test_so_many_plans_run_at_once_and_all_get_their_turn(
@@ -163,7 +163,7 @@ async def test_plans_whose_jobs_are_lost_or_refused_hold_up_no_other(
     operator = await run(max_plan_jobs=2)
     await eventually(lambda: all(plan(cluster, name).get("failures") for name in NAMES[:6]))
     refused.clear()
-    await eventually(lambda: len(running(cluster)) == 2, seconds=10)
+    await eventually(lambda: len(running(cluster)) == 2)
     for job in running(cluster):
         lose(cluster, "jobs", job["metadata"]["name"])
     await finish_all(cluster, werf, NAMES[:6])
@@ -177,9 +177,7 @@ async def test_a_plan_that_waits_for_approval_costs_polls_only(
         bundle(f"shop{number}", approval=ALWAYS)
     operator = await run(max_plan_jobs=50, timer_interval=1.0)
     names = [f"shop{number}" for number in range(WAITING)]
-    await eventually(
-        lambda: all(pending(cluster, name) == "AwaitingApproval" for name in names), seconds=60
-    )
+    await eventually(lambda: all(pending(cluster, name) == "AwaitingApproval" for name in names))
     await idle(operator)
     seen, asked = len(cluster.seen), len(registry.asked)
     loop = asyncio.get_running_loop()

@@ -138,12 +138,12 @@ async def test_a_registry_that_stalls_holds_up_only_its_own_bundles(
     slow.put("app", "1.0.0", "one")
     for i in range(20):  # many more than there are workers
         bundle(f"slow{i}", registry=slow.host, repo=f"app{i}")
-    await run()
+    await run(registry_seconds=600.0)  # nobody is freed by a time-out
     await eventually(lambda: slow.in_flight)
 
     bundle("quick")
 
-    await eventually(lambda: cluster.reason("quick") == "Deployed", seconds=1.5)
+    await eventually(lambda: cluster.reason("quick") == "Deployed")
     slow.gate.set()
     await slow.stop()
 
@@ -215,7 +215,7 @@ async def test_an_edit_during_a_poll_is_answered_for_the_new_spec(
     registry.gate = asyncio.Event()
     digest = registry.put("app", "2.0.0", "two")
     bundle()
-    await run()
+    await run(registry_seconds=600.0)
     await eventually(lambda: registry.in_flight)
 
     cluster.change("bundles", "shop", spec={"version": "2.0.0"})
@@ -259,12 +259,12 @@ async def test_regular_polls_wait_until_nobody_edits_the_bundle_any_more(
 
     bundle()
     await run(timer_interval=1.0, timer_idle=4.0)
-    await eventually(lambda: cluster.reason() == "Deployed" and asked(3), seconds=20)
+    await eventually(lambda: cluster.reason() == "Deployed" and asked(3))
 
     before = len(moments)
     cluster.change("bundles", "shop", spec={"retry": {"limit": 3}})
     edited = loop.time()
-    await eventually(lambda: asked(before + 4), seconds=20)
+    await eventually(lambda: asked(before + 4))
 
     new = moments[before:]
     # One for the edit, and one that it may have met.

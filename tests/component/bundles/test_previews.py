@@ -53,7 +53,7 @@ async def answered(
         return handled and preview(cluster, name)["outcome"] != "Running"
 
     try:
-        await eventually(look, f"{token} is answered", seconds=15)
+        await eventually(look, f"{token} is answered")
     except AssertionError:
         raise AssertionError(f"{token} isn't answered: {cluster.status(name)}") from None
     return preview(cluster, name)
@@ -280,7 +280,7 @@ async def test_a_preview_waits_its_turn(
     await idle(operator)
     assert len(cluster.jobs("plan")) == 2
     werf.finish(cluster.jobs("plan")[0])
-    await eventually(lambda: len(cluster.jobs("plan")) == 3, seconds=10)
+    await eventually(lambda: len(cluster.jobs("plan")) == 3)
     werf.finish(cluster.jobs("plan")[2])
     await answered(cluster)
 
@@ -313,7 +313,7 @@ async def test_a_preview_is_removed_when_its_time_is_over(
     made = datetime.fromisoformat(seen["madeAt"])
     assert datetime.fromisoformat(seen["expiresAt"]) == made + timedelta(seconds=2)
     await eventually(lambda: cluster.jobs("plan")[0]["spec"].get("ttlSecondsAfterFinished") == 2)
-    await eventually(lambda: preview(cluster) == {"number": 1}, "removed", seconds=10)
+    await eventually(lambda: preview(cluster) == {"number": 1}, "removed")
     assert datetime.now(UTC) >= datetime.fromisoformat(seen["expiresAt"])
     ask(cluster, "1.*", "again")
     again = await answered(cluster, "again")

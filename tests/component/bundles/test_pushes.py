@@ -111,7 +111,7 @@ async def test_only_those_are_asked_for_whom_it_may_be_news(
 async def test_a_push_during_a_poll_is_not_answered_by_that_poll(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:
-    operator = await run(timer_interval=3600.0)
+    operator = await run(timer_interval=3600.0, registry_seconds=600.0)
     bundle()
     await settle(cluster, operator)
     asked = len(registry.asked)

@@ -102,9 +102,7 @@ async def test_a_hundred_bundles_of_a_repository_share_its_list(
         bundle(f"shop{i}", version=ranges[i % 4], suspend=True)
     operator = await run(timer_interval=600.0)
 
-    await eventually(
-        lambda: all(cluster.reason(f"shop{i}") == "Suspended" for i in range(100)), seconds=60
-    )
+    await eventually(lambda: all(cluster.reason(f"shop{i}") == "Suspended" for i in range(100)))
     assert registry.count(*LISTS) <= 6  # the fake server takes seconds for a hundred first visits
     assert cluster.status("shop0")["available"]["version"] == "1.0.0"
     assert cluster.status("shop2")["available"]["version"] == "1.1.0"

@@ -432,7 +432,7 @@ async def test_what_nobody_names_is_not_held(
     (status,) = reader.pool.statuses()
 
     assert status.objects == 9
-    opened = reader.watches._open.opened[ALL].subscription
+    opened = reader.watches._open.opened[ALL].registration
     assert opened is not None
     assert set(opened.store) == {ObjectName(one, "values") for one in spaces[:9]}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -274,3 +275,35 @@ async def test_only_what_is_signed_is_planned_for_a_user_who_names_a_version(
     annotate(cluster, **{"plan-at": "2", "plan-version": "1.*"})
     await eventually(lambda: preview().get("outcome") == "Planned")
     assert preview()["version"] == "1.0.0"
+
+
+async def test_a_bundle_whose_updates_are_off_sends_no_request_to_the_registry(
+    cluster: BundleCluster,
+    registry: Signed,
+    run: Run,
+    bundle: Make,
+    werf: Werf,
+    trust: Callable[..., None],
+) -> None:
+    """Whatever asks for one: keys, a request, a plan, a check for drift that is due, a restart."""
+    registry.sign(registry.put("app", "1.0.0", "one"))
+    bundle(verify=VERIFY, drift={"mode": "Detect"})
+    first = await run(timer_interval=1.0)
+    await deployed(cluster)
+    await eventually(lambda: condition(cluster, "Drifted")[0] == "False", "there is a baseline")
+    annotate(cluster, **{"disable-autoupdate": "true"})
+    await eventually(lambda: cluster.message().startswith("Polls and updates are disabled"))
+    await idle(first)
+    asked, planned = len(registry.asked), len(cluster.jobs("drift") + cluster.jobs("plan"))
+    trust("P-384")
+    annotate(cluster, requestedAt="now", forceAt="now", **{"plan-at": "now"})
+    await first.stop()
+    second = await run(timer_interval=1.0, ahead=timedelta(days=1))
+    registry.put("other", "1.0.0", "other")
+    bundle("other", repo="other")
+    await deployed(cluster, "other")
+    await eventually(lambda: registry.count("HEAD", "/other/") > 4, "several intervals")
+    await idle(second)
+    assert [one for one in registry.asked[asked:] if "/app/" in one[1]] == []
+    assert len(cluster.jobs("drift") + cluster.jobs("plan")) == planned
+    assert "lastHandledRequest" not in cluster.status()

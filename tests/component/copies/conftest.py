@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.component.copies.fake_cluster import FakeCluster
-from tests.component.kube.fake_api import until
+from tests.component.kube.fake_api import turns, until
 
 from copyrator.copies.cache.namespaces import Namespaces
 from copyrator.copies.cache.rules import RuleCache
@@ -101,6 +101,7 @@ class Operator:
             if len(writes) != count:
                 count, since = len(writes), loop.time()
             await asyncio.sleep(0.02)
+            await turns()
 
     def _has_work(self) -> bool:
         """Whether a key of the queue is ready, at work, or due within a second."""

@@ -46,7 +46,7 @@ async def remote(operator: Operator, other: FakeCluster) -> AsyncIterator[Cluste
     context.clusters[remote.name] = remote
     kinds = Kinds(context, remote)
     view = kinds.watch(await remote.discovery.resolve("ConfigMap", "v1"))
-    await view.subscription.wait_synced()
+    await view.registration.wait_synced()
     yield remote
     kinds.forget()
     await pool.close()

@@ -28,14 +28,14 @@ OURS, THEIRS = {"key": "ours"}, {"key": "theirs"}
 
 
 @pytest.fixture
-def no_looks(monkeypatch):
+def no_rereads(monkeypatch):
     """What is unwatched isn't looked at within a test: whatever is noticed, a watch has told."""
     monkeypatch.setattr(unmanaged, "FIRST_REREAD", 3_600.0)
     monkeypatch.setattr(unmanaged, "LONGEST_REREAD", 3_600.0)
 
 
 @pytest.fixture
-def many_looks(monkeypatch):
+def frequent_rereads(monkeypatch):
     """What changes may be looked at at once."""
     monkeypatch.setattr(unmanaged, "FIRST_REREAD", 0.1)
 
@@ -91,7 +91,7 @@ def watched(operator):
 
 
 async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_read(
-    cluster, no_looks, operator
+    cluster, no_rereads, operator
 ):
     await in_the_way(cluster, operator, THEIRS)
     await operator.idle()
@@ -104,7 +104,7 @@ async def test_a_conflict_ends_with_the_objects_deletion_by_one_write_and_no_rea
 
 
 async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(
-    cluster, no_looks, operator
+    cluster, no_rereads, operator
 ):
     async def meddle(request):
         """The object goes between its look and its watch's first list."""
@@ -122,7 +122,7 @@ async def test_an_object_that_went_before_its_watch_stood_is_noticed_too(
 
 
 async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(
-    cluster, no_looks, operator
+    cluster, no_rereads, operator
 ):
     await in_the_way(cluster, operator, THEIRS)
     cluster.drop(PLACE)
@@ -133,7 +133,7 @@ async def test_an_object_in_whose_place_another_was_put_stays_a_conflict(
     assert len(watched(operator)) == 1
 
 
-async def test_an_object_that_is_made_equal_ends_the_conflict(cluster, many_looks, operator):
+async def test_an_object_that_is_made_equal_ends_the_conflict(cluster, frequent_rereads, operator):
     await in_the_way(cluster, operator, THEIRS)
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": OURS}, "kubectl")
     version = cluster.objects[PLACE]["metadata"]["resourceVersion"]
@@ -151,7 +151,7 @@ async def test_one_that_changes_all_the_time_is_looked_at_now_and_then(cluster, 
     assert requests(cluster) == []  # ten seconds haven't passed
 
 
-async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_looks, operator):
+async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_rereads, operator):
     await in_the_way(cluster, operator, THEIRS)
     assert len(watched(operator)) == 1
     cluster.gone("copyrators", HOME, "rule")
@@ -166,7 +166,7 @@ async def test_the_end_of_a_rule_or_of_the_operator_ends_the_watch(cluster, no_l
 
 
 async def test_beyond_the_bound_a_look_from_time_to_time_tells(
-    cluster, many_looks, another, monkeypatch
+    cluster, frequent_rereads, another, monkeypatch
 ):
     monkeypatch.setattr(limits, "UNMANAGED_WATCHES", 1)
     operator = await another()
@@ -243,7 +243,7 @@ async def test_when_something_else_is_wanted_it_is_a_conflict_that_names_what_di
 
 
 async def test_when_it_is_changed_it_is_a_conflict_and_when_it_goes_there_is_a_copy(
-    cluster, many_looks, operator
+    cluster, frequent_rereads, operator
 ):
     await in_the_way(cluster, operator, OURS, "satisfied")
     cluster.write(PLACE, {**cluster.objects[PLACE], "data": THEIRS}, "kubectl")

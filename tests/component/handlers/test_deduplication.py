@@ -20,12 +20,12 @@ def body(name: str, version: int, namespace: str = "shop") -> dict[str, Any]:
 
 
 class Told:
-    """Remembers what an intake delivered, as (name, version or "gone")."""
+    """Remembers what a deduplicator delivered, as (name, version or "gone")."""
 
     def __init__(self) -> None:
         self.news: list[tuple[str, str]] = []
         self.bodies: list[Mapping[str, Any]] = []
-        self.intake = EventDeduplicator(BUNDLES, self._take)
+        self.events = EventDeduplicator(BUNDLES, self._take)
 
     def _take(self, taken: Mapping[str, Any], deleted: bool) -> None:
         metadata = taken["metadata"]
@@ -71,40 +71,40 @@ def told() -> Told:
 
 
 def resync(told: Told, cluster: Cluster) -> None:
-    asyncio.run(told.intake.resync(cluster))
+    asyncio.run(told.events.resync(cluster))
 
 
 def test_each_state_is_delivered_once(told: Told) -> None:
     for kind in (None, "ADDED", "MODIFIED"):
-        told.intake.event(kind, body("app", 5))
+        told.events.event(kind, body("app", 5))
     assert told.news == [("app", "5")]
 
 
 def test_an_older_state_never_follows_a_newer_one(told: Told) -> None:
-    told.intake.event("MODIFIED", body("app", 7))
-    told.intake.event(None, body("app", 5))
+    told.events.event("MODIFIED", body("app", 7))
+    told.events.event(None, body("app", 5))
     assert told.news == [("app", "7")]
 
 
 def test_versions_are_compared_as_numbers(told: Told) -> None:
-    told.intake.event("MODIFIED", body("app", 9))
-    told.intake.event("MODIFIED", body("app", 10))
+    told.events.event("MODIFIED", body("app", 9))
+    told.events.event("MODIFIED", body("app", 10))
     assert told.news == [("app", "9"), ("app", "10")]
 
 
 def test_a_deletion_is_delivered_once_and_the_name_can_come_back(told: Told) -> None:
-    told.intake.event("ADDED", body("app", 1))
-    told.intake.event("DELETED", body("app", 2))
-    told.intake.event("DELETED", body("app", 2))
-    told.intake.event("ADDED", body("app", 3))
+    told.events.event("ADDED", body("app", 1))
+    told.events.event("DELETED", body("app", 2))
+    told.events.event("DELETED", body("app", 2))
+    told.events.event("ADDED", body("app", 3))
     assert told.news == [("app", "1"), ("app", "gone"), ("app", "3")]
 
 
 def test_the_late_deletion_of_a_former_object_does_not_hide_the_new_one(told: Told) -> None:
-    told.intake.event(None, body("app", 8))
-    told.intake.event("DELETED", body("app", 6))
+    told.events.event(None, body("app", 8))
+    told.events.event("DELETED", body("app", 6))
     assert told.news == [("app", "8")]
-    assert told.intake.names() == [ObjectName("shop", "app")]
+    assert told.events.names() == [ObjectName("shop", "app")]
 
 
 def test_a_resync_delivers_all_and_names_their_kind(told: Told) -> None:
@@ -116,21 +116,21 @@ def test_a_resync_delivers_all_and_names_their_kind(told: Told) -> None:
 
 
 def test_a_resync_tells_only_news(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
+    told.events.event(None, body("a", 1))
     resync(told, Cluster(body("a", 1), body("b", 2)))
     assert told.news == [("a", "1"), ("b", "2")]
 
 
 def test_a_resync_finds_what_vanished_unseen(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
-    told.intake.event(None, body("b", 2))
+    told.events.event(None, body("a", 1))
+    told.events.event(None, body("b", 2))
     resync(told, Cluster(body("b", 2)))
     assert told.news[2:] == [("a", "gone")]
-    assert told.intake.names() == [ObjectName("shop", "b")]
+    assert told.events.names() == [ObjectName("shop", "b")]
 
 
 def test_a_list_that_breaks_makes_nothing_vanish(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
+    told.events.event(None, body("a", 1))
     cluster = Cluster()
     cluster.breaks = Unreachable("away")
     with pytest.raises(Unreachable):
@@ -139,20 +139,20 @@ def test_a_list_that_breaks_makes_nothing_vanish(told: Told) -> None:
 
 
 def test_a_list_that_is_refused_makes_nothing_vanish_and_holds_nobody_up(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
+    told.events.event(None, body("a", 1))
     cluster = Cluster()
     cluster.breaks = Forbidden("no")
     resync(told, cluster)
     assert told.news == [("a", "1")]
-    assert not told.intake.knows("shop")
+    assert not told.events.knows("shop")
     cluster.breaks = None
     resync(told, cluster)
     assert told.news == [("a", "1"), ("a", "gone")]
-    assert told.intake.knows("shop")
+    assert told.events.knows("shop")
 
 
 def test_a_kind_that_vanished_makes_no_object_vanish(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
+    told.events.event(None, body("a", 1))
     cluster = Cluster()
     cluster.kind_is_gone = True
     with pytest.raises(NotFound):
@@ -162,13 +162,13 @@ def test_a_kind_that_vanished_makes_no_object_vanish(told: Told) -> None:
 
 def test_an_object_made_while_the_list_was_read_does_not_vanish(told: Told) -> None:
     cluster = Cluster()
-    cluster.meanwhile = lambda: told.intake.event("ADDED", body("new", 10))
+    cluster.meanwhile = lambda: told.events.event("ADDED", body("new", 10))
     resync(told, cluster)
     assert told.news == [("new", "10")]
 
 
 def test_an_object_made_anew_after_the_list_does_not_vanish(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
+    told.events.event(None, body("a", 1))
     cluster = Cluster()
     cluster.meanwhile = lambda: cluster.objects.update(a=body("a", 11))
     resync(told, cluster)
@@ -176,36 +176,36 @@ def test_an_object_made_anew_after_the_list_does_not_vanish(told: Told) -> None:
 
 
 def test_what_a_list_of_kopfs_misses_is_looked_for_and_then_gone(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
-    told.intake.event(None, body("b", 2))
-    told.intake.event(None, body("c", 3))
+    told.events.event(None, body("a", 1))
+    told.events.event(None, body("b", 2))
+    told.events.event(None, body("c", 3))
     cluster = Cluster(body("b", 2), body("c", 3))
-    assert told.intake.listed(None, {ObjectName("shop", "c")})
+    assert told.events.listed(None, {ObjectName("shop", "c")})
     assert told.news[3:] == [], "a list alone proves nothing"
-    asyncio.run(told.intake.confirm(cluster))
+    asyncio.run(told.events.confirm(cluster))
     assert told.news[3:] == [("a", "gone")]
-    assert not told.intake.listed(None, set(told.intake.names()))
+    assert not told.events.listed(None, set(told.events.names()))
 
 
 def test_what_can_not_be_told_is_asked_again(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
+    told.events.event(None, body("a", 1))
     cluster = Cluster()
     cluster.kind_is_gone = True
-    told.intake.listed(None, set())
+    told.events.listed(None, set())
     with pytest.raises(NotFound):
-        asyncio.run(told.intake.confirm(cluster))
+        asyncio.run(told.events.confirm(cluster))
     cluster.kind_is_gone = False
-    asyncio.run(told.intake.confirm(cluster))
+    asyncio.run(told.events.confirm(cluster))
     assert told.news[1:] == [("a", "gone")]
 
 
 def test_a_list_of_one_namespace_says_nothing_of_others(told: Told) -> None:
-    told.intake.event(None, body("a", 1))
-    assert not told.intake.listed("bar", set())
+    told.events.event(None, body("a", 1))
+    assert not told.events.listed("bar", set())
 
 
 def test_only_the_namespaces_that_are_watched_are_listed(told: Told) -> None:
-    told.intake = EventDeduplicator(BUNDLES, told._take, namespaces=("shop", "bar"))
+    told.events = EventDeduplicator(BUNDLES, told._take, namespaces=("shop", "bar"))
     resync(told, Cluster(body("a", 1), body("b", 2, "bar"), body("c", 3, "foreign")))
     assert told.news == [("a", "1"), ("b", "2")]
 
@@ -224,7 +224,7 @@ def test_one_object_that_cant_be_taken_in_keeps_nothing_from_the_others(
 ) -> None:
     told = Failing()
     resync(told, Cluster(body("a", 1), body("bad", 2), body("c", 3)))
-    told.intake.event("MODIFIED", body("bad", 4))
+    told.events.event("MODIFIED", body("bad", 4))
     assert told.news == [("a", "1"), ("c", "3")]
     (said,) = [record.getMessage() for record in caplog.records]
     assert "shop/bad" in said
@@ -235,10 +235,10 @@ def test_one_object_that_cant_be_taken_in_keeps_nothing_from_the_others(
 def test_what_couldnt_be_taken_in_is_tried_again_by_the_next_resync() -> None:
     told = Failing()
     resync(told, Cluster(body("bad", 2)))
-    told.intake._deliver = Told._take.__get__(told)
+    told.events._deliver = Told._take.__get__(told)
     resync(told, Cluster(body("bad", 2)))
     assert told.news == [("bad", "2")]
-    told.intake.event("DELETED", body("bad", 3))
+    told.events.event("DELETED", body("bad", 3))
     assert told.news[1:] == [("bad", "gone")]
 
 
@@ -256,13 +256,13 @@ def test_what_couldnt_be_taken_in_is_tried_again_by_the_next_resync() -> None:
     ],
 )
 def test_what_has_no_name_is_passed_over(told: Told, junk: Any) -> None:
-    told.intake.event("ADDED", junk)
-    told.intake.event("DELETED", junk)
-    told.intake.event("ADDED", body("a", 1))
+    told.events.event("ADDED", junk)
+    told.events.event("DELETED", junk)
+    told.events.event("ADDED", body("a", 1))
     assert told.news == [("a", "1")]
 
 
 def test_a_version_of_thousands_of_digits_is_a_version(told: Told) -> None:
     odd = {"metadata": {"namespace": "shop", "name": "a", "resourceVersion": "9" * 5000}}
-    told.intake.event("ADDED", odd)
+    told.events.event("ADDED", odd)
     assert [name for name, _ in told.news] == ["a"]

@@ -350,7 +350,16 @@ def fails_after(seconds: float, what: str) -> Iterator[None]:
         raise AssertionError(f"not within {seconds} s: {what}") from None
 
 
-async def until(condition: Callable[[], Any], what: str = "", seconds: float = 60.0) -> None:
+async def turns(count: int = 20) -> None:
+    """Let what is on its way between server and client arrive, each hop of which is a turn.
+
+    By the clock alone it needn't: a process that had to wait for a core may take one turn in it.
+    """
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def until(condition: Callable[[], Any], what: str = "", seconds: float = 120.0) -> None:
     """Wait until a condition holds; it is looked at in each turn of the loop."""
     with fails_after(seconds, what or condition.__name__):
         async with asyncio.timeout(seconds):

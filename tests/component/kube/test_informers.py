@@ -58,10 +58,10 @@ async def test_who_comes_late_hears_first_what_is_known(
     first = pool.acquire(SPEC, Listener())
     await first.wait_synced()
     late = Listener()
-    subscription = pool.acquire(SPEC, late, on_synced=late.on_synced)
+    registration = pool.acquire(SPEC, late, on_synced=late.on_synced)
     assert late.names == ["+a", "+b"]
     assert late.syncs == 1
-    assert set(subscription.store) == {ObjectName("ns", "a"), ObjectName("ns", "b")}
+    assert set(registration.store) == {ObjectName("ns", "a"), ObjectName("ns", "b")}
     api.remove("a")
     await until(lambda: late.names[-1] == "-a", "and then what changes")
     assert api.count("list") == 1
@@ -76,14 +76,14 @@ async def test_all_are_told_when_the_list_is_complete(pool: InformerFactory, api
 
 async def test_the_last_to_leave_ends_the_watch(pool: InformerFactory, api: FakeApi) -> None:
     listeners = [Listener(), Listener()]
-    subscriptions = [pool.acquire(SPEC, listener) for listener in listeners]
+    registrations = [pool.acquire(SPEC, listener) for listener in listeners]
     await until(lambda: api.watches == 1, "the watch stands")
-    subscriptions[0].release()
-    subscriptions[0].release()  # twice does no harm
+    registrations[0].release()
+    registrations[0].release()  # twice does no harm
     api.put("a")
     await until(lambda: listeners[1].names == ["+a"], "the other hears on")
     assert listeners[0].names == []
-    subscriptions[1].release()
+    registrations[1].release()
     await until(lambda: api.watches == 0, "the connection is closed")
     assert len(pool) == 0
     again = pool.acquire(SPEC, Listener())
@@ -114,18 +114,18 @@ async def test_a_listener_that_fails_harms_nobody(pool: InformerFactory, api: Fa
 
     good = Listener()
     pool.acquire(SPEC, fail)
-    subscription = pool.acquire(SPEC, good, on_synced=good.on_synced)
-    await subscription.wait_synced()
+    registration = pool.acquire(SPEC, good, on_synced=good.on_synced)
+    await registration.wait_synced()
     api.put("a")
     await until(lambda: good.names == ["+a"], "the good one hears it")
-    assert subscription.failure is None
+    assert registration.failure is None
 
 
 async def test_a_watch_whose_task_has_ended_is_named(pool: InformerFactory, api: FakeApi) -> None:
-    subscription = pool.acquire(SPEC, Listener())
-    await subscription.wait_synced()
+    registration = pool.acquire(SPEC, Listener())
+    await registration.wait_synced()
     assert pool.dead() == []
-    subscription.watch.task.cancel()
+    registration.watch.task.cancel()
     await until(lambda: pool.dead() == [SPEC], "it is found out")
 
 
@@ -157,8 +157,8 @@ async def test_what_is_kept_of_an_object_leaves_managed_fields_out(
     api.put("a", data={"k": "v"})
     path = "/api/v1/namespaces/ns/configmaps/a"
     api.objects[path]["metadata"]["managedFields"] = [{"manager": "x"}]
-    subscription = pool.acquire(SPEC, Listener())
-    await subscription.wait_synced()
-    kept = subscription.store[ObjectName("ns", "a")]
+    registration = pool.acquire(SPEC, Listener())
+    await registration.wait_synced()
+    kept = registration.store[ObjectName("ns", "a")]
     assert kept["data"] == {"k": "v"}
     assert "managedFields" not in kept["metadata"]

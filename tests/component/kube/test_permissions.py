@@ -26,7 +26,7 @@ class Authorizer:
         self.allowed = False
         self.asked = []
 
-    async def request(self, _method, _path, *, body):
+    async def request(self, _method, _path, *, body, **_):
         self.asked.append(body["spec"]["resourceAttributes"])
         if self.allowed is None:
             raise errors.Forbidden("you may not ask")

@@ -26,12 +26,12 @@ class Listener:
     def __init__(self) -> None:
         self.heard: list[str] = []
         self.syncs = 0
-        self.subscription: Registration | None = None
+        self.registration: Registration | None = None
 
     def __call__(self, name: ObjectName, old: Any, new: Any) -> None:
         self.heard.append(f"{'-' if new is None else '+' if old is None else '~'}{name}")
-        if self.subscription is not None:
-            assert self.subscription.store.get(name) is new
+        if self.registration is not None:
+            assert self.registration.store.get(name) is new
 
     def on_synced(self) -> None:
         self.syncs += 1
@@ -78,7 +78,7 @@ async def everything(pool: ScopedPool, api: FakeApi, listener: Listener) -> Regi
     api.put("two", "b")
     api.put("outside", "z")
     found = pool.acquire(EVERYTHING, listener, on_synced=listener.on_synced)
-    listener.subscription = found
+    listener.registration = found
     assert not found.seen
     await until(lambda: found.synced, "all is seen")
     return found

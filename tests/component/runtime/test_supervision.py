@@ -30,7 +30,7 @@ class Kit:
 
     def __init__(self, workers: int) -> None:
         self.now = 0.0
-        self.let_go = asyncio.Event()
+        self.released = asyncio.Event()
         self.queue: WorkQueue[Key] = WorkQueue(clock=lambda: self.now)
         self.app = App(
             Settings(health_port=0),
@@ -41,7 +41,7 @@ class Kit:
         self.background = watchdog.Background()
 
     async def _hang(self, _key: Key) -> Outcome:
-        await self.let_go.wait()
+        await self.released.wait()
         return Done()
 
     async def start(self) -> None:
@@ -69,7 +69,7 @@ async def kit() -> AsyncIterator[Kit]:
     kit = Kit(workers=2)
     await kit.start()
     yield kit
-    kit.let_go.set()
+    kit.released.set()
     await kit.workers.drain(1.0)
     await kit.app.health.stop()
 
@@ -113,7 +113,7 @@ async def test_a_queue_that_stands_still_turns_readyz_red_within_a_minute(kit: K
     status, body = await kit.page("/readyz")
     assert status == 503
     assert "a key has waited for 59 s" in body
-    kit.let_go.set()
+    kit.released.set()
     while kit.queue.working or len(kit.queue):
         await asyncio.sleep(0)
     assert await kit.page("/readyz") == (200, "ok\n")

@@ -79,7 +79,7 @@ async def test_workers_wait_without_asking_while_keys_are_held(
     workers = Workers(queue, handler, count=3)
     workers.start()
     await asyncio.sleep(0)
-    queue.hold()
+    queue.pause()
     queue.add("ready")
     queue.add_after("delayed", 0.001)
     await asyncio.sleep(0.1)  # long enough for whoever asks again and again

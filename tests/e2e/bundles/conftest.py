@@ -136,7 +136,7 @@ class Team:
         self.made.append(name)
         return self.api.create(self.path("bundles"), body)
 
-    def let_go(self) -> None:
+    def remove_finalizers(self) -> None:
         """Nothing may hold the namespace up when the operator is down."""
         for bundle in self.made:
             with contextlib.suppress(ApiStatusError):
@@ -181,12 +181,18 @@ class Team:
         return self.status(name)
 
     def wait_reason(self, name: str, reason: str, seconds: float = DEPLOY) -> dict[str, Any]:
+        return self.wait_condition(name, "Ready", reason, seconds)
+
+    def wait_condition(
+        self, name: str, kind: str, reason: str, seconds: float = DEPLOY
+    ) -> dict[str, Any]:
+        """The condition of this type, once it has this reason."""
         within(
             seconds,
-            lambda: self.condition(name).get("reason") == reason,
-            lambda: f"{name} says {reason}; {json.dumps(self.status(name))}",
+            lambda: self.condition(name, kind).get("reason") == reason,
+            lambda: f"{name} says {kind} {reason}; {json.dumps(self.status(name))}",
         )
-        return self.condition(name)
+        return self.condition(name, kind)
 
     def wait_gone(self, plural: str, name: str, seconds: float = DEPLOY) -> None:
         within(seconds, lambda: self.get(plural, name) is None, f"{plural} {name} is gone")
@@ -244,4 +250,4 @@ def team(
     """A namespace in which werf may deploy."""
     team = make_team(cluster, api, namespace("team"), tmp_path)
     yield team
-    team.let_go()
+    team.remove_finalizers()

@@ -85,6 +85,32 @@ def test_a_first_install_into_a_namespace_that_is_not_there_names_it(team: Team,
         api.delete(f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{there}")
 
 
+RANDOM = f"""\
+{TEMPLATE}---
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{{{ .Release.Name }}}}-random
+data: {{word: {{{{ randAlphaNum 12 | quote }}}}}}
+"""
+
+
+def test_what_a_chart_makes_up_is_approved_by_its_operations(team: Team) -> None:
+    """Each of its plans has other contents, so contents can't be bound; operations are."""
+    first = team.publish("1.0.0", "first", template=RANDOM)
+    team.bundle("shop", version="1.*", approval=ALWAYS, retry=SOON)
+    approve(team, wait_planned(team, "1.0.0"))
+    team.wait_deployed("shop", first)
+    word = (team.get("configmaps", "shop-random") or {})["data"]["word"]
+    second = team.publish("1.1.0", "second", template=RANDOM)
+    found = wait_planned(team, "1.1.0")
+    assert (found["counts"], found.get("risky")) == ({"update": 2}, None)
+    approve(team, found)
+    status = team.wait_deployed("shop", second)
+    assert [one["outcome"] for one in status["history"]] == ["Succeeded", "Succeeded"]
+    assert (team.get("configmaps", "shop-random") or {})["data"]["word"] != word
+
+
 def test_a_replaced_secret_of_ours_ends_the_deploy_before_anything_is_applied(team: Team) -> None:
     digest = team.publish("1.0.0", "first")
     team.bundle("shop", approval=ALWAYS, retry=SOON)

@@ -53,7 +53,7 @@ def test_a_namespace_that_is_deleted_is_not_held_up(
     within(DEPLOY, lambda: is_gone(api, f"/api/v1/namespaces/{team.namespace}"), "it goes")
     assert "is left behind (namespace-terminating)" in operator.log.read_text()
     field = f"involvedObject.kind=Namespace,involvedObject.name={team.namespace}"
-    within(20, lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
+    within(DEPLOY, lambda: events(api, field, "ReleaseOrphaned"), "an Event on the Namespace")
 
 
 def events(api: Api, field: str, reason: str) -> list[str]:

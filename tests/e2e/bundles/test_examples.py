@@ -225,7 +225,7 @@ def stages(
     yield stages
     for stage in stages.values():
         for team in stage.teams.values():
-            team.let_go()
+            team.remove_finalizers()
     for name in made:
         api.delete(f"/api/v1/namespaces/{name}")
 

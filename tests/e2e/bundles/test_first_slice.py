@@ -205,7 +205,7 @@ def test_a_bundle_that_never_deployed_goes_at_once(team: Team) -> None:
 
     team.delete("bundles", "shop")
 
-    team.wait_gone("bundles", "shop", 10)
+    team.wait_gone("bundles", "shop")
     assert team.jobs("shop", "uninstall") == []
 
 
@@ -268,7 +268,7 @@ def test_what_is_wrong_is_said_in_one_condition(
 
     team.bundle("shop", **spec)
 
-    condition = team.wait_reason("shop", reason, 20)
+    condition = team.wait_reason("shop", reason)
     assert condition["status"] == "False"
     assert word in condition["message"]
     assert team.jobs("shop") == []

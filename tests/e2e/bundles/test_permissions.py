@@ -81,7 +81,7 @@ def bare(
         for one in api.get(f"{RBAC}/{kind}")["items"]:
             if one["metadata"]["name"].startswith(f"{team.namespace}-"):
                 api.delete(f"{RBAC}/{kind}/{one['metadata']['name']}")
-    team.let_go()
+    team.remove_finalizers()
 
 
 def types(team: Team, *words: str, code: int = 0) -> str:
@@ -175,15 +175,21 @@ def test_an_account_that_may_do_nothing_gets_what_suffices(bare: Team) -> None:
     )
 
 
-def test_what_a_plan_that_could_be_made_lacks_is_shown_and_granted(bare: Team, api: Api) -> None:
-    """The account may read everything, so the first plan says it all."""
-    account = {"kind": "ServiceAccount", "name": "werf", "namespace": bare.namespace}
+def only_read(team: Team, api: Api) -> dict[str, Any]:
+    """Let the account read everything in its namespace; the account as a subject."""
+    account = {"kind": "ServiceAccount", "name": "werf", "namespace": team.namespace}
     reads = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}]
-    base = f"{RBAC}/namespaces/{bare.namespace}"
+    base = f"{RBAC}/namespaces/{team.namespace}"
     api.create(f"{base}/roles", {"metadata": {"name": "reads"}, "rules": reads})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "reads"}
     binding = {"metadata": {"name": "reads"}, "roleRef": reference, "subjects": [account]}
     api.create(f"{base}/rolebindings", binding)
+    return account
+
+
+def test_what_a_plan_that_could_be_made_lacks_is_shown_and_granted(bare: Team, api: Api) -> None:
+    """The account may read everything, so the first plan says it all."""
+    account, base = only_read(bare, api), f"{RBAC}/namespaces/{bare.namespace}"
     digest = bare.publish("1.0.0", "first", template=OBJECTS)
     bare.bundle("shop", approval=ALWAYS)
     wait_planned(bare, "1.0.0")
@@ -292,10 +298,9 @@ def test_what_an_account_may_do_is_asked_once_for_a_plan(
     stays(5, lambda: asked() == of_release_and_objects, "a plan that waits costs no review")
 
 
-@pytest.mark.refused("create subjectaccessreviews")
-def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
-    team: Team, operator: Operator, cluster: Cluster, api: Api
-) -> None:
+@contextlib.contextmanager
+def asking_nothing(operator: Operator, api: Api) -> Iterator[None]:
+    """Without the operator's permission to ask what others may do."""
     role = f"{RBAC}/clusterroles/{operator.namespace}:copyrator"
     body = api.get(role)
     rules = [one for one in body["rules"] if "subjectaccessreviews" not in one["resources"]]
@@ -303,6 +308,17 @@ def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
     api.patch(role, {"rules": rules})
     try:
         within(DEPLOY, lambda: not asks(api, operator), "the right is gone")
+        yield
+    finally:
+        api.patch(role, {"rules": body["rules"]})
+        within(DEPLOY, lambda: asks(api, operator), "the right is back")
+
+
+@pytest.mark.refused("create subjectaccessreviews")
+def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
+    team: Team, operator: Operator, cluster: Cluster, api: Api
+) -> None:
+    with asking_nothing(operator, api):
         begin = cluster.audit_offset()
         digest = team.publish("1.0.0", "first")
         team.bundle("shop", approval=ON_RISK)
@@ -315,9 +331,34 @@ def test_without_the_right_to_ask_nothing_is_claimed_and_all_else_works(
         assert operator.process is not None
         assert "subjectaccessreviews" not in operator.process.get("/readyz")[1]
         assert "bundles.permissionReviews" in operator.process.log
-    finally:
-        api.patch(role, {"rules": body["rules"]})
-        within(DEPLOY, lambda: asks(api, operator), "the right is back")
+
+
+@pytest.mark.refused("create subjectaccessreviews")
+def test_without_the_right_to_ask_the_words_of_blind_applies_are_used(
+    team: Team, operator: Operator, api: Api
+) -> None:
+    digest = team.publish("1.0.0", "first")
+    team.bundle("shop")
+    team.wait_deployed("shop", digest)
+    only_read(team, api)
+    api.delete(f"{RBAC}/namespaces/{team.namespace}/rolebindings/werf")
+    with asking_nothing(operator, api):
+        team.publish("1.1.0", "second")
+        team.patch("bundles", "shop", spec={"version": "1.1.0", "approval": ALWAYS})
+        assert wait_planned(team, "1.1.0")["counts"] == {"apply": 1}
+        where = team.namespace
+        said = types(team, "why", f"{where}/shop", "--kind", "bundle")
+        assert f"  patch configmaps in {where}\n" in said
+        assert "the plan's blind applies say" in said
+        shown = types(team, "plan", "bundle", f"{where}/shop", code=2)
+        assert f"missing: patch configmaps in {where}" in shown
+        assert not {"missing", "missingPermissions"} & set(plan(team))
+        (role, _) = grant(team)
+        assert role["rules"] == [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]}
+        ]
+        team.annotate("shop", **{"plan-at": "again"})
+        within(DEPLOY, lambda: plan(team).get("counts") == {"update": 1}, lambda: str(plan(team)))
 
 
 def asks(api: Api, operator: Operator) -> bool:

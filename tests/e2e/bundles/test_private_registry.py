@@ -11,6 +11,7 @@ from tests.e2e.bundles.conftest import Operator, Team, operating
 from tests.e2e.bundles.private_registry import PASSWORD, USER, front, private_registry, proxy
 
 from localcluster import Api, Cluster
+from localcluster.signing import new_key, public_key, sign
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -132,3 +133,21 @@ def test_a_ca_secret_and_a_proxy_serve_the_operator_and_the_job(
     assert env["HTTPS_PROXY"] == secured.proxy
     assert env["NO_PROXY"] == "127.0.0.1,$(KUBERNETES_SERVICE_HOST)"
     assert "WERF_INSECURE_REGISTRY" not in env
+
+
+def test_signatures_are_read_by_the_bundles_own_credentials_and_ca(
+    team: Team, private: str, secured: Secured
+) -> None:
+    key, digest = new_key(), team.publish("1.0.0", "first")
+    sign(key, team.cluster.registry, team.repo, digest)
+    team.create("configmaps", "keys", data={"cosign.pub": public_key(key)})
+    team.create("secrets", "creds", data=pair())
+    team.create("secrets", "ca", data={"ca.crt": encoded(secured.ca)})
+    verify = {"anyOf": [{"cosign": {"keysFrom": {"kind": "ConfigMap", "name": "keys"}}}]}
+
+    team.bundle("near", registry=private, auth="creds", verify=verify)
+    team.bundle("far", registry=FAR, insecure=False, caSecret="ca", verify=verify)
+
+    for name in ("near", "far"):
+        team.wait_deployed(name, digest)
+        assert team.condition(name, "Verified")["status"] == "True"

@@ -85,7 +85,7 @@ def scene(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
             fronts[name].fault = fault
         scene.second = team.publish("2.0.0", "second")
         yield scene
-        team.let_go()
+        team.remove_finalizers()
     api.delete(f"/api/v1/namespaces/{namespace}")
 
 

@@ -5,7 +5,7 @@ import logging
 import math
 import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -180,14 +180,17 @@ def test_an_uneventful_poll_is_one_head_and_polls_are_spread_evenly(fleet: Fleet
 
     assert len(heads) == COUNT + 1  # the shared one is asked for as often as any other
     assert all(2 <= len(moments) <= 3 for moments in heads.values()), figures
-    gaps = [b - a for moments in heads.values() for a, b in itertools.pairwise(moments)]
-    assert min(gaps) > INTERVAL - LATE - 1, figures
+    slots = Counter(int(at) % INTERVAL for at in announced.values())
+    assert max(slots.values()) <= math.ceil(1.5 * COUNT / INTERVAL), figures
     others = [one for one in registry.asked[asked:] if one[0] != "HEAD"]
     assert others == [] or LONG  # tokens live for 300 s
     assert requests.writes(user=operator.user, resource="bundles") == []
-    assert max(seconds) <= math.ceil(1.5 * COUNT / INTERVAL), figures
-    assert p99 < LATE, figures
-    assert used / len(polls) < POLL or not LONG, figures  # a few polls drown in all else
+    if LONG:  # by the clock, as `make bench BENCH=repositories`; a few polls drown in all else
+        gaps = [b - a for moments in heads.values() for a, b in itertools.pairwise(moments)]
+        assert min(gaps) > INTERVAL - LATE - 1, figures
+        assert max(seconds) <= math.ceil(1.5 * COUNT / INTERVAL), figures
+        assert p99 < LATE, figures
+        assert used / len(polls) < POLL, figures
 
 
 def test_a_token_is_fetched_once_in_its_life(fleet: Fleet) -> None:

@@ -149,24 +149,40 @@ def test_keys_rotate_without_a_gap_and_a_key_that_is_withdrawn_is_told(
     trust(team, new)
 
     within(DEPLOY, lambda: verified(team) == ("True", "Verified"), "it is trusted again")
-    within(10, lambda: untrusted(operator) == 0)
+    within(DEPLOY, lambda: untrusted(operator) == 0)
 
 
-def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(team: Team) -> None:
+@pytest.mark.parametrize("kind", ["ConfigMap", "Secret"])
+def test_keys_that_cannot_be_used_are_named_and_nothing_is_deployed(
+    team: Team, operator: Operator, kind: str
+) -> None:
     ann = Signer(team)
     digest = team.publish("1.0.0", "first")
     ann.sign(digest)
-    team.bundle("shop", verify=KEYS)
-    waits(team, "VerificationUnavailable", "keys doesn't exist")
+    team.bundle(
+        "shop", verify={"anyOf": [{"cosign": {"keysFrom": {"kind": kind, "name": "keys"}}}]}
+    )
+    waits(team, "VerificationUnavailable", f"{kind} {team.namespace}/keys doesn't exist")
 
+    plural, content = f"{kind.lower()}s", "data" if kind == "ConfigMap" else "stringData"
     private = ann.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-    team.create("configmaps", "keys", data={"cosign.key": private})
-
-    waits(team, "VerificationUnavailable", "is a private key")
-    assert private.splitlines()[1] not in json.dumps(team.get("bundles", "shop"))
+    for data, says in (
+        ({}, "keys is empty"),
+        ({"cosign.pub": "garbage"}, "cosign.pub has something else than public keys"),
+        ({"a.pub": public_key(ann.key), "cosign.key": private}, "cosign.key is a private key"),
+    ):
+        if team.get(plural, "keys") is not None:
+            team.delete(plural, "keys")
+        team.create(plural, "keys", **{content: data})
+        waits(team, "VerificationUnavailable", says)
+    events = team.api.get(team.path("events"))
+    assert operator.process is not None
+    for told in (team.get("bundles", "shop"), events, operator.process.log):
+        assert private.splitlines()[1] not in json.dumps(told)
     assert team.jobs("shop") == []
 
-    trust(team, ann)
+    team.delete(plural, "keys")
+    team.create(plural, "keys", **{content: {"cosign.pub": public_key(ann.key)}})
 
     team.wait_deployed("shop", digest)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.e2e.bundles.conftest import Operator, Team, operating, within
+from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, operating, within
 
 from localcluster import Api, Cluster
 from localcluster.build import Programs
@@ -74,7 +74,7 @@ def talking(hook: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
             [str(program), "serve", str(directory / "config.yaml")], stdout=log, stderr=log
         )
     try:
-        within(30, lambda: answers(f"http://127.0.0.1:{port}/v2/"), "the registry answers")
+        within(DEPLOY, lambda: answers(f"http://127.0.0.1:{port}/v2/"), "the registry answers")
         yield f"127.0.0.1:{port}"
     finally:
         process.terminate()

@@ -1,10 +1,12 @@
 """Commands about rules and copies, on a cluster where the operator runs."""
 
+import itertools
 import json
 import re
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -99,25 +101,50 @@ def test_get_says_where_a_rule_is_that_isnt_here(stage, word, copied):
     )
 
 
-def test_get_watch_goes_on_with_what_changes(stage, word, copied):
+@contextmanager
+def watching(stage, *command):
+    """A command that goes on until Ctrl-C, and its lines."""
     process = subprocess.Popen(
-        [
-            *(sys.executable, "-u", "-m", "copyrator", "get", "copies"),
-            *("-n", copied[0], "--watch", "-o", "name"),
-        ],
+        [sys.executable, "-u", "-m", "copyrator", *command, "--watch", "-o", "name"],
         env=in_environment(stage),
         stdout=subprocess.PIPE,
         text=True,
     )
     try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.stdout.close()
+        assert process.wait(60) == 130
+
+
+def test_get_watch_goes_on_with_what_changes(stage, word, copied):
+    with watching(stage, "get", "copies", "-n", copied[0]) as process:
         assert process.stdout.readline() == f"secret/{word}\n"
         patch = {"metadata": {"labels": {"seen": "yes"}}}
         until(lambda: _touch(stage, copied[0], word, patch) and _readable(process), "a change", 60)
         assert process.stdout.readline() == f"secret/{word}\n"
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.stdout.close()
-        assert process.wait(20) == 130
+
+
+def test_events_watch_goes_on_with_what_happens_and_not_with_what_expires(stage, word, copied):
+    path = f"/api/v1/namespaces/{stage.home}/events"
+    metadata = stage.api.get(f"{RULES.format(stage.home)}/{word}")["metadata"]
+    ours = {"kind": "CopyratorRule", **{k: metadata[k] for k in ("name", "namespace", "uid")}}
+
+    def happens(name, **involved):
+        metadata = {"name": f"{word}.{name}", "namespace": stage.home}
+        stage.api.create(path, {"metadata": metadata, "involvedObject": {**ours, **involved}})
+
+    happens("old")
+    with watching(stage, "events", "rule", f"{stage.home}/{word}") as process:
+        seen = iter(process.stdout.readline, "")
+        lines = [next(line for line in seen if line == f"event/{word}.old\n")]
+        stage.api.delete(f"{path}/{word}.old")
+        happens("others", uid="another")
+        happens("new")
+        lines += itertools.takewhile(lambda line: line != f"event/{word}.new\n", seen)
+    assert lines.count(f"event/{word}.old\n") == 1
+    assert f"event/{word}.others\n" not in lines
 
 
 def _touch(stage, namespace, name, patch):
@@ -399,6 +426,8 @@ def test_reseal_waits_until_the_operator_has_taken_over_what_carries_the_rules_m
     assert stage.types(f"reseal rule {stage.home}/{word}") == (
         f"rule {stage.home}/{word} resealed; status Synced: 2 copies are up to date\n"
     )
+    named = stage.types(f"reseal rule {stage.home}/{word} --no-wait -o name")
+    assert named == f"copyratorrule.flant.com/{word}\n"
 
 
 def test_an_edit_that_would_delete_most_copies_is_confirmed_by_a_command(stage, word, namespace):

@@ -143,6 +143,6 @@ def test_an_adopted_role_counts_as_right_though_its_fields_were_the_tools(
         assert operator.stop() == 0
         since = restart(operator, user, word)
         late = namespace(f"{word}-late")
-        within(30, lambda: user.get("roles", late, word), "the late namespace is served")
+        within(60, lambda: user.get("roles", late, word), "the late namespace is served")
         operator.stop()
         assert [e for e in operator.writes(since) if e.namespace == target] == []

@@ -77,7 +77,7 @@ def test_two_rules_chains_loops_and_rules_onto_sources_write_nothing_in_a_minute
     def reasons():
         return {name: user.condition(home, name).get("reason") for name in expected}
 
-    within(30, lambda: reasons() == expected, lambda: f"settled as expected; {reasons()}")
+    within(60, lambda: reasons() == expected, lambda: f"settled as expected; {reasons()}")
     # Elsewhere it tells other tests' rules that it doesn't serve them.
     ours = (home, a, b, c)
     quiet_since = wait_quiet(stopped, *ours)

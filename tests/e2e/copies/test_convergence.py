@@ -29,8 +29,8 @@ def test_another_source_namespace_is_one_update_a_copy_and_no_deletion(
     for target in targets:
         user.wait_data("configmaps", target, word, {"from": two})
     user.wait_ready(operator.namespace, word)
-    writes = [e.verb for e in operator.writes(since) if e.resource == "configmaps"]
-    assert writes == ["update"] * len(targets)
+    written = operator.writes(since, at=(one, two, *targets))
+    assert [(e.verb, e.resource) for e in written] == [("update", "configmaps")] * len(targets)
 
 
 def test_another_kind_replaces_the_copies(operator, user, namespace, word):
@@ -120,8 +120,7 @@ def test_rights_that_are_lost_over_a_restart_delete_nothing_and_come_back(
 def test_a_start_that_finds_everything_right_says_so_without_a_write(
     stopped, user, namespace, word
 ):
-    source = namespace("source")
-    namespace(f"{word}-t")
+    source, target = namespace("source"), namespace(f"{word}-t")
     user.create("configmaps", source, word, data={"key": "value"})
     stopped.start()
     user.rule(stopped.namespace, word, copying(source, word))
@@ -129,6 +128,7 @@ def test_a_start_that_finds_everything_right_says_so_without_a_write(
     assert stopped.stop() == 0
     since = restart(stopped, user, word)
     marker = namespace(f"{word}-marker")
-    within(15, lambda: user.data("configmaps", marker, word) == {"key": "value"})
-    writes = stopped.writes(since, but=("copyrators", "events"))
+    within(60, lambda: user.data("configmaps", marker, word) == {"key": "value"})
+    ours = (stopped.namespace, source, target, marker)
+    writes = stopped.writes(since, at=ours, but=("copyrators", "events"))
     assert [(e.verb, e.namespace) for e in writes] == [("create", marker)]

@@ -16,9 +16,9 @@ from copyrator.settings import limits
 
 pytestmark = pytest.mark.timeout(900)
 
-RULES = 600 if LONG else 250
+RULES = 600 if LONG else 100
 """More than a tenant may have watches for."""
-LARGE = 24
+LARGE = 16
 LARGE_BYTES = 700_000
 PATIENCE = 90.0
 
@@ -37,7 +37,7 @@ def serving_tenants(cluster, tmp_path):
 
 @pytest.fixture
 def greedy(api, user, namespace, word):
-    """A tenant with many rules of distinct selectors and 17 MB of sources that one rule selects."""
+    """A tenant with many rules of distinct selectors and 11 MB of sources that one rule selects."""
     tenant = namespace("greedy")
     accepts = namespace(f"{word}-accepts", annotations={names.ANN_ALLOW_FROM: tenant})
 
@@ -71,7 +71,7 @@ def team(cluster, api, namespace, tmp_path):
     """A namespace in which werf may deploy."""
     team = make_team(cluster, api, namespace("team"), tmp_path)
     yield team
-    team.let_go()
+    team.remove_finalizers()
 
 
 def test_a_tenant_without_measure_holds_up_its_own_rules_only(

@@ -140,7 +140,7 @@ def test_a_new_namespace_gets_its_copy(operator, user, namespace, word):
     user.wait_ready(operator.namespace, word)
     target = namespace(f"{word}-new")
     user.wait_data("configmaps", target, word, {"key": "value"})
-    within(5, lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
+    within(60, lambda: user.wait_ready(operator.namespace, word)["copies"]["ready"] == 1)
 
 
 def test_a_deleted_or_edited_copy_is_healed_at_once(operator, user, namespace, word):

@@ -16,6 +16,7 @@ import pytest
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, within
 
 from localcluster import Api
+from localcluster.audit import WRITE_VERBS
 
 pytestmark = [pytest.mark.xdist_group("frugality"), pytest.mark.timeout(900)]
 
@@ -57,20 +58,29 @@ class Fleet:
         within(PATIENCE, lambda: self.ready(SOURCES * targets), f"{targets} targets are right")
 
     def events(self, since: int):
+        """The operator's requests, but for those for Bundles that other tests left."""
         return [
             event
             for event in self.operator.cluster.audit_events(since)
             if event.user == self.operator.user
+            and (
+                event.namespace in ("", self.operator.namespace)
+                or event.namespace.startswith(self.word)
+            )
         ]
 
     def writes(self, since: int) -> Counter:
         """Writes of copies by verb."""
-        return Counter(e.verb for e in self.operator.writes(since) if e.resource in KINDS)
+        return Counter(e.verb for e in self._of_copies(since) if e.verb in WRITE_VERBS)
 
     def reads(self, since: int):
-        """Gets of single objects; not of values that other tests' Bundles still name."""
-        found = [e for e in self.events(since) if e.verb == "get" and e.resource in KINDS]
-        return [e for e in found if e.namespace.startswith(self.word)]
+        """Gets of single objects."""
+        return [e for e in self._of_copies(since) if e.verb == "get"]
+
+    def _of_copies(self, since: int):
+        """Of sources and copies, not of the operator's own Secret."""
+        ours = [e for e in self.events(since) if e.namespace.startswith(self.word)]
+        return [e for e in ours if e.resource in KINDS]
 
     def kopf_watches(self, since: int) -> set[str]:
         """What kopf watches: the last thing that a start does."""
@@ -78,7 +88,8 @@ class Fleet:
         return {e.resource for e in self.events(since) if e.verb == "watch"} & theirs
 
     def statuses(self, since: int) -> int:
-        return sum(event.subresource == "status" for event in self.operator.writes(since))
+        found = [(event.resource, event.subresource) for event in self.events(since)]
+        return found.count(("copyrators", "status"))
 
     def fence(self) -> int:
         """A namespace comes and is served whole: whatever came before has been looked at.

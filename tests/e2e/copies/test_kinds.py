@@ -111,18 +111,18 @@ def test_a_kind_of_the_default_is_copied_updated_and_healed_and_then_left_in_pea
         "targets": {"namespaces": [f"{word}-*"]},
     }
     user.rule(wide.namespace, word, wanted)
-    within(15, is_as_the_source, "copied")
+    within(60, is_as_the_source, "copied")
     user.replace(case.plural, source, word, **case.second)
-    within(15, is_as_the_source, "updated")
+    within(60, is_as_the_source, "updated")
     user.wait_ready(wide.namespace, word)
     user.patch(case.plural, target, word, **case.edit)
-    within(15, is_as_the_source, "healed")
+    within(60, is_as_the_source, "healed")
     user.wait_ready(wide.namespace, word)
     # A quota's controller writes too: a write of ours may be refused for that, and is made again.
     made = [e.verb for e in wide.writes(since) if e.namespace == target and e.code < 300]
     assert made == ["create", "update", "update"]
     user.delete(case.plural, target, word)
-    within(15, is_as_the_source, "made again")
+    within(60, is_as_the_source, "made again")
     user.delete("copyrators", wide.namespace, word)
     user.wait_gone(case.plural, target, word)
     assert user.get(case.plural, source, word) is not None
@@ -150,7 +150,7 @@ def test_what_others_add_to_a_service_account_is_theirs_and_no_drift(wide, user,
         found = user.get("serviceaccounts", target, word)
         return [one["name"] for one in found.get("imagePullSecrets", [])]
 
-    within(15, lambda: sorted(pull_secrets()) == ["newer", "theirs"], f"{pull_secrets()}")
+    within(60, lambda: sorted(pull_secrets()) == ["newer", "theirs"], f"{pull_secrets()}")
     assert user.get("serviceaccounts", target, word)["secrets"] == [{"name": "their-token"}]
 
 
@@ -170,7 +170,7 @@ def test_a_restart_over_right_copies_of_every_kind_writes_nothing(wide, user, na
     since = restart(wide, user, f"{word}-roles")
     late = namespace(f"{word}-late")
     for case in CASES:
-        within(15, lambda case=case: user.get(case.plural, late, word), f"{case.plural} in {late}")
+        within(60, lambda case=case: user.get(case.plural, late, word), f"{case.plural} in {late}")
     assert [event for event in wide.writes(since) if event.namespace in targets] == []
 
 
@@ -224,12 +224,12 @@ def test_a_custom_kind_that_appears_after_its_rule_is_copied_and_holds_nothing_u
     crd = request.getfixturevalue("gizmo_crd")
     said = {"apiVersion": f"{GIZMO_GROUP}/v1", "kind": "Gizmo"}
     user.retry_create(GIZMOS, source, word, **said, spec={"size": 1})
-    within(40, lambda: user.get(GIZMOS, target, word), "the custom resource is copied")
+    within(60, lambda: user.get(GIZMOS, target, word), "the custom resource is copied")
     user.wait_ready(wide.namespace, word)
     assert user.get(GIZMOS, target, word)["spec"] == {"size": 1}
     user.patch(GIZMOS, source, word, spec={"size": 2, "colour": "red"})
     within(
-        15,
+        60,
         lambda: user.get(GIZMOS, target, word)["spec"] == {"size": 2, "colour": "red"},
         "the custom resource is updated",
     )

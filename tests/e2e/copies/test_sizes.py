@@ -215,7 +215,7 @@ def test_what_the_crd_lets_pass_and_makes_no_sense_is_invalid_and_leaves_copies_
         condition = user.wait_reason(operator.namespace, word, "InvalidSpec")
         assert condition["message"].startswith(path)
     assert user.data("secrets", target, word) == encoded(key="value")
-    assert [e for e in operator.writes(since) if e.resource == "secrets"] == []
+    assert operator.writes(since, at=(source, target)) == []
     user.delete("copyrators", operator.namespace, word)
     user.wait_gone("secrets", target, word)
 
@@ -236,4 +236,4 @@ def test_an_object_of_any_depth_is_told_so_and_holds_nobody_up(operator, user, n
         user.wait_reason(operator.namespace, name, "InvalidSpec")
     operator.stop()
     since = restart(operator, user, word)
-    assert [event for event in operator.writes(since) if event.resource == "secrets"] == []
+    assert operator.writes(since, at=(source, target)) == []

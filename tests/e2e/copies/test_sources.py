@@ -151,4 +151,4 @@ def test_a_recreated_source_is_copied_again(operator, user, namespace, word):
     user.delete("configmaps", source, word)
     user.create("configmaps", source, word, metadata={"labels": {"app": word}}, data={"new": "1"})
     user.wait_data("configmaps", target, word, {"new": "1"})
-    within(15, lambda: user.condition(operator.namespace, word).get("reason") == "Synced")
+    within(60, lambda: user.condition(operator.namespace, word).get("reason") == "Synced")

@@ -65,5 +65,5 @@ def test_a_rules_story_is_told_in_its_status_in_events_and_in_metrics(
         ("Warning", "PartialFailure"),
         ("Normal", "Synced"),
     ]
-    within(30, lambda: len(events(user, stopped.namespace, word)) >= 3, "three Events")
+    within(60, lambda: len(events(user, stopped.namespace, word)) >= 3, "three Events")
     assert sorted(events(user, stopped.namespace, word)) == sorted(told)

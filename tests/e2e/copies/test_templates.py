@@ -39,7 +39,7 @@ def test_every_namespace_old_or_new_gets_a_binding_of_its_own_group_to_edit(
         ]
         assert user.names("rolebindings", target) == [f"{prefix}-{target}"]
     user.delete("rolebindings", old, f"{prefix}-{old}")
-    within(15, lambda: user.get("rolebindings", old, f"{prefix}-{old}"), "it is back")
+    within(60, lambda: user.get("rolebindings", old, f"{prefix}-{old}"), "it is back")
     assert user.wait_ready(wide.namespace, word)["copies"]["ready"] == 2
 
 

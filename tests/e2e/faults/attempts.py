@@ -38,6 +38,15 @@ class Records:
                 found[attempted["attempt"]].append(attempted)
         return found
 
+    def plans(self, uid: str) -> dict[str, dict[str, Any]]:
+        """All plans of a Bundle that were made, each as its status said last, by their Jobs."""
+        return {
+            plan["job"]: plan
+            for state in self.bundles.states
+            if state["metadata"]["uid"] == uid
+            and (plan := state.get("status", {}).get("plan", {})).get("outcome") == "Planned"
+        }
+
     def jobs_of(self, uid: str, kind: str) -> list[dict[str, Any]]:
         """All Jobs that were ever made for a Bundle, each in its last state."""
         return [
@@ -66,8 +75,13 @@ def faults(fleet: Fleet, records: Records) -> list[str]:
         *(
             f"{name}: {fault}"
             for name, release in {**fleet.gone, **fleet.live}.items()
-            for fault in (*_wrong_attempts(release, records), *_wrong_jobs(release, records))
+            for fault in (
+                *_wrong_attempts(release, records),
+                *_wrong_jobs(release, records),
+                *_not_approved(release, records),
+            )
         ),
+        *_left_copies(fleet),
     ]
 
 
@@ -84,6 +98,9 @@ def _not_deployed(fleet: Fleet, name: str) -> Iterator[str]:
         or team.condition(name).get("status") != "True"
     ):
         yield f"{name} isn't deployed as {release}: {status}"
+    drifted = team.condition(name, "Drifted")
+    if release.is_corrected and drifted.get("reason") != "InSync":
+        yield f"{name} has drifted, or nobody knows: {drifted}"
     meant = {"text": release.text, "greeting": release.greeting or "none"}
     if team.release(name) != meant:
         yield f"the release {name} holds {team.release(name)}, not {meant}"
@@ -118,8 +135,12 @@ def _wrong_attempts(release: Release, records: Records) -> Iterator[str]:
 
 
 def _without_reason(release: Release, attempts: list[Attempt]) -> Iterator[str]:
-    given = 0
+    given = corrections = broken_off = 0
     for before, attempt in zip([{}, *attempts], attempts, strict=False):
+        if attempt.get("correction"):
+            corrections += 1
+            broken_off += attempt["outcome"] == "Interrupted"
+            continue
         is_same = bool(before) and _inputs(before) == _inputs(attempt)
         if not is_same or attempt.get("request"):
             given += 1
@@ -127,6 +148,8 @@ def _without_reason(release: Release, attempts: list[Attempt]) -> Iterator[str]:
             yield f"attempt {attempt['attempt']} has no reason: {attempt}; before it {before}"
     if given > release.reasons:
         yield f"{given} attempts have reasons of their own, but {release.reasons} were given"
+    if corrections > release.edits + broken_off:
+        yield f"{corrections} corrections, {broken_off} broken off, of {release.edits} edits"
     failed = Counter(
         (*_inputs(attempt), attempt["generation"])
         for attempt in attempts
@@ -166,6 +189,29 @@ def _wrong_jobs(release: Release, records: Records) -> Iterator[str]:
             yield f"attempt {number} says {told[-1]}, and its Job {job and job['status']}"
         if told[-1].get("reason") == "JobLost" and job is not None:
             yield f"attempt {number} is called lost, but its Job was made: {job['status']}"
+
+
+def _not_approved(release: Release, records: Records) -> Iterator[str]:
+    """Each attempt deploys what somebody approved, or the rest of it."""
+    if not release.is_gated:
+        return
+    plans = records.plans(release.uid)
+    content = {
+        plan["id"]: _inputs(plan) for plan in plans.values() if plan["id"] in release.approved
+    }
+    for number, told in records.attempts(release.uid).items():
+        attempt = told[-1]
+        plan = plans.get(attempt.get("planJob", ""), {})
+        approved = plan.get("approved", {}).get("id", "")
+        if plan.get("decision") != "Approved" or content.get(approved) != _inputs(attempt):
+            yield f"attempt {number} deploys what nobody approved: {attempt}; its plan: {plan}"
+
+
+def _left_copies(fleet: Fleet) -> Iterator[str]:
+    """Copies of values that were written for plans and deploys, all of which have ended."""
+    secrets = fleet.team.path("secrets")
+    items = fleet.team.api.get(secrets, labelSelector=f"{PREFIX}seal=values")["items"]
+    yield from (f"the Secret {one['metadata']['name']} is still there" for one in items)
 
 
 def _inputs(attempt: Attempt) -> tuple[Any, ...]:

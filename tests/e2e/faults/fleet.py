@@ -10,12 +10,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from tests.e2e.bundles.conftest import TEMPLATE, Team
+
+from localcluster.api import ApiStatusError
 
 BROKEN = f"{TEMPLATE}---\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: Not_A_Name\n"
 """The API server refuses it, so the deploy fails by werf's verdict. What was there before stays in
 the chart: Helm uninstalls what its newest revision names, though that revision failed."""
+NOT_FOUND = 404
 RETRY = {"limit": 1, "backoff": "1s"}
 
 
@@ -34,8 +38,16 @@ class Release:
     """What its values say, where it has some."""
     broken: bool = False
     """What was pushed last can't be deployed."""
+    is_gated: bool = False
+    """Its deploys are planned, and wait for approval."""
+    approved: set[str] = field(default_factory=set)
+    """IDs of plans that somebody has approved."""
     reasons: int = 0
     """How many times somebody gave a reason for a deploy: a push, an edit, a wish."""
+    is_corrected: bool = False
+    """Its drift is put right."""
+    edits: int = 0
+    """How many times somebody edited its object by hand."""
 
 
 @dataclass
@@ -49,6 +61,7 @@ class Fleet:
     serial: Iterator[int] = field(default_factory=itertools.count)
 
     def begin(self, bundles: int = 3) -> None:
+        """Some Bundles; every second one has approval."""
         for _ in range(bundles):
             self._new_bundle()
 
@@ -63,26 +76,48 @@ class Fleet:
             (1, self._request),
             (1, self._force),
             (1, self._replace_bundle),
+            (2, self._edit_by_hand),
+            (4, self._approve),
+            (1, self._reject),
+            (1, self._forget_decisions),
         ]
         weights = [weight for weight, _ in changes]
         ((_, chosen),) = self.random.choices(changes, weights)
         return f"{chosen.__name__.strip('_')} {chosen()}"
 
     def finish(self) -> None:
-        """The last change: what can't be deployed is replaced."""
+        """The last change: what can't be deployed is replaced, and drift isn't recurring."""
         for name, release in self.live.items():
-            if release.broken:
+            if release.broken or release.is_corrected:
                 self._publish(name, release, broken=False)
 
+    def edit_all_by_hand(self) -> None:
+        """What is put right by corrections alone: nothing is pushed after it."""
+        for name, release in self.live.items():
+            if release.is_corrected:
+                assert self._edit(name)
+
+    def approve_all(self) -> list[str]:
+        """Approve what waits, also what was rejected; says what."""
+        return [self._decide(name, "approved-plan") for name in self.live]
+
     def _new_bundle(self) -> str:
-        name = f"app{next(self.serial)}"
+        number = next(self.serial)
+        name = f"app{number}"
         release = Release("", "1.0.0", [], "", follows_tags=self.random.random() < 0.5)
         self._publish(name, release, broken=False)
-        spec = {"version": "1.*" if release.follows_tags else "1.0.0", "retry": RETRY}
+        spec: dict[str, Any] = {"version": "1.*" if release.follows_tags else "1.0.0"}
+        spec["retry"] = RETRY
+        if number % 2 == 0:
+            release.is_gated = True
+            spec["approval"] = {"mode": "Always"}
         if self.random.random() < 0.5:
             release.greeting = self._word()
             self.team.create("configmaps", f"{name}-values", data=_values(release.greeting))
             spec["values"] = f"{name}-values"
+        release.is_corrected = number == 0 or self.random.random() < 0.5
+        if release.is_corrected:
+            spec["drift"] = {"mode": "Correct"}
         made = self.team.bundle(name, repo=self._repo(name), **spec)
         release.uid = made["metadata"]["uid"]
         self.live[name] = release
@@ -152,6 +187,49 @@ class Fleet:
         self.gone[name] = self.live.pop(name)
         self.team.delete("bundles", name)
         return f"{name} by {self._new_bundle()}"
+
+    def _edit_by_hand(self) -> str:
+        """Edit an object of a release, and ask for a plan, by which that is found."""
+        found = [name for name in sorted(self.live) if self.live[name].is_corrected]
+        if not found:
+            return self._push()
+        name = self.random.choice(found)
+        return name if self._edit(name) else f"{name}, which isn't deployed yet"
+
+    def _edit(self, name: str) -> bool:
+        try:
+            self.team.patch("configmaps", f"{name}-app", data={"text": self._word()})
+        except ApiStatusError as error:
+            if error.code != NOT_FOUND:
+                raise
+            return False
+        self.live[name].edits += 1
+        self.team.annotate(name, **{"plan-at": self._word()})
+        return True
+
+    def _approve(self) -> str:
+        return self._decide(self._pick(), "approved-plan")
+
+    def _reject(self) -> str:
+        return self._decide(self._pick(), "rejected-plan")
+
+    def _decide(self, name: str, verb: str) -> str:
+        """Decide about the plan that waits, if one does."""
+        plan = self.team.status(name).get("plan", {})
+        if plan.get("outcome") != "Planned" or plan.get("decision") == "Approved":
+            return f"{name}: no plan waits"
+        if verb == "approved-plan":
+            self.live[name].approved.add(plan["id"])
+        both = {"approved-plan": None, "rejected-plan": None, "approved-by": "ann"}
+        self.team.annotate(name, **both | {verb: plan["id"]})
+        return f"{name} {plan['id']}"
+
+    def _forget_decisions(self) -> str:
+        """A GitOps tool takes away what isn't in its repository."""
+        name = self._pick()
+        gone = ("approved-plan", "rejected-plan", "approved-by")
+        self.team.annotate(name, **dict.fromkeys(gone))
+        return name
 
     def _repo(self, name: str) -> str:
         return f"{self.team.repo}/{name}"

@@ -172,11 +172,11 @@ def delays(seconds: float) -> Fault:
     return fault
 
 
-def holds(let_go: threading.Event) -> Fault:
+def holds(released: threading.Event) -> Fault:
     """No answer until it is let go, and then the right one."""
 
     async def fault(exchange: Exchange) -> web.StreamResponse:
-        await asyncio.to_thread(let_go.wait)
+        await asyncio.to_thread(released.wait)
         return await relay(exchange)
 
     return fault

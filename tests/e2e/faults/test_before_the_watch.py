@@ -110,14 +110,14 @@ def after_the_start(operator: Operator, *verbs: str) -> Callable[[Seen], bool]:
 
 
 def test_what_happens_between_our_list_and_kopfs_is_seen(scene: Scene) -> None:
-    let_go = threading.Event()
+    released = threading.Event()
     scene.prepare("start")
-    with scene.proxy.fault(holds(let_go), after_the_start(scene.operator, "list", "watch")):
+    with scene.proxy.fault(holds(released), after_the_start(scene.operator, "list", "watch")):
         scene.operator.start()
         scene.wait_prepared("start")
         scene.meddle("start")
         assert scene.copy("start-new") is None, "kopf has listed already"
-        let_go.set()
+        released.set()
         scene.wait_as_meant("start")
 
 
@@ -125,12 +125,12 @@ def test_what_happens_before_kopf_lists_again_after_a_410_is_seen(scene: Scene) 
     scene.prepare("gone")
     scene.wait_prepared("gone")
     until(lambda: scene.user.condition(scene.operator.namespace, "gone-heir"), "the heir waits")
-    let_go, began = threading.Event(), time.monotonic()
+    released, began = threading.Event(), time.monotonic()
     lists, watches = only("list", of=("copyrators",)), only("watch", of=("copyrators",))
-    with scene.proxy.fault(holds(let_go), lists):
+    with scene.proxy.fault(holds(released), lists):
         with scene.proxy.fault(fails_within(410, "Expired"), watches):
             until(lambda: [one for one in scene.proxy.met(began) if lists(one)], "kopf lists again")
             scene.meddle("gone")
             assert scene.copy("gone-new") is None, "kopf watches still"
-        let_go.set()
+        released.set()
         scene.wait_as_meant("gone")

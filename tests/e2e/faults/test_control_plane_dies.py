@@ -29,7 +29,7 @@ SETTINGS = {"WERF_OPERATOR_TIMER_INTERVAL": "3", "WERF_OPERATOR_TIMER_IDLE": "0"
 
 
 @dataclass
-class World:
+class Setup:
     cluster: Cluster
     home: str
     proxy: FaultProxy
@@ -63,7 +63,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     """A cluster of these tests' own: nobody else could live in it."""
     logs: Path = tmp_path_factory.mktemp("dies")
     with Cluster.start(logs / "cluster") as cluster, FaultProxy(cluster) as proxy:
@@ -77,46 +77,46 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         settings = {**SETTINGS, "NAMESPACE": home}
         with OperatorProcess(kubeconfig, logs / "operator.log", settings=settings) as process:
             process.wait_ready()
-            world = World(cluster, home, proxy, process, light, since)
+            setup = Setup(cluster, home, proxy, process, light, since)
             until(lambda: not light.wrong(), lambda: f"{light.wrong()}\n{process.log}", 120.0)
-            yield world
+            yield setup
             assert process.stop() == 0
             assert "Traceback" not in process.log
 
 
-def test_killed_and_back_it_goes_on_where_it_was(world: World) -> None:
-    jobs = world.written("create", "jobs")
-    digest = world.light.team.publish("1.0.0", "second")
-    with world.light.changing(undeterred=True):
+def test_killed_and_back_it_goes_on_where_it_was(setup: Setup) -> None:
+    jobs = setup.written("create", "jobs")
+    digest = setup.light.team.publish("1.0.0", "second")
+    with setup.light.changing(undeterred=True):
         for component in ("kube-apiserver", "etcd"):
-            world.cluster.kill(component)
+            setup.cluster.kill(component)
         time.sleep(AWAY)  # that is how long it is away
-        world.revive()
-    world.light.change()
-    world.wait_right()
-    world.wait_deployed(digest)
-    world.process.wait_ready()
-    assert world.process.code is None
+        setup.revive()
+    setup.light.change()
+    setup.wait_right()
+    setup.wait_deployed(digest)
+    setup.process.wait_ready()
+    assert setup.process.code is None
     # While controllers find their feet a Job may get no pod; an edit of the spec then replaces it.
-    unstarted = world.process.log.count("was deleted because the spec was edited")
-    assert world.written("create", "jobs") == jobs + 1 + unstarted
-    assert world.written("delete", "secrets") == 0
+    unstarted = setup.process.log.count("was deleted because the spec was edited")
+    assert setup.written("create", "jobs") == jobs + 1 + unstarted
+    assert setup.written("delete", "secrets") == 0
 
 
-def test_without_its_history_everything_is_listed_again_and_nothing_is_lost(world: World) -> None:
-    jobs, restarts = world.written("create", "jobs"), listed_again(world.process)
-    with world.proxy.fault(answers(503, "ServiceUnavailable")):
+def test_without_its_history_everything_is_listed_again_and_nothing_is_lost(setup: Setup) -> None:
+    jobs, restarts = setup.written("create", "jobs"), listed_again(setup.process)
+    with setup.proxy.fault(answers(503, "ServiceUnavailable")):
         for _ in range(3):
-            world.light.change()
-        world.cluster.kill("kube-apiserver")  # whose cache would remember
-        compact(world.cluster)
-        world.cluster.restart("kube-apiserver")
-    world.wait_right()
-    world.process.wait_ready()
-    assert listed_again(world.process) - restarts >= 5, "the versions were gone"
-    assert world.process.code is None
-    assert world.written("create", "jobs") == jobs
-    assert world.written("delete", "secrets") == 0
+            setup.light.change()
+        setup.cluster.kill("kube-apiserver")  # whose cache would remember
+        compact(setup.cluster)
+        setup.cluster.restart("kube-apiserver")
+    setup.wait_right()
+    setup.process.wait_ready()
+    assert listed_again(setup.process) - restarts >= 5, "the versions were gone"
+    assert setup.process.code is None
+    assert setup.written("create", "jobs") == jobs
+    assert setup.written("delete", "secrets") == 0
 
 
 def compact(cluster: Cluster) -> None:

@@ -33,6 +33,8 @@ from localcluster.audit import WRITE_VERBS, Requests
 KILLS = 50 if LONG else 5
 IN_THE_CRADLE = 0.25
 """The share of lives that end before the operator has said that it is ready."""
+APPROVED = 0.3
+"""The share of changes after which a person approves all that waits."""
 LONGEST_LIFE = 2.0
 """Times as long as a start takes, counted from its end: a slow machine gets more time."""
 SETTLED = 240.0
@@ -88,6 +90,8 @@ class Run:
             for moment in moments:
                 _sleep_until(born + moment * self.start_takes)
                 self.change()
+                if self.random.random() < APPROVED:
+                    self.say(f"approved {self.fleet.approve_all()}")
             _sleep_until(born + life * self.start_takes)
             assert process.code is None, f"it ended unexpectedly:\n{process.log}"
             process.kill()
@@ -98,6 +102,11 @@ class Run:
     def change(self, *, up: bool = True) -> None:
         is_copying = self.random.random() < 0.75
         self.say(self.churn.change(up=up) if is_copying else self.fleet.change())
+
+    def approved_faults(self) -> list[str]:
+        """What is wrong, once all that waits for approval has it."""
+        self.fleet.approve_all()
+        return self.faults()
 
     def faults(self) -> list[str]:
         return oracle.faults(self.churn) + attempts.faults(self.fleet, self.records)
@@ -160,7 +169,7 @@ def run(cluster: Cluster, api: Api, namespace: Callable[..., str], tmp_path: Pat
     with ExitStack() as stack:
         stack.callback(uninstall, cluster, home)
         stack.callback(sweep, api, word)
-        stack.callback(team.let_go)
+        stack.callback(team.remove_finalizers)
         watches = [
             stack.enter_context(Recorder(api, path))
             for path in (
@@ -183,8 +192,15 @@ def test_dies_anywhere_and_does_all_of_its_work_once(run: Run) -> None:
     run.fleet.finish()
     with run.operator() as process:
         run.say("started for good")
-        until(lambda: not run.faults(), lambda: "\n".join(run.faults()), SETTLED)
+        until(lambda: not run.approved_faults(), lambda: "\n".join(run.faults()), SETTLED)
         run.say(f"all is right: {len(oracle.wanted(run.churn))} copies; {run.attempts()}")
+        run.fleet.edit_all_by_hand()
+        time.sleep(run.random.uniform(0, 2 * run.start_takes))
+        process.kill()
+        run.say("killed while drift is found and corrected")
+    with run.operator() as process:
+        until(lambda: not run.faults(), lambda: "\n".join(run.faults()), SETTLED)
+        run.say(f"all is right again: {run.attempts()}")
         run.wait_quiet()
         assert run.faults() == [], "it stays right"
         assert run.jobs_not_looked_at(requests) == []

@@ -1,7 +1,7 @@
 """What stands between the operator and the API server misbehaves while things change.
 
 For each fault: the process stays, asks fewer than ten times a second beside what the changes need,
-tells the fault once, deletes nothing and deploys nothing, and all is right within 30 s of its end.
+tells the fault once, deletes nothing and deploys nothing, and all is right again after its end.
 """
 
 import re
@@ -15,24 +15,9 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.bundles.conftest import make_team
+from tests.e2e.faults.catalogue import FAULTS, Faults
 from tests.e2e.faults.light import Light
-from tests.e2e.faults.proxy import (
-    Chosen,
-    Fault,
-    FaultProxy,
-    answers,
-    closes_at_once,
-    cuts,
-    delays,
-    disorders,
-    everything,
-    fails_within,
-    goes_silent,
-    only,
-    pages_of_one,
-    silent,
-    truncates,
-)
+from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install, uninstall
 from tests.e2e.operator_process import OperatorProcess, until
 from tests.long import LONG
@@ -43,8 +28,9 @@ pytestmark = [pytest.mark.xdist_group("faults"), pytest.mark.timeout(300)]
 
 SECONDS = 40.0 if LONG else 4.0
 """How long a fault lasts, once everybody has met it."""
-CONVERGED = 30.0
-"""Seconds from its end until all is right."""
+PATIENCE = 120.0
+"""Seconds from its end until all is right, however busy the machine is. `make bench BENCH=faults`
+measures the seconds."""
 RATE = 10.0
 """Requests a second that a fault may cause, beside the writes that a change needs."""
 STATUSES = 2
@@ -53,41 +39,9 @@ FIRST = 0.0 if LONG else 1.0
 """Seconds at its beginning that aren't counted: all watches that were cut are opened again then,
 and a short fault has little else."""
 
-Faults = list[tuple[Fault, Chosen]]
-
-WRITES = only("create", "update", "patch", "delete")
-READS = only("get", "list", "watch")
-WATCHES = only("watch")
-
-FAULTS: dict[str, Faults] = {
-    "cut in mid-stream and mid-body": [(cuts, everything)],
-    "delayed": [(delays(3.0), everything)],
-    "429 with Retry-After": [(answers(429, "TooManyRequests", retry_after=2), everything)],
-    "500 and 503": [
-        (answers(500, "InternalError"), READS),
-        (answers(503, "ServiceUnavailable", retry_after=1), WRITES),
-    ],
-    "401": [(answers(401, "Unauthorized"), everything)],
-    "403 on secrets and on rules": [
-        (answers(403, "Forbidden"), only(of=("secrets",))),
-        (answers(403, "Forbidden"), only("list", "watch", of=("copyrators",))),
-    ],
-    "410 on watches and on page 2": [
-        (fails_within(410, "Expired"), WATCHES),
-        (answers(410, "Expired"), only("list", page=2)),
-        (pages_of_one, only("list")),
-    ],
-    "watches that close at once": [(closes_at_once, WATCHES)],
-    "silent watches": [(silent, WATCHES)],
-    "watches that go silent while they stand": [(goes_silent, WATCHES)],
-    "500 within watches": [(fails_within(500, "InternalError"), WATCHES)],
-    "duplicated and re-ordered events": [(disorders, WATCHES)],
-    "truncated JSON": [(truncates, everything)],
-}
-
 
 @dataclass
-class World:
+class Setup:
     proxy: FaultProxy
     process: OperatorProcess
     light: Light
@@ -108,7 +62,7 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def setup(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
     logs: Path = tmp_path_factory.mktemp("faults")
     home, teams = f"op-{secrets.token_hex(3)}", f"team-{secrets.token_hex(3)}"
     direct = install(cluster, home)
@@ -121,9 +75,9 @@ def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         kubeconfig = proxy.kubeconfig(direct, logs / "kubeconfig")
         with OperatorProcess(kubeconfig, logs / "operator.log", settings=settings) as process:
             process.wait_ready()
-            world = World(proxy, process, light)
-            world.wait_right(120.0)
-            yield world
+            setup = Setup(proxy, process, light)
+            setup.wait_right(120.0)
+            yield setup
             assert process.stop() == 0
             assert "Traceback" not in process.log
     ours = [one for one in cluster.audit_events(since) if home in one.user]
@@ -135,8 +89,8 @@ def world(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
-def test_it_outlives(world: World, faults: Faults, record_property) -> None:
-    process, proxy, light = world.process, world.proxy, world.light
+def test_it_outlives(setup: Setup, faults: Faults, record_property) -> None:
+    process, proxy, light = setup.process, setup.proxy, setup.light
     mark, began, step = len(process.log), time.monotonic(), light.step
     with ExitStack() as lasting, light.changing():
         for fault, chosen in faults:
@@ -146,9 +100,9 @@ def test_it_outlives(world: World, faults: Faults, record_property) -> None:
     lasted = time.monotonic() - began
     needed = (light.step - step) * (len(light.targets) + STATUSES)
     asked = max(0, len(proxy.since(began + FIRST)) - needed)
-    said = world.complaints(mark)
-    converged = world.wait_right(CONVERGED)
-    until(lambda: process.get("/readyz")[0] == 200, lambda: process.get("/readyz")[1], CONVERGED)
+    said = setup.complaints(mark)
+    converged = setup.wait_right(PATIENCE)
+    until(lambda: process.get("/readyz")[0] == 200, lambda: process.get("/readyz")[1], PATIENCE)
     record_property("requests a second", f"{asked / (lasted - FIRST):.1f}")
     record_property("lines", said.total())
     record_property("right after", f"{converged:.1f} s")

@@ -145,13 +145,13 @@ class Stage:
         bad = (*self.places.evil, *self.places.forged)
         for namespace in bad:
             for resource, group in _HELD.items():
-                self._let_go(namespace, resource, group)
+                self._remove_finalizers(namespace, resource, group)
         for name in (*bad, self.places.victim):
             with contextlib.suppress(ApiStatusError):
                 self.api.delete(f"/api/v1/namespaces/{name}")
         sweep(self.api, f"{self.word}-")
 
-    def _let_go(self, namespace: str, resource: str, group: str) -> None:
+    def _remove_finalizers(self, namespace: str, resource: str, group: str) -> None:
         """By kubectl, because some are nested more deeply than Python's `json` reads."""
         shown = 'jsonpath={range .items[?(@.metadata.finalizers)]}{.metadata.name}{"\\n"}{end}'
         names = self.cluster.kubectl("get", resource, "-n", namespace, "-o", shown).split()

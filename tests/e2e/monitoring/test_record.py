@@ -13,7 +13,7 @@ from tests.e2e.bundles.conftest import make_team
 from tests.e2e.faults.light import Light
 from tests.e2e.faults.proxy import FaultProxy
 from tests.e2e.installation import install, uninstall
-from tests.e2e.monitoring.world import INTERVAL, World
+from tests.e2e.monitoring.setup import INTERVAL, Setup
 from tests.e2e.operator_process import OperatorProcess
 from tests.long import LONG
 from tests.monitoring.pages import BAD, GOOD, RECORDED, recorded, shape
@@ -26,7 +26,7 @@ RECORDS = bool(os.environ.get("COPYRATOR_RECORD"))
 
 
 @pytest.fixture
-def world(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[World]:
+def setup(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Setup]:
     home, teams = f"op-{secrets.token_hex(3)}", f"team-{secrets.token_hex(3)}"
     direct = install(cluster, home)
     api.create("/api/v1/namespaces", {"metadata": {"name": teams}})
@@ -40,24 +40,24 @@ def world(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[World]:
         kubeconfig = proxy.kubeconfig(direct, tmp_path / "kubeconfig")
         with OperatorProcess(kubeconfig, tmp_path / "operator.log", settings=settings) as process:
             process.wait_ready()
-            yield World(proxy, process, light)
+            yield Setup(proxy, process, light)
             assert process.stop() == 0
             assert "Traceback" not in process.log
-    light.team.let_go()
+    light.team.remove_finalizers()
     light.delete()
     uninstall(cluster, home)
 
 
-def test_the_recorded_pages_are_what_an_operator_serves(world: World) -> None:
+def test_the_recorded_pages_are_what_an_operator_serves(setup: Setup) -> None:
     """All of them with COPYRATOR_LONG or COPYRATOR_RECORD; in `make test` that of good days."""
-    world.light.begin()
-    world.wait_right()
-    pages = {GOOD[0]: world.page}
-    world.do_some_work()
-    pages[GOOD[1]] = world.page
+    setup.light.begin()
+    setup.wait_right()
+    pages = {GOOD[0]: setup.page}
+    setup.do_some_work()
+    pages[GOOD[1]] = setup.page
     if LONG or RECORDS:
-        with world.all_bad():
-            pages[BAD] = world.page
+        with setup.all_bad():
+            pages[BAD] = setup.page
     for name, page in pages.items():
         if RECORDS:
             lines = [one for one in page.splitlines(keepends=True) if "copyrator_" in one]

@@ -16,7 +16,6 @@ from tests.e2e.rights.stage import Stage
 
 from demo.chart import Rendered, render
 from localcluster import Api, Cluster
-from localcluster.api import ApiStatusError
 
 VALUES: dict[str, Any] = {**KINDS, "rules.bindClusterRoles": ["edit"]}
 
@@ -50,8 +49,7 @@ def stage(cluster: Cluster, api: Api, tmp_path_factory: pytest.TempPathFactory) 
         assert operator.stop() == 0
     assert "Traceback" not in log.read_text()
     for namespace, name in stage.made:
-        with contextlib.suppress(ApiStatusError):
-            api.patch(f"{BUNDLES.format(namespace)}/{name}", {"metadata": {"finalizers": None}})
+        api.remove_finalizers(f"{BUNDLES.format(namespace)}/{name}")
     uninstall(cluster, home)
     for name in places.values():
         api.delete(f"/api/v1/namespaces/{name}")

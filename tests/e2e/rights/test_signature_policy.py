@@ -57,7 +57,7 @@ def place(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Place]:
         api.create("/api/v1/namespaces", {"metadata": {"name": one}})
     place = Place(api, home, make_team(cluster, api, name, tmp_path))
     yield place
-    place.team.let_go()
+    place.team.remove_finalizers()
     uninstall(cluster, home)
     api.delete(f"/api/v1/namespaces/{name}")
 

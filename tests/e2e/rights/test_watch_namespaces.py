@@ -75,8 +75,7 @@ def scoped(
         rules = f"/apis/flant.com/v1/namespaces/{namespace}/copyrators"
         for path in (BUNDLES.format(namespace), rules):
             for item in api.get(path)["items"]:
-                name = item["metadata"]["name"]
-                api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
+                api.remove_finalizers(f"{path}/{item['metadata']['name']}")
         with contextlib.suppress(ApiStatusError):  # a test has deleted one
             api.delete(f"/api/v1/namespaces/{namespace}")
 

@@ -179,8 +179,7 @@ def run(
     rules = f"/apis/flant.com/v1/namespaces/{home}/copyrators"
     for path in (rules, BUNDLES.format(others[0])):
         for item in api.get(path)["items"]:
-            name = f"{path}/{item['metadata']['name']}"
-            api.patch(name, {"metadata": {"finalizers": None}})
+            api.remove_finalizers(f"{path}/{item['metadata']['name']}")
     for name in (home, *others):
         api.delete(f"/api/v1/namespaces/{name}")
 

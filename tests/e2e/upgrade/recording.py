@@ -193,7 +193,7 @@ def remove(api: Api) -> None:
     for plural, namespace in (("copyrators", HOME), ("bundles", APPS)):
         path = PATHS[plural].format(namespace)
         for item in api.get(path)["items"]:
-            api.patch(f"{path}/{item['metadata']['name']}", {"metadata": {"finalizers": None}})
+            api.remove_finalizers(f"{path}/{item['metadata']['name']}")
     for name in NAMESPACES:
         try:
             api.delete(f"/api/v1/namespaces/{name}")

@@ -15,6 +15,7 @@ from copyrator.api.times import (
     format_micro_time,
     format_time,
     parse_duration,
+    parse_retry_after,
     parse_time,
 )
 
@@ -97,3 +98,27 @@ def test_a_duration_has_at_most_32_characters_and_three_places() -> None:
 @pytest.mark.parametrize("junk", [None, 5, "", "yesterday", "0001-01-01T00:00:00+23:59", []])
 def test_what_is_no_time_is_none(junk: object) -> None:
     assert parse_time(junk) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("30", 30.0),
+        (7, 7.0),
+        ("-1", -1.0),
+        ("inf", float("inf")),
+        ("Wed, 25 Nov 2026 00:01:00 GMT", 60.0),
+        ("Tue, 24 Nov 2026 23:59:00 GMT", -60.0),
+        ("nan", None),
+        ("soon", None),
+        (None, None),
+        ([], None),
+        (10**400, None),
+    ],
+)
+def test_retry_after_is_a_number_or_a_date(value: object, seconds: float | None) -> None:
+    assert parse_retry_after(value, {"Date": "Wed, 25 Nov 2026 00:00:00 GMT"}) == seconds
+
+
+def test_without_the_answers_date_a_retry_after_date_says_nothing() -> None:
+    assert parse_retry_after("Wed, 25 Nov 2026 00:01:00 GMT", {}) is None

@@ -101,6 +101,17 @@ def test_what_the_spec_does_not_admit_any_more_is_forgotten() -> None:
     assert age.remembered(status, spec(version="2.*"), (), NOW) == known[1:]
 
 
+def test_remembered_tags_below_the_highest_are_known() -> None:
+    known = (one("1.1.0", "a"), one("1.3.0", "c"), one("1.2.0", "b"), one("1.2.0", "b2"))
+    status = BundleStatus(deployed=DEPLOYED, candidates=known)
+    assert age.lower_tags(status, spec(), ("1.4.0",)) == ("1.3.0", "1.2.0", "1.1.0")
+    assert age.lower_tags(status, spec(), ("1.3.0",)) == ("1.2.0", "1.1.0")
+    assert age.lower_tags(status, spec(version="1.2.*"), ()) == ("1.2.0",)
+    there = replace(status, deployed=replace(DEPLOYED, version="1.2.0"))
+    assert age.lower_tags(there, spec(), ()) == ("1.3.0", "1.2.0")
+    assert age.lower_tags(BundleStatus(deployed=DEPLOYED), spec(), ()) == ()
+
+
 def test_former_digests_of_a_tag_are_tried_the_newest_first() -> None:
     known = (one("latest", "a"), one("latest", "b"), one("1.0", "x"), one("latest", "c"))
     found = age.older(BundleStatus(candidates=known), candidate("latest", "c"))

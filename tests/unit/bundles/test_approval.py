@@ -45,7 +45,7 @@ CHANGED = Attempted(
 )
 UNSTABLE = Refused(
     "PlanUnstable",
-    "what was planned can't be deployed, as its Jobs found again and again: nothing was applied. "
+    "what was planned couldn't be deployed by several Jobs: nothing was applied. "
     "It isn't tried again until the version, the spec or the values change, or until copyrator "
     "reconcile bundle -n prod shop",
 )

@@ -1,8 +1,8 @@
 """No sequence of events deploys what wasn't approved.
 
-A world makes pushes, edits, decisions, plans, outcomes and waits in any order, and calls the pure
-functions as the operator does. It keeps its own account of what people have approved, and looks at
-each attempt that begins.
+A simulation makes pushes, edits, decisions, plans, outcomes and waits in any order, and calls the
+pure functions as the operator does. It keeps its own account of what people have approved, and
+checks each attempt that begins.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ENDINGS = [
 POOL = tuple(one for one in map(read_operation, LINES) if one is not None)
 
 
-class World:
+class Simulation:
     """One Bundle, and everything that can happen to it."""
 
     def __init__(self, random: Random) -> None:
@@ -324,7 +324,7 @@ MOST = settings.default.max_examples
 @settings(max_examples=2 * MOST if MOST >= 100 else 4, deadline=None)  # 4 in `make mutate`
 @given(st.randoms(use_true_random=True))
 def test_nothing_is_deployed_that_was_not_approved(random: Random) -> None:
-    world = World(random)
-    world.create(random.choice(["Always", "OnRisk"]))
+    simulation = Simulation(random)
+    simulation.create(random.choice(["Always", "OnRisk"]))
     for _ in range(60):
-        world.go_on()
+        simulation.go_on()

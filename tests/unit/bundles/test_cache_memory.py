@@ -14,7 +14,7 @@ import pytest
 from tests.histories import soak, status
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.cache import BundleRegistry, read_entry
+from copyrator.bundles.cache import BundleCache, read_entry
 
 BYTES = 4500
 COUNT = 1000
@@ -52,7 +52,7 @@ def body(i: int, *, promotes: bool = False) -> str:
 
 def taken(*, promotes: bool = False) -> float:
     """Bytes that each of COUNT Bundles takes."""
-    bundles, defaults = BundleRegistry(), BundleDefaults()
+    bundles, defaults = BundleCache(), BundleDefaults()
     texts = [body(i, promotes=promotes) for i in range(COUNT + 1)]
     bundles.take(read_entry(msgspec.json.decode(texts.pop()), defaults))  # made once for all
     gc.collect()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.bundle_spec import BundleDefaults
-from copyrator.bundles.cache import BundleEntry, BundleRegistry, read_entry
+from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 
 SECOND = "2026-11-21T10:00:00Z"
 NEXT = "2026-11-21T10:00:01Z"
@@ -94,7 +94,7 @@ def own(uid: str, status: dict[str, Any] | None = None) -> BundleEntry:
 )
 def test_a_release_belongs_to(owner: BundleEntry, others: list[BundleEntry]) -> None:
     for order in permutations([owner, *others]):
-        registry = BundleRegistry()
+        registry = BundleCache()
         for entry in order:
             registry.take(entry)
 
@@ -102,7 +102,7 @@ def test_a_release_belongs_to(owner: BundleEntry, others: list[BundleEntry]) -> 
 
 
 def test_a_bundle_that_is_gone_or_names_another_release_claims_nothing() -> None:
-    registry = BundleRegistry()
+    registry = BundleCache()
     for entry in (claim("a"), claim("b"), claim("c", target="other")):
         registry.take(entry)
     registry.remove(claim("a").key, "a")

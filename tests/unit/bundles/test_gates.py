@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -94,6 +96,37 @@ def test_a_gate_is_asked_about_the_spec_the_candidate_the_facts_and_the_time() -
 def test_a_gate_that_isnt_asked_on_this_occasion_passes() -> None:
     (result,) = judged(gate("a", NEVER, Occasion.NEW_DIGEST), occasion=Occasion.FORCE)
     assert result.verdict is PASSED
+
+
+ALL = tuple(Occasion)
+
+
+@pytest.mark.parametrize(
+    ("occasions", "said", "over"),
+    [
+        ((Occasion.REQUEST,), NEVER, NEVER),
+        ((Occasion.NEW_DIGEST, Occasion.REQUEST), YOUNG, YOUNG),
+        ((Occasion.REQUEST,), PASSED, None),
+        ((Occasion.NEW_DIGEST,), NEVER, None),
+    ],
+)
+def test_a_force_passes_over_what_a_request_is_asked_for(
+    occasions: tuple[Occasion, ...], said: Verdict, over: Verdict | None
+) -> None:
+    (result,) = judged(gate("a", said, *occasions), occasion=Occasion.FORCE)
+    assert (result.passed_over, result.objects) == (over, False)
+    (found,) = gates.recorded([result])
+    assert found.state == "Passed"
+    assert (found.message is not None) is (over is not None)
+
+
+def test_nothing_else_passes_over_a_gate() -> None:
+    for occasion in set(Occasion) - {Occasion.FORCE}:
+        others = [one for one in ALL if one not in (occasion, Occasion.FORCE)]
+        (result,) = judged(gate("a", NEVER, *others), occasion=occasion)
+        assert (result.passed_over, result.verdict) == (None, PASSED)
+    (result,) = judged(gate("a", NEVER, *ALL), occasion=Occasion.FORCE)
+    assert (result.passed_over, result.verdict) == (None, NEVER)
 
 
 def test_what_all_gates_pass_is_not_held() -> None:
@@ -214,6 +247,41 @@ def test_a_deploy_that_was_requested_has_the_occasion_of_its_request() -> None:
     )
     found = state.occasion(state.Need.REQUEST, wanted, BundleStatus())
     assert found is Occasion.REQUEST
+
+
+@pytest.mark.parametrize(
+    ("attempted", "change", "expected"),
+    [
+        (Attempted(outcome=Outcome.FAILED), {}, Occasion.RETRY),
+        (Attempted(outcome=Outcome.INTERRUPTED), {}, Occasion.INTERRUPTED),
+        (Attempted(outcome=Outcome.SUCCEEDED), {}, Occasion.NEW_DIGEST),
+        (Attempted(), {}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"digest": "sha256:x"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"version": "2"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"values_hash": "w"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"spec_hash": "t"}, Occasion.NEW_DIGEST),
+        (Attempted(outcome=Outcome.FAILED), {"generation": 2}, Occasion.NEW_DIGEST),
+        (
+            Attempted(outcome=Outcome.FAILED),
+            {"request": Request(force_at="x")},
+            Occasion.FORCE,
+        ),
+    ],
+)
+def test_version_gates_are_asked_about_the_same_again_as_about_a_retry(
+    attempted: Attempted, change: dict[str, Any], expected: Occasion
+) -> None:
+    made_of: dict[str, Any] = {
+        "version": "1",
+        "digest": ONE.digest,
+        "values_hash": "v",
+        "spec_hash": "s",
+        "generation": 1,
+    }
+    status = BundleStatus(
+        attempted=replace(attempted, **made_of), deployed=Deployed(digest="sha256:other")
+    )
+    assert state.occasion_of(status, state.Wanted(**made_of | change)) is expected
 
 
 def test_update_pending_names_the_first_gate_that_objects() -> None:

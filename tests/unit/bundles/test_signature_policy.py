@@ -16,7 +16,7 @@ from copyrator.bundles.policy.signature_policy import (
     NO_POLICY,
     Default,
     SignaturePolicy,
-    normal,
+    names_of,
     policy_in,
     read_policy,
 )
@@ -42,6 +42,11 @@ def policy(*globs: str, default: str = "Allow") -> SignaturePolicy:
         ("registry.example.com/team/*", "registry.example.com", "team/a/b"),
         ("registry.example.com/team/*", "Registry.Example.Com:443", "team/a"),
         ("Registry.Example.com:443/*", "registry.example.com", "team/a"),
+        ("registry.example.com/team/*", "registry.example.com:0443", "team/a"),
+        ("registry.example.com:00443/*", "registry.example.com", "team/a"),
+        ("registry.example.com:5000/*", "registry.example.com:05000", "a"),
+        ("registry.example.com:*", "registry.example.com", "a"),
+        ("[::1]/*", "[::1]:443", "a"),
         ("registry.example.com:5000/*", "registry.example.com:5000", "a"),
         ("docker.io/acme/*", "index.docker.io", "acme/app"),
         ("registry-1.docker.io/acme/*", "docker.io", "acme/app"),
@@ -80,10 +85,16 @@ def test_all_entries_that_match_are_asked() -> None:
     ]
 
 
-def test_plain_http_has_another_default_port() -> None:
-    assert normal("r:80", "a", insecure=True) == normal("r", "a", insecure=True) == "r/a"
-    assert normal("r:80", "a", insecure=False) == "r:80/a"
-    assert policy("r.example.com/*").matching(spec("r.example.com:80", "a", insecure=True))
+@pytest.mark.parametrize("glob", ["r.example.com/*", "r.example.com:80/*", "R.example.com:080/*"])
+@pytest.mark.parametrize("registry", ["r.example.com", "r.example.com:80", "r.example.com:00080"])
+def test_plain_http_has_another_default_port(glob: str, registry: str) -> None:
+    assert policy(glob).matching(spec(registry, "a", insecure=True))
+
+
+def test_the_port_of_plain_http_is_no_default_with_tls() -> None:
+    assert names_of("r:80", "a", insecure=False) == ("r:80/a",)
+    assert names_of("r:443", "a", insecure=True) == ("r:443/a",)
+    assert not policy("r/*").matching(spec("r:80", "a"))
 
 
 def test_the_default_may_deny_what_no_entry_names() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -193,19 +191,3 @@ def test_keys_are_bounded_over_all_entries() -> None:
     requirement, (fault,) = read(KEYS, CosignKeysSpec(OTHER), keys=many, more=many)
     assert len(requirement.entries) == 1
     assert fault == "spec.verify has 22 public keys; at most 20 are used"
-
-
-def test_an_operator_whose_bundles_ask_for_no_signature_loads_no_cryptography() -> None:
-    code = (
-        "import sys, copyrator.runtime.app\n"
-        "libraries = ('cryptography', 'rfc3161_client', 'sigstore')\n"
-        "print(sorted(name for name in sys.modules if name.split('.')[0] in libraries))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PYTHONPATH": str(ROOT_DIRECTORY / "operator")},
-    )
-    assert done.stdout.strip() == "[]"

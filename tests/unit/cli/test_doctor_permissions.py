@@ -21,7 +21,7 @@ class Reviewer:
     def __init__(self, denied: tuple[str, str]) -> None:
         self.denied = denied
 
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any]) -> Any:
+    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
         asked = body["spec"]["resourceAttributes"]
         return {"status": {"allowed": (asked["resource"], asked["namespace"]) != self.denied}}
 
@@ -42,7 +42,7 @@ class Deny(Reviewer):
     def __init__(self, *, may_review: bool = True) -> None:
         self.may_review = may_review
 
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any]) -> Any:
+    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
         if not self.may_review:
             raise errors.Forbidden("no")
         return {"status": {"allowed": False}}

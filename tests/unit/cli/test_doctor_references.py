@@ -28,7 +28,7 @@ class Server:
     async def list_pages(self, *_: Any, **__: Any) -> Any:
         yield Page(items=cast("Items", self.bundles), resource_version="1")
 
-    async def request(self, _method: str, _path: str, *, body: dict[str, Any]) -> Any:
+    async def request(self, _method: str, _path: str, *, body: dict[str, Any], **_: Any) -> Any:
         asked = body["spec"]["resourceAttributes"]
         place = (asked["resource"], asked["namespace"])
         self.asked.append(place)

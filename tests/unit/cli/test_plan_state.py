@@ -18,10 +18,10 @@ from copyrator.cli.plan_state import (
     describe_lines,
     head,
     is_due,
+    operation_counts,
     plan_of,
     said,
     state_of,
-    tally,
     why_lines,
 )
 from copyrator.cli.rows import bundle_trouble
@@ -93,11 +93,11 @@ def test_a_decision_is_due_by_a_condition_or_by_the_gate():
 
 
 def test_operations_are_counted_by_type():
-    assert tally(plan_of(bundle())) == "4 operations: 3 create, 1 delete; 1 risky"
-    assert tally(plan_of(bundle({"operations": 1, "counts": {"apply": 1}}))) == (
+    assert operation_counts(plan_of(bundle())) == "4 operations: 3 create, 1 delete; 1 risky"
+    assert operation_counts(plan_of(bundle({"operations": 1, "counts": {"apply": 1}}))) == (
         "1 operation: 1 apply"
     )
-    assert tally(plan_of(bundle({"operations": 0}))) == "no operations"
+    assert operation_counts(plan_of(bundle({"operations": 0}))) == "no operations"
 
 
 def test_describe_and_why_say_how_to_decide():

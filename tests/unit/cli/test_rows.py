@@ -142,3 +142,10 @@ def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(reason
     ready = {"type": "Ready", "status": "True", "reason": "Deployed"}
     body = {"metadata": {"name": "b", "namespace": "n"}, "status": {"conditions": [ready, pending]}}
     assert cells(rows.bundle_columns(NOW), body)["MESSAGE"] == ("it waits" if shown else "")
+
+
+def test_the_gates_that_a_forced_deploy_passed_over():
+    over = [{"name": "age", "reason": "TooYoung"}, {"name": "window"}]
+    assert rows.passed_over({"passedOver": over}) == "age, window"
+    assert rows.passed_over({}) == ""
+    assert rows.passed_over({"passedOver": "junk"}) == ""

@@ -16,7 +16,7 @@ from copyrator.workqueue.timeslice import TimeSlice
 SEALER = Sealer(b"k" * 32)
 
 
-class World:
+class Indexed:
     """Namespaces, rules, and their claims."""
 
     def __init__(self):
@@ -65,106 +65,106 @@ class World:
 
 
 @pytest.fixture
-def world():
-    return World()
+def indexed():
+    return Indexed()
 
 
 BY_NAME = {"source": {"kind": "ConfigMap", "name": "app"}}
 
 
-def test_a_claim_is_found_at_its_targets_and_nowhere_else(world):
+def test_a_claim_is_found_at_its_targets_and_nowhere_else(indexed):
     spec = {**BY_NAME, "targets": {"namespaces": ["team-*"], "exclude": ["team-b"]}}
-    world.binding(world.compiled("rule", spec))
-    assert world.owners("team-a", "app") == ["home/rule"]
-    assert world.owners("team-b", "app") == []
-    assert world.owners("team-a", "other") == []
+    indexed.binding(indexed.compiled("rule", spec))
+    assert indexed.owners("team-a", "app") == ["home/rule"]
+    assert indexed.owners("team-b", "app") == []
+    assert indexed.owners("team-a", "other") == []
 
 
-def test_the_sources_own_namespace_is_no_target_for_the_same_name(world):
-    world.binding(world.compiled("rule", BY_NAME))
-    assert world.owners("home", "app") == []
+def test_the_sources_own_namespace_is_no_target_for_the_same_name(indexed):
+    indexed.binding(indexed.compiled("rule", BY_NAME))
+    assert indexed.owners("home", "app") == []
 
 
-def test_it_is_one_for_another_name(world):
-    world.binding(
-        world.compiled("rule", {**BY_NAME, "transform": {"name": "copy-of-{{ source.name }}"}})
+def test_it_is_one_for_another_name(indexed):
+    indexed.binding(
+        indexed.compiled("rule", {**BY_NAME, "transform": {"name": "copy-of-{{ source.name }}"}})
     )
-    assert world.owners("home", "copy-of-app") == ["home/rule"]
-    assert world.owners("home", "app") == []
+    assert indexed.owners("home", "copy-of-app") == ["home/rule"]
+    assert indexed.owners("home", "app") == []
 
 
-def test_the_older_rule_comes_first_and_names_decide_among_twins(world):
-    world.binding(world.compiled("b", BY_NAME, "2026-01-02T00:00:00Z"))
-    world.binding(world.compiled("c", BY_NAME, "2026-01-01T00:00:00Z"))
-    world.binding(world.compiled("a", BY_NAME, "2026-01-02T00:00:00Z"))
-    assert world.owners("team-a", "app") == ["home/c", "home/a", "home/b"]
+def test_the_older_rule_comes_first_and_names_decide_among_twins(indexed):
+    indexed.binding(indexed.compiled("b", BY_NAME, "2026-01-02T00:00:00Z"))
+    indexed.binding(indexed.compiled("c", BY_NAME, "2026-01-01T00:00:00Z"))
+    indexed.binding(indexed.compiled("a", BY_NAME, "2026-01-02T00:00:00Z"))
+    assert indexed.owners("team-a", "app") == ["home/c", "home/a", "home/b"]
 
 
-def test_within_a_rule_the_namespace_listed_first_comes_first(world):
+def test_within_a_rule_the_namespace_listed_first_comes_first(indexed):
     spec = {"source": {"kind": "ConfigMap", "name": "app", "namespaces": ["team-b", "home"]}}
-    compiled = world.compiled("rule", spec)
-    second = world.binding(compiled, namespace="home", rank=(1, "app"))
-    first = world.binding(compiled, namespace="team-b", rank=(0, "app"))
-    found = world.index.requests("configmaps", world.namespaces.get("team-a"), "app")
+    compiled = indexed.compiled("rule", spec)
+    second = indexed.binding(compiled, namespace="home", rank=(1, "app"))
+    first = indexed.binding(compiled, namespace="team-b", rank=(0, "app"))
+    found = indexed.index.requests("configmaps", indexed.namespaces.get("team-a"), "app")
     assert [request.binding for request in found] == [first, second]
-    assert not world.index.is_alone(first)
+    assert not indexed.index.is_alone(first)
 
 
-def test_names_may_depend_on_the_target_namespace(world):
+def test_names_may_depend_on_the_target_namespace(indexed):
     spec = {**BY_NAME, "transform": {"name": "{{ source.name }}-{{ namespace.name }}"}}
-    world.binding(world.compiled("rule", spec))
-    assert world.owners("team-a", "app-team-a") == ["home/rule"]
-    assert world.owners("team-b", "app-team-a") == []
+    indexed.binding(indexed.compiled("rule", spec))
+    assert indexed.owners("team-a", "app-team-a") == ["home/rule"]
+    assert indexed.owners("team-b", "app-team-a") == []
 
 
-def test_a_templates_name_and_content_follow_the_namespace(world):
+def test_a_templates_name_and_content_follow_the_namespace(indexed):
     template = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "for-{{ namespace.name }}"},
         "data": {"owner": "{{ namespace.labels.owner }}"},
     }
-    world.index.add(SourceBinding(world.compiled("rule", {"template": template}), None))
-    team = world.namespaces.get("team-a")
-    (binding,) = world.index.of_rule("home/rule").values()
+    indexed.index.add(SourceBinding(indexed.compiled("rule", {"template": template}), None))
+    team = indexed.namespaces.get("team-a")
+    (binding,) = indexed.index.of_rule("home/rule").values()
     assert "owner" in binding.at(team).problem
-    world.namespaces.put(Namespace("team-a", labels={"owner": "ops"}))
-    world.index.forget_namespace("team-a")
-    team = world.namespaces.get("team-a")
+    indexed.namespaces.put(Namespace("team-a", labels={"owner": "ops"}))
+    indexed.index.forget_namespace("team-a")
+    team = indexed.namespaces.get("team-a")
     assert binding.at(team).name == "for-team-a"
     assert binding.content(team).payload == {"data": {"owner": "ops"}}
-    assert world.owners("team-a", "for-team-a") == ["home/rule"]
+    assert indexed.owners("team-a", "for-team-a") == ["home/rule"]
 
 
-def test_a_source_says_where_it_may_go(world):
+def test_a_source_says_where_it_may_go(indexed):
     annotations = {"copyrator.flant.com/allow-to": "team-b"}
-    world.binding(world.compiled("rule", BY_NAME), annotations=annotations)
-    assert world.owners("team-a", "app") == []
-    assert world.owners("team-b", "app") == ["home/rule"]
+    indexed.binding(indexed.compiled("rule", BY_NAME), annotations=annotations)
+    assert indexed.owners("team-a", "app") == []
+    assert indexed.owners("team-b", "app") == ["home/rule"]
 
 
-def test_sources_are_known_so_that_nobody_overwrites_them(world):
-    world.binding(world.compiled("rule", BY_NAME))
-    assert world.index.is_source("configmaps", "home", "app")
-    assert not world.index.is_source("secrets", "home", "app")
-    world.index.remove("home/rule", "home/app")
-    assert not world.index.is_source("configmaps", "home", "app")
+def test_sources_are_known_so_that_nobody_overwrites_them(indexed):
+    indexed.binding(indexed.compiled("rule", BY_NAME))
+    assert indexed.index.is_source("configmaps", "home", "app")
+    assert not indexed.index.is_source("secrets", "home", "app")
+    indexed.index.remove("home/rule", "home/app")
+    assert not indexed.index.is_source("configmaps", "home", "app")
 
 
-def test_a_changed_source_replaces_its_claim(world):
-    compiled = world.compiled("rule", BY_NAME)
-    first = world.binding(compiled)
-    second = world.binding(compiled)
-    assert list(world.index.all()) == [second]
-    assert first not in world.index.rivals(second)
+def test_a_changed_source_replaces_its_claim(indexed):
+    compiled = indexed.compiled("rule", BY_NAME)
+    first = indexed.binding(compiled)
+    second = indexed.binding(compiled)
+    assert list(indexed.index.all()) == [second]
+    assert first not in indexed.index.rivals(second)
 
 
-def test_a_removed_rule_leaves_nothing_behind(world):
-    compiled = world.compiled("rule", BY_NAME)
-    binding = world.binding(compiled)
-    assert world.index.remove_rule("home/rule") == [binding]
-    assert world.index.remove_rule("home/rule") == []
-    assert vars(world.index) == vars(BindingIndex())
+def test_a_removed_rule_leaves_nothing_behind(indexed):
+    compiled = indexed.compiled("rule", BY_NAME)
+    binding = indexed.binding(compiled)
+    assert indexed.index.remove_rule("home/rule") == [binding]
+    assert indexed.index.remove_rule("home/rule") == []
+    assert vars(indexed.index) == vars(BindingIndex())
 
 
 @pytest.mark.parametrize(
@@ -175,14 +175,14 @@ def test_a_removed_rule_leaves_nothing_behind(world):
         ({"name": "Not A Name"}, "isn't a valid object name"),
     ],
 )
-def test_a_transform_that_doesnt_fit_is_a_problem_of_the_claim(world, transform, message):
-    compiled = world.compiled("rule", {**BY_NAME, "transform": transform})
+def test_a_transform_that_doesnt_fit_is_a_problem_of_the_claim(indexed, transform, message):
+    compiled = indexed.compiled("rule", {**BY_NAME, "transform": transform})
     body = {
         "metadata": {"name": "app", "namespace": "home", "resourceVersion": "1"},
         "data": {"key": "1", "other": "2"},
     }
     binding = SourceBinding(compiled, SourceReader("v1", "ConfigMap")(body))
-    assert message in binding.at(world.namespaces.get("team-a")).problem
+    assert message in binding.at(indexed.namespaces.get("team-a")).problem
 
 
 class Refusing:
@@ -203,29 +203,31 @@ class Refusing:
     ],
     ids=["no target", "no consent of the source"],
 )
-def test_nothing_is_rendered_for_a_namespace_that_isnt_meant(world, targets, annotations):
+def test_nothing_is_rendered_for_a_namespace_that_isnt_meant(indexed, targets, annotations):
     spec = {**BY_NAME, "targets": targets, "transform": {"name": "{{ namespace.name }}"}}
-    compiled = world.compiled("rule", spec)
+    compiled = indexed.compiled("rule", spec)
     compiled.name = Refusing()
-    binding = world.binding(compiled, annotations=annotations)
-    assert world.owners("team-a", "app") == []
-    assert not binding.covers(world.namespaces.get("team-a"))
+    binding = indexed.binding(compiled, annotations=annotations)
+    assert indexed.owners("team-a", "app") == []
+    assert not binding.covers(indexed.namespaces.get("team-a"))
 
 
-def test_nothing_is_rendered_for_a_namespace_that_didnt_accept_the_tenant(world):
-    world.tenant = "home"
-    compiled = world.compiled("rule", {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}})
+def test_nothing_is_rendered_for_a_namespace_that_didnt_accept_the_tenant(indexed):
+    indexed.tenant = "home"
+    compiled = indexed.compiled("rule", {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}})
     compiled.name = Refusing()
-    world.binding(compiled)
-    assert world.owners("team-a", "app") == []
+    indexed.binding(compiled)
+    assert indexed.owners("team-a", "app") == []
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), RecursionError(), SyntaxError("x"), KeyError()])
-def test_whatever_goes_wrong_with_a_rendering_is_a_problem_of_that_copy(world, fault, monkeypatch):
+def test_whatever_goes_wrong_with_a_rendering_is_a_problem_of_that_copy(
+    indexed, fault, monkeypatch
+):
     def broken(self, _context):
         raise fault
 
     monkeypatch.setattr("copyrator.copies.policy.rendering.Text.render", broken)
     spec = {**BY_NAME, "transform": {"name": "{{ namespace.name }}"}}
-    binding = world.binding(world.compiled("rule", spec))
-    assert binding.at(world.namespaces.get("team-a")).problem
+    binding = indexed.binding(indexed.compiled("rule", spec))
+    assert binding.at(indexed.namespaces.get("team-a")).problem

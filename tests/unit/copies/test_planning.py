@@ -34,8 +34,8 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A rule's wish."""
+class Request:
+    """A rule's request for a copy."""
 
     owner: str
     content: str | None = "right"
@@ -61,7 +61,7 @@ class Claim:
         return self.adopting and unmanaged is UNMANAGED
 
 
-A, B = Claim("a"), Claim("b")
+A, B = Request("a"), Request("b")
 UNMANAGED = Unmanaged("uid", "1", {}, {}, {})
 
 
@@ -209,14 +209,14 @@ def plan(requests=(), existing=None, **more):
         ),
         ({"existing": Copy("x"), "hold": Hold.KEEPS}, Action.NOTHING, Cause.OWNED_BY_OTHER, None),
         (
-            {"requests": [A], "existing": Copy("x"), "hold": Hold.LET_GO},
+            {"requests": [A], "existing": Copy("x"), "hold": Hold.RELEASED},
             Action.REPLACE,
             Cause.TAKEN_OVER,
             A,
         ),
         ({"requests": [A], "existing": Copy("x")}, Action.REPLACE, Cause.TAKEN_OVER, A),
         ({"existing": Copy("x")}, Action.NOTHING, Cause.ABANDONED, None),
-        ({"existing": Copy("x"), "hold": Hold.LET_GO}, Action.ASK_OWNER, Cause.UNWANTED, None),
+        ({"existing": Copy("x"), "hold": Hold.RELEASED}, Action.ASK_OWNER, Cause.UNWANTED, None),
         ({"existing": Copy("x"), "hold": Hold.CONDEMNED}, Action.DELETE, Cause.UNWANTED, None),
         (
             {
@@ -272,7 +272,7 @@ def test_each_situation_has_one_answer(situation, act, why, winner):
 
 
 requests = st.builds(
-    Claim,
+    Request,
     owner=st.sampled_from("abc"),
     content=st.sampled_from(["right", "other", None]),
     paused=st.booleans(),
@@ -334,7 +334,7 @@ def test_a_plan_that_is_carried_out_leaves_nothing_to_do(now):
         assert_desired(now, after)  # to do nothing at all isn't enough
 
 
-def holder(now: TargetState) -> Claim | None:
+def holder(now: TargetState) -> Request | None:
     """The claim that the target goes to by docs/rules.md, written down without the planner."""
     existing = now.existing
     named = (existing.owner or existing.marks) if existing else ""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from copyrator.api.keys import CopyKey, RuleKey
+from copyrator.copies.policy.confirmation import Unconfirmed
 from copyrator.copies.rule_state import RulePhase, RuleState
 
 A, B = CopyKey("secrets", "a", "x"), CopyKey("secrets", "b", "x")
@@ -40,7 +41,7 @@ def test_a_new_version_deletes_nothing_that_was_decided_for_the_old_one(state: R
 def test_the_end_gives_the_watches_back_once(state: RuleState) -> None:
     one = watch()
     state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
-    state.sources = [one]
+    state.watch([one])
     state.condemn([A])
     assert state.end() == [one]
     assert (state.compiled, state.generation, state.condemned) == (None, 0, set())
@@ -97,3 +98,39 @@ def test_the_lag_is_from_the_first_change_to_the_last_write(state: RuleState) ->
     state.source_has_changed(20.0)
     assert state.take_lag() is None, "nothing had to be written"
     assert state.source_changed is None
+
+
+def test_what_an_earlier_process_decided_is_no_edit(state: RuleState) -> None:
+    edit = Unconfirmed(3, None, 9)
+    state.recall(2, edit)
+    assert (state.confirmed, state.unconfirmed, state.recalled) == (2, edit, True)
+    assert state.is_unconfirmed(3)
+    assert not state.take_edit()
+    state.confirm(3)
+    assert (state.confirmed, state.unconfirmed) == (3, None)
+    assert (state.take_edit(), state.take_edit()) == (True, False)
+
+
+def test_the_copies_before_a_generation_are_counted_once(state: RuleState) -> None:
+    assert (state.count_before(7), state.count_before(3)) == (7, 7)
+    state.begin(SimpleNamespace(), 2)  # type: ignore[arg-type]
+    assert state.count_before(3) == 3
+
+
+def test_a_status_is_never_due_earlier_but_at_once(state: RuleState) -> None:
+    state.delay_status(5.0)
+    state.delay_status(4.0)
+    assert state.next_status == 5.0
+    state.report_at_once()
+    assert state.next_status == 0.0
+
+
+def test_a_paused_rule_keeps_its_phase(state: RuleState) -> None:
+    compiled = SimpleNamespace(active=False)
+    state.resume()  # nothing is served yet
+    state.begin(compiled, 2)  # type: ignore[arg-type]
+    state.serve()
+    state.resume()
+    assert compiled.active
+    state.pause()
+    assert (compiled.active, state.phase) == (False, RulePhase.SERVING)

@@ -15,7 +15,7 @@ EACH = limits.UNMANAGED_WATCHES
 
 
 @dataclass
-class Subscription:
+class FakeRegistration:
     """What the pool hands out, driven by the test."""
 
     spec: WatchSpec
@@ -31,11 +31,11 @@ class Pool(InformerFactory):
     """Opens no connection."""
 
     def __init__(self) -> None:
-        self.handed_out: list[Subscription] = []
+        self.handed_out: list[FakeRegistration] = []
 
     def acquire(self, spec, listener, *, on_synced=None):
         self.listener, self.on_synced = listener, on_synced
-        self.handed_out.append(Subscription(spec))
+        self.handed_out.append(FakeRegistration(spec))
         return self.handed_out[-1]
 
 
@@ -104,17 +104,17 @@ def test_a_place_is_taken_once_and_given_back_once(watches, pool):
 def test_the_version_is_known_only_while_the_watch_is_complete(watches, pool, news):
     key = follow(watches, 1)
     name = ObjectName("team", "app-1")
-    (subscription,) = pool.handed_out
-    assert (subscription.spec.name, subscription.spec.metadata_only) == ("app-1", True)
+    (registration,) = pool.handed_out
+    assert (registration.spec.name, registration.spec.metadata_only) == ("app-1", True)
     assert watches.version(key) is None
-    subscription.store[name] = Seen("7")
+    registration.store[name] = Seen("7")
     assert watches.version(key) is None
-    subscription.synced = True
+    registration.synced = True
     assert watches.version(key) == "7"
     pool.on_synced()
     assert news == []
     pool.listener(name, None, Seen("8"))
-    del subscription.store[name]
+    del registration.store[name]
     pool.listener(name, Seen("8"), None)
     assert watches.version(key) == ""
     pool.on_synced()

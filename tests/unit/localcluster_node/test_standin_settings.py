@@ -19,7 +19,9 @@ ENV = {"WERF_REPO": "host/app", "WERF_RELEASE": "demo", "HOME": "/h"}
 
 def containers() -> Iterator[Any]:
     for path in sorted(GOLDEN.glob("*.yaml")):
-        pod = yaml.safe_load(path.read_text())["spec"]["template"]["spec"]
+        # By libyaml: each worker of a test run reads this file at its start.
+        job = yaml.load(path.read_text(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        pod = job["spec"]["template"]["spec"]
         for container in [*pod.get("initContainers", []), *pod["containers"]]:
             yield pytest.param(container, id=f"{path.stem} {container['name']}")
 

@@ -205,6 +205,8 @@ def sign(key: Key, algorithm: str, text: bytes, salt_length: Any = None) -> byte
         salt_length = padding.PSS.DIGEST_LENGTH if salt_length is None else salt_length
         salt = padding.PSS(padding.MGF1(digest), salt_length)
         return key.sign(text, salt, digest)
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return key.sign(text)  # of no algorithm that is accepted
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     size = (key.key_size + 7) // 8
     numbers = utils.decode_dss_signature(key.sign(text, ec.ECDSA(digest)))

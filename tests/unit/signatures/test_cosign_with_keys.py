@@ -296,3 +296,70 @@ def test_a_key_that_cannot_be_read_accepts_nothing() -> None:
     broken = type(trusted)(trusted.name, {"k": b"garbage"})
     with pytest.raises(Invalid, match="k can't be read as a public key"):
         sigstore_bundle.verify(ARTIFACT, bundle_signature(bundle(MINE)), broken, NOW)
+
+
+_LONG = "https://slsa.dev/" + "p" * 100
+WHOLE: dict[str, tuple[Any, str]] = {
+    "attestation": (
+        bundle(MINE, statement(predicateType=_LONG)),
+        f"it is an attestation ({_LONG[:100]}), which is not a signature: sign with `cosign sign`",
+    ),
+    "subject without digest": (
+        BUNDLES["subject without digest"][0],
+        "the signature is for another digest: sha256:",
+    ),
+    "two signatures": (
+        BUNDLES["two signatures"][0],
+        "the envelope has not exactly one signature",
+    ),
+    "key id": (
+        BUNDLES["key id"][0],
+        "the envelope's signature has a key id, which cosign doesn't write",
+    ),
+    "signature empty": (BUNDLES["signature empty"][0], "the envelope's signature is empty"),
+    "payload not canonical": (
+        BUNDLES["payload not canonical"][0],
+        "the envelope's payload is not base64 in its canonical form",
+    ),
+    "keyless": (
+        BUNDLES["keyless"][0],
+        "it is signed with a certificate (keyless), not with a key",
+    ),
+    "neither": (
+        BUNDLES["neither"][0],
+        "the bundle has not exactly one of a public key's hint and a certificate",
+    ),
+    "chain": (
+        BUNDLES["chain"][0],
+        "the bundle has a chain of certificates, which v0.3 doesn't allow",
+    ),
+    "message signature": (
+        BUNDLES["message signature"][0],
+        (
+            "the bundle has a message signature, as `cosign sign-blob` makes it, which is not "
+            "supported: sign with `cosign sign`"
+        ),
+    ),
+    "no content": (BUNDLES["no content"][0], "the bundle has no DSSE envelope"),
+    "media type": (
+        bundle(MINE, mediaType="m" * 120),
+        (
+            f"the bundle's media type {'m' * 100!r} is not supported: sign with cosign 3, or 2.6 "
+            "and --new-bundle-format (v0.3)"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WHOLE)
+def test_a_refusal_says_what_is_wrong_and_what_to_do(what: str) -> None:
+    document, said = WHOLE[what]
+    with pytest.raises(Invalid) as caught:
+        sigstore_bundle.verify(ARTIFACT, bundle_signature(document), entry(MINE), NOW)
+    assert str(caught.value) == said
+
+
+def test_a_statement_may_have_1024_subjects() -> None:
+    subjects = [{"digest": {"sha256": DIGEST}}] * sigstore_bundle.SUBJECTS
+    signature = bundle_signature(bundle(MINE, statement(subject=subjects)))
+    assert sigstore_bundle.verify(ARTIFACT, signature, entry(MINE), NOW) is None

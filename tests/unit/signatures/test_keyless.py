@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import socket
-import subprocess
 import sys
 from dataclasses import replace
 from datetime import timedelta
@@ -28,6 +27,7 @@ from tests.unit.signatures.making_keyless import ISSUER, SIGNED_AT, SUBJECT, Sig
 from tests.unit.signatures.mutations import altered_bytes, altered_json
 
 from copyrator.settings import limits
+from copyrator.signatures import keyless
 from copyrator.signatures.keyless import check_trusted_root, verify
 from copyrator.signatures.model import CosignIdentity, Invalid, TrustError
 
@@ -185,14 +185,6 @@ def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert said.endswith("or install copyrator[keyless]")
 
 
-def test_the_extra_is_imported_only_when_it_is_needed() -> None:
-    program = (
-        "import sys, copyrator.signatures.keyless, copyrator.signatures.judge\n"
-        "sys.exit(any(n.split('.')[0] in ('sigstore', 'pydantic') for n in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 def test_no_request_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("network")
@@ -237,3 +229,62 @@ def test_an_altered_trusted_root_is_refused_or_trusts_no_other(root: bytes) -> N
     other = Sigstore().bundle()
     with pytest.raises(Invalid):
         verify(ARTIFACT, bundle_signature(other), replace(ENTRY, trusted_root=root), NOW)
+
+
+def test_a_signature_with_a_key_is_refused_in_these_words() -> None:
+    said = _refusal(bundle(key("P-256")))
+    assert said == "it is signed with a key, not with a certificate (keyless)"
+
+
+def test_of_a_long_subject_and_pattern_a_hundred_characters_are_said() -> None:
+    subject, pattern = SUBJECT + "/" + "s" * 100, "https://" + "p" * 150
+    made = SIGSTORE.bundle(subject=x509.UniformResourceIdentifier(subject))
+    said = _refusal(made, subject_pattern=pattern)
+    assert said == f"the subject {subject[:100]!r} doesn't match {pattern[:100]!r}"
+
+
+AUTHORITY = json.loads(ROOT)["certificateAuthorities"][0]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"certificateAuthorities": [AUTHORITY | {"hunter2": 1}]},
+            "certificateAuthorities.0: extra forbidden",
+        ),
+        ({"hunter2": 1}, "the document: extra forbidden"),
+        ({"tlogs": "hunter2"}, "tlogs: list type"),
+    ],
+)
+def test_the_fault_of_a_trusted_root_is_its_field_and_kind(change: Any, said: str) -> None:
+    with pytest.raises(TrustError) as caught:
+        check_trusted_root("root.json", json.dumps(json.loads(ROOT) | change).encode())
+    assert str(caught.value) == f"root.json: the trusted root can't be used: {said}"
+
+
+class _Answers:
+    """In place of sigstore-python's verifier."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def verify_dsse(self, *_: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (KeyError(), "keyless verification failed: KeyError"),
+        (KeyError("a\n b"), "keyless verification failed: 'a\\n b'"),
+        (("text", b""), "the envelope's payload type is not application/vnd.in-toto+json"),
+    ],
+)
+def test_whatever_sigstore_raises_or_returns_is_a_refusal(
+    answer: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keyless, "_verifier", lambda _: _Answers(answer))
+    assert _refusal(_good()) == said

@@ -130,7 +130,9 @@ def test_a_private_key_is_named_before_anything_else() -> None:
 
 
 def test_no_file_is_no_key() -> None:
-    with pytest.raises(TrustError, match="there is no public key"):
+    with pytest.raises(
+        TrustError, match=r"^there is no public key: add a file such as cosign\.pub$"
+    ):
         read_keys({})
 
 
@@ -172,3 +174,22 @@ def test_the_key_that_signed_is_found(kind: str) -> None:
     ]:
         with pytest.raises(Invalid, match="by none of the keys"):
             signer(keys, signature, message)
+
+
+@pytest.mark.parametrize("number", [1, 3, 4])
+def test_of_the_keys_that_did_not_sign_three_are_named(number: int) -> None:
+    keys = {f"{one}.pub": PUB for one in range(number)}
+    names = ["0.pub", "0.pub, 1.pub, 2.pub", "0.pub, 1.pub, 2.pub, …"][[1, 3, 4].index(number)]
+    with pytest.raises(Invalid) as caught:
+        signer(keys, b"", b"message")
+    said = f"the signature is by none of the keys ({names}), or what it signs was altered"
+    assert str(caught.value) == said
+
+
+def test_the_limits_of_a_key_file_and_of_an_exponent_are_included() -> None:
+    full = PUB + b"#" * (limits.SIGNATURE_KEY_BYTES - len(PUB))
+    assert read_keys({"k": full}) == {"k": PUB}
+    modulus = key("RSA-2048").public_key().public_numbers().n
+    largest = rsa.RSAPublicNumbers(2**31 - 1, modulus).public_key()
+    pem = largest.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    assert read_keys({"k": pem}) == {"k": pem}

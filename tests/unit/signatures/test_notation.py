@@ -147,7 +147,7 @@ def test_a_signing_authority_ends_with_its_expiry() -> None:
 
 def test_a_ca_is_no_signing_authority_and_the_other_way_round() -> None:
     envelope = make_envelope(headers=make_headers(**BY_AUTHORITY))
-    assert "by a signing authority, and the entry trusts none" in refusal(envelope)
+    assert refusal(envelope) == "it is by a signing authority, and the entry trusts none"
     other = make_ca("CN=other,O=example.com,ST=WA,C=US")
     entry = make_trust(signing_authorities=other.pem)
     assert "none of the trusted roots" in refusal(envelope, entry)
@@ -155,18 +155,24 @@ def test_a_ca_is_no_signing_authority_and_the_other_way_round() -> None:
     assert "none of the trusted roots" in refusal(make_envelope(), entry)
 
 
+OTHER_DIGEST = "it is over another artifact: its payload has another digest"
+
+
 @pytest.mark.parametrize(
     ("artifact", "reason"),
     [
-        (replace(ARTIFACT, digest="sha256:" + "b" * 64), "another digest"),
-        (replace(ARTIFACT, digest="sha256:" + "A" * 64), "another digest"),
-        (replace(ARTIFACT, media_type="application/vnd.oci.image.index.v1+json"), "media type"),
-        (replace(ARTIFACT, size=1235), "another size"),
+        (replace(ARTIFACT, digest="sha256:" + "b" * 64), OTHER_DIGEST),
+        (replace(ARTIFACT, digest="sha256:" + "A" * 64), OTHER_DIGEST),
+        (
+            replace(ARTIFACT, media_type="application/vnd.oci.image.index.v1+json"),
+            "its payload has another media type than the artifact",
+        ),
+        (replace(ARTIFACT, size=1235), "its payload has another size than the artifact"),
     ],
 )
 def test_a_signature_of_another_artifact_is_refused(artifact: Artifact, reason: str) -> None:
     assert judge(make_envelope()) is not None
-    assert reason in refusal(make_envelope(), artifact=artifact)
+    assert refusal(make_envelope(), artifact=artifact) == reason
 
 
 @pytest.mark.parametrize(
@@ -241,3 +247,22 @@ def test_an_entry_that_cant_be_used_is_a_refusal() -> None:
     for broken in ({"ca": b"nonsense"}, {"subjects": ()}, {"subjects": ("O=x",)}):
         reason = refusal(make_envelope(), make_trust(**broken))
         assert reason.startswith("the trust of this entry can't be used: ")
+
+
+def test_the_file_at_fault_is_named() -> None:
+    by_authority = make_envelope(headers=make_headers(**BY_AUTHORITY))
+    for envelope, broken, file in (
+        (make_envelope(), {"ca": b"text"}, "the CA's file"),
+        (by_authority, {"signing_authorities": b"text"}, "the signing authorities' file"),
+    ):
+        assert refusal(envelope, make_trust(**broken)) == (
+            f"the trust of this entry can't be used: {file} has no certificate in PEM; put the "
+            "CA's root certificate there"
+        )
+
+
+def test_what_a_signing_authority_signs_has_to_be_by_a_certificate_for_code() -> None:
+    leaf = make_certificate(SUBJECT, make_ca(), usage_critical=False)
+    envelope = make_envelope([leaf, make_ca()], headers=make_headers(**BY_AUTHORITY))
+    trust = make_trust(signing_authorities=make_ca().pem)
+    assert refusal(envelope, trust).endswith("has a keyUsage that isn't critical")

@@ -86,7 +86,8 @@ def test_a_protected_header_that_isnt_as_specified_is_refused(
 def test_a_header_in_another_case_is_refused(name: str) -> None:
     """Notation reads it as the header, other readers don't."""
     headers = make_headers(**{name: None, name.upper(): SIGNED})
-    assert "in other case" in refusal(make_envelope(headers=headers))
+    said = refusal(make_envelope(headers=headers))
+    assert said == "its protected header has a name in other case than specified"
 
 
 @pytest.mark.parametrize(
@@ -200,3 +201,39 @@ def test_the_signing_agent_is_ignored() -> None:
     for agent in ("", "x" * 1000, 1, None, {"a": []}):
         envelope = make_envelope(unprotected={"io.cncf.notary.signingAgent": agent})
         assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None
+
+
+def test_an_envelope_without_a_certificate_is_refused_in_these_words() -> None:
+    envelope = make_envelope()
+    put_header(x5c=[])(envelope)
+    assert refusal(envelope) == "it has no certificate"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {PLUGIN: "com.example"},
+            "it asks for a verification plugin of notation, which is not supported",
+        ),
+        (
+            {EXPIRY: LATER},
+            f"its header crit does not list exactly {EXPIRY}, {SCHEME}",
+        ),
+        ({SIGNING_TIME: "yesterday"}, "a time in its protected header is not of RFC 3339"),
+        (
+            {EXPIRY: SIGNED, "crit": [SCHEME, EXPIRY]},
+            "its expiry is not after its signing time",
+        ),
+    ],
+)
+def test_a_refused_header_is_told_in_these_words(changes: dict[str, Any], said: str) -> None:
+    assert refusal(make_envelope(headers=make_headers(**changes))) == said
+
+
+@pytest.mark.parametrize("last", ["X", "A", "_", "-"])
+def test_a_signature_may_end_with_any_character(last: str) -> None:
+    """P-384's has 96 bytes, so all bits of its last character are used."""
+    made = (make_envelope(make_chain("P-384"), headers=make_headers("ES384")) for _ in range(3000))
+    envelope = next(one for one in made if one["signature"].endswith(last))
+    assert verify(ARTIFACT, as_signature(envelope), make_trust(), NOW) is not None

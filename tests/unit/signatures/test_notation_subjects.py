@@ -179,5 +179,28 @@ def test_a_name_that_cant_be_read_is_refused() -> None:
     with pytest.warns(UserWarning, match="Attribute's length"):
         wrong = with_name((NameOID.COUNTRY_NAME, "USA")).certificate
     assert describe(wrong) == "with an unreadable name"
-    with pytest.raises(Invalid, match="can't be read"):
+    with pytest.raises(Invalid, match=r"^the subject of its certificate can't be read$"):
         check_subject(wrong, read_subjects([LEAF]))
+
+
+@pytest.mark.parametrize("length", [99, 100, 101])
+def test_of_a_long_name_a_hundred_characters_are_said(length: int) -> None:
+    name = "x" * length
+    shown = name if length <= 100 else "x" * 97 + "..."
+    with pytest.raises(TrustError) as caught:
+        read_subjects([name])
+    assert str(caught.value).startswith(f"subject {shown!r} has ")
+
+
+def test_a_certificate_with_an_attribute_twice_has_no_subject_to_compare() -> None:
+    names = [(NameOID.ORGANIZATION_NAME, "a"), (NameOID.ORGANIZATION_NAME, "b")]
+    with pytest.raises(Invalid, match=r"^the subject of its certificate has an attribute twice$"):
+        check_subject(with_name(*names).certificate, read_subjects([LEAF]))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_of_a_long_subject_120_characters_are_said(more: int) -> None:
+    parts = [(NameOID.ORGANIZATION_NAME, "o" * 56), (NameOID.COMMON_NAME, "c" * (58 + more))]
+    text = describe(with_name(*parts).certificate)
+    assert len(text) == 122
+    assert text.endswith('..."') == bool(more)

@@ -230,3 +230,66 @@ def test_no_mutation_of_a_token_gives_another_time(
         mutate(token, place, byte)
     with suppress(Invalid):
         assert read_time(bytes(token), b"message", ROOTS) == STAMPED
+
+
+def test_a_time_stamp_of_now_isnt_of_the_future() -> None:
+    """It was made while the certificates were valid, so nothing ends the verdict."""
+    second = timedelta(seconds=1)
+    assert judge(now=NOW, moment=NOW - second, accuracy=1) is None
+    assert judge(now=NOW, moment=NOW, accuracy=1) == NOW + 10 * DAY
+
+
+def test_a_time_stamp_makes_no_certificate_one_for_code_signing() -> None:
+    leaf = make_certificate("CN=server,O=example.com,ST=WA,C=US", make_ca(), usage_critical=False)
+    stamp = partial(make_time_stamp, chain=make_tsa())
+    envelope = as_signature(make_envelope([leaf, make_ca()], stamp=stamp))
+    with pytest.raises(Invalid) as caught:
+        verify(ARTIFACT, envelope, make_trust(tsa=ROOT.pem, subjects=("*",)), LATER)
+    assert str(caught.value).split("; ", 1)[1].endswith("has a keyUsage that isn't critical")
+
+
+def test_what_is_wrong_with_the_authorities_file_is_said_of_that_file() -> None:
+    stamp = partial(make_time_stamp, chain=make_tsa())
+    envelope = as_signature(make_envelope(stamp=stamp))
+    with pytest.raises(Invalid) as caught:
+        verify(ARTIFACT, envelope, make_trust(tsa=b"text"), LATER)
+    assert str(caught.value).endswith(
+        ": the time stamp authorities' file has no certificate in PEM; put the CA's root "
+        "certificate there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"moment": LATER + DAY}, "its time stamp is of the future"),
+        (
+            {"digest": "sha1"},
+            "its time stamp has a hash other than SHA-256, SHA-384 and SHA-512",
+        ),
+        ({"altered": True}, "the signature of its time stamp is not valid"),
+        ({"certificates": []}, "its time stamp comes without the certificate of its signer"),
+        ({"accuracy": 10**11}, "its time stamp can't be read"),
+    ],
+)
+def test_the_reason_is_said_as_a_whole(changes: dict[str, Any], reason: str) -> None:
+    assert refusal(**changes).split("; ", 1)[1] == reason
+
+
+def test_that_a_time_stamp_is_over_another_signature_is_said_as_a_whole() -> None:
+    with pytest.raises(Invalid, match=r"^its time stamp is over another signature$"):
+        read_time(TOKEN, b"another message", ROOTS)
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "margin"),
+    [
+        (b"\x80\x02\x01\xf4", timedelta(milliseconds=500)),
+        (b"\x81\x01\x64", timedelta(microseconds=100)),
+        (b"\x02\x01\x02\x80\x01\x05\x81\x01\x07", timedelta(0, 2, 7, 5)),
+    ],
+)
+def test_parts_of_a_second_of_the_accuracy_are_counted(accuracy: bytes, margin: timedelta) -> None:
+    token = make_time_stamp(b"message", make_tsa(), accuracy=accuracy)
+    moment = NOW - DAY
+    assert read_time(token, b"message", ROOTS) == Span(moment - margin, moment + margin)

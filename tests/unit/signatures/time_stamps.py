@@ -54,7 +54,7 @@ def make_time_stamp(
     chain: Sequence[notary.Holder],
     moment: datetime = notary.NOW - notary.DAY,
     *,
-    accuracy: int | None = 1,
+    accuracy: int | bytes | None = 1,
     digest: str = "sha256",
     certificates: Sequence[notary.Holder] | None = None,
     is_sorted: bool = True,
@@ -62,7 +62,8 @@ def make_time_stamp(
 ) -> bytes:
     """A token over a message, by the first of a chain, with all of it but the root.
 
-    ``certificates``: others in its place. ``altered``: the time is changed after signing.
+    ``accuracy``: seconds, or the parts in DER. ``certificates``: others in its place. ``altered``:
+    the time is changed after signing.
     """
     info = _make_info(message, moment, accuracy, digest)
     signer = chain[0]
@@ -101,7 +102,10 @@ def make_time_stamp(
     return _der(0x30, _oid(_SIGNED_DATA), _der(0xA0, signed))
 
 
-def _make_info(message: bytes, moment: datetime, accuracy: int | None, digest: str) -> bytes:
+def _make_info(
+    message: bytes, moment: datetime, accuracy: int | bytes | None, digest: str
+) -> bytes:
+    parts = asn1.encode_der(accuracy) if isinstance(accuracy, int) else accuracy
     imprint = asn1.encode_der(hashlib.new(digest, message).digest())
     return _der(
         0x30,
@@ -110,7 +114,7 @@ def _make_info(message: bytes, moment: datetime, accuracy: int | None, digest: s
         _der(0x30, _algorithm(_OIDS[digest]), imprint),
         asn1.encode_der(4711),
         _der(0x18, moment.strftime("%Y%m%d%H%M%SZ").encode()),
-        b"" if accuracy is None else _der(0x30, asn1.encode_der(accuracy)),
+        b"" if parts is None else _der(0x30, parts),
     )
 
 

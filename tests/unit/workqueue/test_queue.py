@@ -62,7 +62,9 @@ def test_a_key_in_work_that_is_added_is_handed_out_after_it_is_done(queue: WorkQ
     assert drain(queue) == ["a"]
 
 
-def test_the_more_urgent_lane_counts_and_the_key_still_comes_once(queue: WorkQueue[str]) -> None:
+def test_the_more_urgent_priority_counts_and_the_key_still_comes_once(
+    queue: WorkQueue[str],
+) -> None:
     queue.add("slow", Priority.RESYNC)
     queue.add("a", Priority.RESYNC)
     queue.add("a", Priority.URGENT)
@@ -71,15 +73,15 @@ def test_the_more_urgent_lane_counts_and_the_key_still_comes_once(queue: WorkQue
     assert drain(queue) == ["a", "slow"]
 
 
-def test_urgent_keys_go_first_but_no_lane_starves(queue: WorkQueue[str]) -> None:
+def test_urgent_keys_go_first_but_no_priority_starves(queue: WorkQueue[str]) -> None:
     for number in range(210):
-        for lane in Priority:
-            queue.add(f"{lane.name}-{number}", lane)
+        for priority in Priority:
+            queue.add(f"{priority.name}-{number}", priority)
     first = Counter(key.split("-")[0] for key in [queue.poll() for _ in range(105)] if key)
     assert first == {"URGENT": 80, "NORMAL": 20, "RESYNC": 5}
 
 
-def test_an_idle_lane_leaves_its_share_to_the_others(queue: WorkQueue[str]) -> None:
+def test_an_idle_priority_leaves_its_share_to_the_others(queue: WorkQueue[str]) -> None:
     for number in range(50):
         queue.add(f"r{number}", Priority.RESYNC)
     assert len(drain(queue)) == 50
@@ -203,7 +205,7 @@ def test_what_is_held_is_kept_and_handed_out_afterwards(
     queue: WorkQueue[str], clock: Clock
 ) -> None:
     queue.add("before")
-    queue.hold()
+    queue.pause()
     queue.add("during")
     queue.add_after("delayed", 5)
     clock.now += 60
@@ -234,7 +236,7 @@ def test_the_oldest_age_is_that_of_the_key_due_longest(queue: WorkQueue[str], cl
     queue.add("high", Priority.URGENT)
     queue.add("low", Priority.URGENT)
     assert queue.poll() == "high"
-    assert queue.oldest_age() == 5  # it has waited since it came, whatever its lane
+    assert queue.oldest_age() == 5  # it has waited since it came, whatever its priority
     assert queue.oldest_age(now=clock.now + 1) == 6
     drain(queue)
     assert queue.oldest_age() == 0
@@ -304,15 +306,15 @@ def test_whatever_happens_no_key_is_lost_and_none_is_worked_on_twice(steps: list
     queue: WorkQueue[str] = WorkQueue(clock=clock, jitter=lambda: 1.0)
     working: list[str] = []
     owed: set[str] = set()  # keys that have to be handed out some day
-    for step, key, lane, delay in steps:
+    for step, key, priority, delay in steps:
         if step == "add":
-            queue.add(key, lane)
+            queue.add(key, priority)
             owed.add(key)
         elif step == "respect":
-            queue.add(key, lane, respect_backoff=True)
+            queue.add(key, priority, respect_backoff=True)
             owed.add(key)
         elif step == "after":
-            queue.add_after(key, delay, lane)
+            queue.add_after(key, delay, priority)
             owed.add(key)
         elif step == "pass":
             clock.now += delay
@@ -326,10 +328,10 @@ def test_whatever_happens_no_key_is_lost_and_none_is_worked_on_twice(steps: list
         elif working:
             mine = working.pop(0)
             if step == "fail":
-                queue.retry(mine, lane)
+                queue.retry(mine, priority)
                 owed.add(mine)
             elif step == "again":
-                queue.add_after(mine, delay, lane)
+                queue.add_after(mine, delay, priority)
                 owed.add(mine)
             queue.done(mine)
     for mine in working:

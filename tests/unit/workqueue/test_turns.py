@@ -26,9 +26,11 @@ def queue() -> WorkQueue[str]:
     return WorkQueue(group=group, each=2, together=4, jitter=lambda: 1.0)
 
 
-def add(queue: WorkQueue[str], tenant: str, count: int, lane: Priority = Priority.NORMAL) -> None:
+def add(
+    queue: WorkQueue[str], tenant: str, count: int, priority: Priority = Priority.NORMAL
+) -> None:
     for number in range(count):
-        queue.add(f"{tenant}-{number}", lane)
+        queue.add(f"{tenant}-{number}", priority)
 
 
 def work(queue: WorkQueue[str], count: int) -> list[str]:
@@ -48,7 +50,7 @@ def test_a_tenant_with_a_thousand_keys_delays_another_by_one(queue: WorkQueue[st
     assert work(queue, 8) == ["many", "few", "many", "few", "many", "few", "many", "many"]
 
 
-def test_turns_are_taken_within_each_lane(queue: WorkQueue[str]) -> None:
+def test_turns_are_taken_within_each_priority(queue: WorkQueue[str]) -> None:
     add(queue, "many", 100, Priority.URGENT)
     add(queue, "few", 1, Priority.URGENT)
     add(queue, "other", 1, Priority.NORMAL)
@@ -127,9 +129,9 @@ def test_whatever_happens_no_key_is_lost_and_no_limit_is_passed(
     )
     working: list[str] = []
     owed: set[str] = set()
-    for step, key, lane in steps:
+    for step, key, priority in steps:
         if step == "add":
-            queue.add(key, lane)
+            queue.add(key, priority)
             owed.add(key)
         elif step == "work":
             found = queue.poll()
@@ -139,7 +141,7 @@ def test_whatever_happens_no_key_is_lost_and_no_limit_is_passed(
         elif working:
             mine = working.pop(0)
             if step == "fail":
-                queue.retry(mine, lane)
+                queue.retry(mine, priority)
                 owed.add(mine)
             queue.done(mine)
         tenants = Counter(group(one) for one in working if group(one))

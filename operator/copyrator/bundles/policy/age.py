@@ -29,6 +29,7 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
+from copyrator.bundles.policy.versions import read_tag
 
 
 def first_seen(status: BundleStatus, candidate: Candidate) -> datetime | None:
@@ -42,6 +43,15 @@ def older(status: BundleStatus, candidate: Candidate) -> tuple[Candidate, ...]:
     """The other digests that were seen under its tag, the newest first."""
     found = [_of(one) for one in status.candidates if one.version == candidate.version]
     return tuple(one for one in reversed(found) if one != candidate)
+
+
+def lower_tags(status: BundleStatus, spec: BundleSpec, tags: Collection[str]) -> tuple[str, ...]:
+    """The tags of remembered candidates that aren't among these, the highest first."""
+    known = {one.version or "" for one in status.candidates} - set(tags)
+    found = [candidate for tag in known if (candidate := read_tag(tag)) and admits(spec, tag)]
+    deployed = deployed_tag(status, spec.reference) or ""
+    found.sort(key=lambda one: one.order, reverse=True)
+    return tuple(one.tag for one in found if not is_below(one.tag, deployed))
 
 
 def remembered(

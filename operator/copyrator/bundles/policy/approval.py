@@ -45,7 +45,7 @@ def _judge(spec: BundleSpec, _candidate: Candidate, facts: Facts, now: datetime)
     if _keeps_changing(status, target, spec) and not facts.is_requested:
         return Refused(
             BundleReason.PLAN_UNSTABLE,
-            "what was planned can't be deployed, as its Jobs found again and again: "
+            "what was planned couldn't be deployed by several Jobs: "
             f"{status.attempted.message}. It isn't tried again until the version, the spec or the "
             f"values change, or until {_command('reconcile', spec)}",
         )

@@ -1,7 +1,7 @@
-"""Deploys that put right what has drifted. Pure.
+"""Deploys that correct drift. Pure.
 
-A correction deploys again exactly what is deployed, and its Job goes on only if nothing else is to
-be done than the check found. It needs no approval: what it restores was approved.
+A correction deploys again exactly what is deployed, and its Job continues only if it plans nothing
+beyond what the check found. It needs no approval: what it restores was approved.
 """
 
 from __future__ import annotations

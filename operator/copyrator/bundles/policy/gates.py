@@ -93,6 +93,7 @@ class Refused:
 
 Verdict = Passed | Waiting | Refused
 PASSED: Final = Passed()
+_PASSED_OVER: Final = "a forced deploy passes over it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,8 @@ class Result:
 
     gate: str
     verdict: Verdict
+    passed_over: Waiting | Refused | None = None
+    """Its objection, where a forced deploy passes over it; ``verdict`` is Passed then."""
 
     @property
     def objects(self) -> bool:
@@ -191,15 +194,25 @@ class Gates:
 def judge(
     gates: Iterable[Gate], spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
 ) -> tuple[Result, ...]:
-    """Ask all gates that the spec asks for, in their order."""
+    """Ask all gates that the spec asks for, in their order.
+
+    Those that a force passes over are asked too, so that it is known what they object to.
+    """
     return tuple(
-        Result(
-            gate.name,
-            gate.judge(spec, candidate, facts, now) if facts.occasion in gate.occasions else PASSED,
-        )
-        for gate in gates
-        if gate.concerns(spec)
+        _result(gate, spec, candidate, facts, now) for gate in gates if gate.concerns(spec)
     )
+
+
+def _result(
+    gate: Gate, spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime
+) -> Result:
+    if facts.occasion in gate.occasions:
+        return Result(gate.name, gate.judge(spec, candidate, facts, now))
+    if facts.occasion is Occasion.FORCE and Occasion.REQUEST in gate.occasions:
+        verdict = gate.judge(spec, candidate, facts, now)
+        if not isinstance(verdict, Passed):
+            return Result(gate.name, Passed(_PASSED_OVER), verdict)
+    return Result(gate.name, PASSED)
 
 
 def held(candidate: Candidate, results: tuple[Result, ...]) -> Held | None:

@@ -129,7 +129,7 @@ class Ending:
     revision: int | None = None
     exit_code: int | None = None
     missing: tuple[MissingPermission, ...] = ()
-    """For want of which it failed."""
+    """Missing permissions that made it fail."""
 
 
 _GIVEN_UP: Final = Ending(
@@ -193,7 +193,7 @@ def with_cause(ending: Ending, log: str) -> Ending:
 
 
 def with_refusal(ending: Ending, log: str, account: ServiceAccount) -> Ending:
-    """A failure for want of permissions, in the words of `why`; another ending is unchanged.
+    """A failure because of missing permissions, in the words of `why`; another ending is unchanged.
 
     What werf planned or did before is kept of the message, and werf's own words are in the log.
     """

@@ -107,6 +107,8 @@ def kept(
     if not same or _has_expired(plan, now) or plan.digest == status.deployed.digest:
         return None
     candidate = Candidate(plan.version or "", plan.digest or "")
+    if candidate.digest in spec.skip_digests:
+        return None
     if candidate == found or not admits(spec, candidate.version):
         return None
     if is_below(found.version, candidate.version):  # its tag was deleted

@@ -32,6 +32,8 @@ class DesiredVersion:
     """Fingerprint of the credential, in memory only."""
     signers: str = ""
     """Hash of what signatures have to satisfy; empty: none are asked for."""
+    skipped: tuple[str, ...] = ()
+    """Digests that aren't chosen."""
 
 
 def is_answered(status: BundleStatus, desired: DesiredVersion) -> bool:

@@ -96,13 +96,13 @@ def verification(asked: Asked, digest: str, found: Verdict) -> Verification:
     """The record of the verdict on what is deployed."""
     match found:
         case Passed(message):
-            standing, reason = Trust.TRUSTED, VERIFIED
+            trust, reason = Trust.TRUSTED, VERIFIED
         case Refused(reason, message):
-            standing = Trust.NOT_TRUSTED
+            trust = Trust.NOT_TRUSTED
         case Waiting(reason, message):
-            standing = Trust.UNKNOWN
+            trust = Trust.UNKNOWN
     return Verification(
-        digest=digest, verdict=standing, reason=reason, message=message, policy=asked.key
+        digest=digest, verdict=trust, reason=reason, message=message, policy=asked.key
     )
 
 

@@ -14,6 +14,7 @@ All entries whose globs match a repository are asked; where none matches, ``defa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -33,6 +34,7 @@ from copyrator.settings.limits import SIGNATURE_POLICY_BYTES, SIGNATURE_POLICY_E
 CONFIG_MAP: Final = "copyrator-signature-policy"
 POLICY_KEY: Final = "policy.yaml"
 _HUB: Final = "docker.io"
+_PORT: Final = re.compile(r":([0-9]{1,5})$")
 
 
 class Default(StrEnum):
@@ -63,8 +65,8 @@ class SignaturePolicy:
 
     def matching(self, spec: BundleSpec) -> tuple[PolicyEntry, ...]:
         """The entries that a Bundle has to satisfy."""
-        name = normal(spec.registry, spec.repo, insecure=spec.insecure)
-        return tuple(entry for entry in self.entries if entry.repositories.matches(name))
+        names = names_of(spec.registry, spec.repo, insecure=spec.insecure)
+        return tuple(entry for entry in self.entries if any(map(entry.repositories.matches, names)))
 
     def concerns(self, spec: BundleSpec) -> bool:
         """Whether it asks something of a Bundle."""
@@ -147,18 +149,32 @@ def _pattern(value: str) -> str | None:
     return None
 
 
-def normal(registry: str, repo: str, *, insecure: bool) -> str:
-    """``host/path`` in one form, whichever of its names a Bundle uses."""
-    host = registry.lower().removesuffix(":80" if insecure else ":443")
-    if host not in DOCKER_HUB_NAMES:
-        return f"{host}/{repo}"
-    return f"{_HUB}/{repo}" if "/" in repo else f"{_HUB}/library/{repo}"
+def names_of(registry: str, repo: str, *, insecure: bool) -> tuple[str, ...]:
+    """``host:port/path``, and ``host/path`` where that is the default port.
+
+    They are the same for all of a repository's names: in upper case, with a port of leading zeros.
+    """
+    found = _PORT.search(registry)
+    host = registry[: found.start()] if found else registry
+    host = _host(host)
+    if host == _HUB and "/" not in repo:
+        repo = f"library/{repo}"
+    default = 80 if insecure else 443
+    port = int(found[1]) if found else default
+    named = f"{host}:{port}/{repo}"
+    return (named, f"{host}/{repo}") if port == default else (named,)
+
+
+def _host(name: str) -> str:
+    host = name.lower()
+    return _HUB if host in DOCKER_HUB_NAMES else host
 
 
 def _normal_pattern(pattern: str) -> str:
+    """A glob that matches what ``names_of`` returns."""
     host, slash, path = pattern.partition("/")
-    host = host.lower().removesuffix(":443")
-    if host not in DOCKER_HUB_NAMES:
-        return f"{host}{slash}{path}"
-    library = "library/" if path and "/" not in path and not is_wild(path) else ""
-    return f"{_HUB}{slash}{library}{path}"
+    found = _PORT.search(host)
+    port = f":{int(found[1])}" if found else ""
+    host = _host(host[: found.start()] if found else host)
+    library = "library/" if host == _HUB and path and "/" not in path and not is_wild(path) else ""
+    return f"{host}{port}{slash}{library}{path}"

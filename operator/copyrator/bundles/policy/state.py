@@ -19,6 +19,7 @@ from copyrator.api.bundle_status import (
     HistoryEntry,
     LastError,
     Outcome,
+    PassedOver,
     VersionRef,
 )
 from copyrator.api.times import format_time, parse_time
@@ -144,7 +145,16 @@ def occasion(need: Need, wanted: Wanted, status: BundleStatus) -> Occasion:
     return gates.occasion(wanted.request, status.deployed.digest, wanted.digest)
 
 
-def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
+def occasion_of(status: BundleStatus, wanted: Wanted) -> Occasion:
+    """On which occasion the version gates are asked, whether or not the version is due."""
+    is_retried = wanted.request is None and _is_failed_try(status.attempted, wanted)
+    need = Need.RETRY if is_retried and not has_succeeded(status) else Need.VERSION
+    return occasion(need, wanted, status)
+
+
+def begin(
+    status: BundleStatus, wanted: Wanted, now: datetime, passed_over: tuple[PassedOver, ...] = ()
+) -> BundleStatus:
     """The status with a new attempt recorded; its Job is created and named in it afterwards."""
     before = status.attempted
     goes_on = wanted.request is None and _is_failed_try(before, wanted)
@@ -162,6 +172,7 @@ def begin(status: BundleStatus, wanted: Wanted, now: datetime) -> BundleStatus:
         values_hash=wanted.values_hash,
         spec_hash=wanted.spec_hash,
         request=request.token if request else "",
+        passed_over=passed_over,
         started_at=format_time(now),
     )
     changed = replace(status, attempted=attempted)
@@ -201,6 +212,7 @@ def finish(
         plan=attempted.plan,
         approved_by=attempted.approved_by,
         correction=attempted.correction,
+        passed_over=attempted.passed_over,
         time=stamp,
     )
     changed = replace(status, history=(entry, *status.history[:9]))

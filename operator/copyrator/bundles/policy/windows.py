@@ -1,7 +1,7 @@
 """The gate of ``spec.windows``: a deploy begins only inside a window. Pure.
 
 A window is wall time: hours that summer time skips never open, and hours that are repeated in
-autumn open twice. A deploy that runs when a window closes goes on.
+autumn open twice. A deploy that runs when a window closes continues.
 """
 
 from __future__ import annotations

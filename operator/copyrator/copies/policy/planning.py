@@ -74,7 +74,7 @@ class Hold(StrEnum):
     """It exists, and whether it wants the copy is unknown: leave the copy alone."""
     CONDEMNED = "Condemned"
     """It released the copy, and its reconcile decided this deletion on a complete view."""
-    LET_GO = "LetGo"
+    RELEASED = "Released"
     """It doesn't want the copy any more; its reconcile hasn't decided yet."""
 
 
@@ -175,7 +175,7 @@ def plan_copy(now: TargetState[W]) -> Plan[W]:
         return Plan(Action.NOTHING, Cause.BEING_DELETED, keeper)
     if keeper is not None:
         return _plan_kept(keeper, existing)
-    return _plan_let_go(now)
+    return _plan_release(now)
 
 
 def _plan_free(now: TargetState[W]) -> Plan[W]:
@@ -217,7 +217,7 @@ def _plan_unsealed(now: TargetState[W], marked: W) -> Plan[W]:
     return Plan(Action.RESEAL, Cause.UNSEALED, marked)
 
 
-def _plan_let_go(now: TargetState[W]) -> Plan[W]:
+def _plan_release(now: TargetState[W]) -> Plan[W]:
     """A copy exists whose owner doesn't request it."""
     if now.hold is Hold.KEEPS:
         return Plan(Action.NOTHING, Cause.OWNED_BY_OTHER)
@@ -228,7 +228,7 @@ def _plan_let_go(now: TargetState[W]) -> Plan[W]:
         return Plan(Action.REPLACE, Cause.TAKEN_OVER, heir)
     if now.hold is Hold.GONE:
         return Plan(Action.NOTHING, Cause.ABANDONED)
-    if now.hold is Hold.LET_GO:
+    if now.hold is Hold.RELEASED:
         return Plan(Action.ASK_OWNER, Cause.UNWANTED)
     released = now.deletion is DeletionPolicy.ORPHAN
     return Plan(Action.RELEASE if released else Action.DELETE, Cause.UNWANTED)

@@ -17,7 +17,7 @@ from copyrator.copies.policy.planning import Action
 QUIET: Final = 1.5
 """Seconds without a write that end a burst."""
 LONGEST: Final = 60.0
-"""Seconds after which a burst that goes on is reported."""
+"""Seconds after which a burst that continues is reported."""
 NAMED: Final = 3
 """Namespaces or sources that a cause names; the rest is counted."""
 REMEMBERED: Final = 1_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
 
+from copyrator.api.times import parse_retry_after
 from copyrator.kube.errors import (
     AdmissionDenied,
     AlreadyExists,
@@ -113,17 +113,8 @@ def _has_cause(details: Mapping[str, Any], reason: str) -> bool:
 def _retry_after(headers: Mapping[str, str], details: Mapping[str, Any]) -> float | None:
     """Seconds from the header (a number or, from proxies, a date) or from the Status object."""
     value = headers.get("Retry-After") or details.get("retryAfterSeconds")
-    if not value:
-        return None
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        try:
-            answered = parsedate_to_datetime(headers["Date"])
-            seconds = (parsedate_to_datetime(str(value)) - answered).total_seconds()
-        except (KeyError, TypeError, ValueError):
-            return None
-    return min(max(seconds, 0.0), RETRY_AFTER_CAP)
+    seconds = parse_retry_after(value, headers) if value else None
+    return None if seconds is None else min(max(seconds, 0.0), RETRY_AFTER_CAP)
 
 
 async def read_answer(response: aiohttp.ClientResponse, most: int | None) -> bytes:

@@ -68,12 +68,12 @@ class Faults:
         A fault that occurs `everywhere` is logged by the circuit breaker, once for all. A single
         broken connection that is replaced at the first try is not logged.
         """
-        hiccup = self.current is None and error.concerns_all
+        is_single = self.current is None and error.concerns_all
         if self.current is None:
             self.since = self._clock() if since is None else since
         self.current = error
         kind = type(error), error.reason
-        if kind not in self._reported and not everywhere and not hiccup:
+        if kind not in self._reported and not everywhere and not is_single:
             self._reported.add(kind)
             self._warned = True
             log.warning("%s: %s%s", self._what, error, kept)

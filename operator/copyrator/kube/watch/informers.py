@@ -141,7 +141,7 @@ class _SharedInformer:
 
     def __init__(self, pool: InformerFactory, spec: WatchSpec) -> None:
         self.spec = spec
-        self.subscriptions: list[Registration] = []
+        self.registrations: list[Registration] = []
         self._pool = pool
         self.reflector: Reflector[Any] = Reflector(
             pool.client,
@@ -163,28 +163,28 @@ class _SharedInformer:
         self.task = asyncio.create_task(self.reflector.run(), name=f"watch {self.reflector}")
 
     def join(self, listener: OnChange[Any], on_synced: OnSynced | None) -> Registration:
-        subscription = Registration(self, listener, on_synced)
-        self.subscriptions.append(subscription)
+        registration = Registration(self, listener, on_synced)
+        self.registrations.append(registration)
         for name, record in list(self.reflector.store.items()):
             self._call(listener, name, None, record)
         if self.reflector.lists and on_synced:
             self._call(on_synced)
-        return subscription
+        return registration
 
-    def leave(self, subscription: Registration) -> None:
-        self.subscriptions.remove(subscription)
-        if not self.subscriptions:
+    def leave(self, registration: Registration) -> None:
+        self.registrations.remove(registration)
+        if not self.registrations:
             self._pool.end(self)
 
     def _changed(self, name: ObjectName, old: Any, new: Any) -> None:
-        for subscription in tuple(self.subscriptions):
-            if subscription.active:
-                self._call(subscription.listener, name, old, new)
+        for registration in tuple(self.registrations):
+            if registration.active:
+                self._call(registration.listener, name, old, new)
 
     def _synced(self) -> None:
-        for subscription in tuple(self.subscriptions):
-            if subscription.active and subscription.on_synced:
-                self._call(subscription.on_synced)
+        for registration in tuple(self.registrations):
+            if registration.active and registration.on_synced:
+                self._call(registration.on_synced)
 
     def _call(self, function: Callable[..., None], *args: Any) -> None:
         """Call a listener; its exception is logged and affects no other."""

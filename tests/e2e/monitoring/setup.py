@@ -27,7 +27,7 @@ def refused(one: Seen) -> bool:
 
 
 @dataclass
-class World:
+class Setup:
     proxy: FaultProxy
     process: OperatorProcess
     light: Light

@@ -33,7 +33,7 @@ def example(name: str) -> list[Manifest]:
 
 
 @dataclass
-class World:
+class Stage:
     """Everything that the steps act on.
 
     Args:

@@ -1,4 +1,4 @@
-"""Ready keys, in lanes by priority, and in each lane in turn between groups."""
+"""Ready keys by priority, and of each priority in turn between groups."""
 
 from __future__ import annotations
 
@@ -14,59 +14,63 @@ Group = str | None
 """The owner of a key: a tenant's namespace; None for the operator and trusted rules."""
 
 Ready = tuple[float, Priority, K, Group]
-"""Ready since, lane, key, group."""
+"""Ready since, priority, key, group."""
 
 SHARES = {Priority.URGENT: 16, Priority.NORMAL: 4, Priority.RESYNC: 1}
-"""Of 21 keys while all lanes are full, so that no lane starves."""
+"""Of 21 keys while keys of each priority wait, so that none waits for ever."""
 
 
-class Lanes(Generic[K]):
+class ReadyKeys(Generic[K]):
     """Each operation is O(1), amortized: a void entry is dropped once.
 
-    `is_current` returns whether an entry counts: a key that moved to a more urgent lane leaves a
-    void one in the old lane.
+    `is_current` returns whether an entry counts: a key whose priority was raised leaves a
+    void one at the old priority.
     """
 
     def __init__(self, is_current: Callable[[Ready[K]], bool]) -> None:
-        self._lanes: dict[Priority, _Turns[K]] = {lane: _Turns(is_current) for lane in Priority}
+        self._by_priority: dict[Priority, _RoundRobin[K]] = {
+            priority: _RoundRobin(is_current) for priority in Priority
+        }
         self._credit = dict(SHARES)
 
     def put(self, entry: Ready[K]) -> None:
         """Append a ready key to its group."""
-        self._lanes[entry[1]].put(entry)
+        self._by_priority[entry[1]].put(entry)
 
     def heads(self) -> list[Ready[K]]:
-        """The next key of each lane."""
-        heads = [turns.head() for turns in self._lanes.values()]
+        """The next key of each priority."""
+        heads = [turns.head() for turns in self._by_priority.values()]
         return [head for head in heads if head is not None]
 
     def take(self) -> Ready[K] | None:
-        """The next key: of the first lane with keys and credit, from the group whose turn it is.
+        """The next key: of the first priority with keys and credit, from the next group.
 
-        When the credit of all lanes with keys is used up, it is renewed.
+        When the credit of all priorities with keys is used up, it is renewed.
         """
-        waiting = [lane for lane, turns in self._lanes.items() if turns.head() is not None]
+        waiting = [
+            priority for priority, turns in self._by_priority.items() if turns.head() is not None
+        ]
         if not waiting:
             return None
-        if not any(self._credit[lane] for lane in waiting):
+        if not any(self._credit[priority] for priority in waiting):
             self._credit = dict(SHARES)
-        lane = next(lane for lane in waiting if self._credit[lane])
-        self._credit[lane] -= 1
-        return self._lanes[lane].take()
+        priority = next(priority for priority in waiting if self._credit[priority])
+        self._credit[priority] -= 1
+        return self._by_priority[priority].take()
 
     def block(self, group: Group) -> None:
         """Return none of a group's keys until `unblock`."""
-        for turns in self._lanes.values():
+        for turns in self._by_priority.values():
             turns.block(group)
 
     def unblock(self, group: Group) -> None:
         """Return the group's keys again, after the groups that wait now."""
-        for turns in self._lanes.values():
+        for turns in self._by_priority.values():
             turns.unblock(group)
 
 
-class _Turns(Generic[K]):
-    """The keys of one lane: one of each group in turn."""
+class _RoundRobin(Generic[K]):
+    """The keys of one priority: one of each group in turn."""
 
     def __init__(self, is_current: Callable[[Ready[K]], bool]) -> None:
         self._is_current = is_current

@@ -1,0 +1,38 @@
+"""The gate of the annotation skip-digests: a digest that a user names is never chosen. Pure.
+
+It is asked of what is deployed too: nothing is uninstalled, and a correction of drift chooses
+nothing, but what is named isn't deployed again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Final
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.names import ANN_SKIP_DIGESTS
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    Candidate,
+    Facts,
+    Gate,
+    Occasion,
+    Refused,
+    Verdict,
+)
+
+
+def _judge(spec: BundleSpec, candidate: Candidate, _facts: Facts, _now: datetime) -> Verdict:
+    if candidate.digest not in spec.skip_digests:
+        return PASSED
+    text = f"the annotation {ANN_SKIP_DIGESTS} names {candidate.digest}"
+    return Refused(BundleReason.SKIPPED, text, is_retried=True)
+
+
+GATE: Final = Gate(
+    name="skip-digests",
+    concerns=lambda spec: bool(spec.skip_digests),
+    occasions=frozenset(Occasion) - {Occasion.CORRECTION},
+    judge=_judge,
+)

@@ -1,0 +1,138 @@
+"""Rules and Bundles in one view, what needs attention first. Pure, from objects and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+from copyrator.api.conditions import ConditionStatus
+from copyrator.cli import rows
+from copyrator.cli.live import Snapshot
+
+Body = Mapping[str, Any]
+
+
+class State(StrEnum):
+    """How an object is, the worst first."""
+
+    FAULT = "fault"
+    WAITS = "waiting"
+    GOOD = "good"
+
+
+ORDER: Final = {state: number for number, state in enumerate(State)}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A rule or Bundle in a list."""
+
+    what: str
+    """``rules`` or ``bundles``."""
+    namespace: str
+    name: str
+    state: State
+    reason: str
+    since: str
+    """How long: ``5m``."""
+    message: str
+    """The fault, or what it waits for; empty where it is well."""
+    numbers: str
+    """A rule's copies ``12/13``; a Bundle's deployed version."""
+    available: str = ""
+    """The version that the registry has for a Bundle."""
+
+    @property
+    def shown(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All rules and Bundles, each list with the worst first."""
+
+    rules: Sequence[Row]
+    bundles: Sequence[Row]
+    desired: int
+    """Copies that the rules want."""
+    right: int
+    """Those of them that are right."""
+
+    @property
+    def all(self) -> list[Row]:
+        """Rules and Bundles in one list, the worst first."""
+        return _sorted((*self.rules, *self.bundles))
+
+    @property
+    def attention(self) -> list[Row]:
+        """What isn't well."""
+        return [row for row in self.all if row.state is not State.GOOD]
+
+    def number(self, state: State) -> int:
+        """How many rules and Bundles are in a state."""
+        return sum(row.state == state for row in (*self.rules, *self.bundles))
+
+
+def overview(seen: Snapshot, now: datetime) -> Overview:
+    """The overview of all that is seen."""
+    counts = [(body.get("status") or {}).get("copies") or {} for body in seen.rules.values()]
+    return Overview(
+        rules=_sorted(rule_row(body, now) for body in seen.rules.values()),
+        bundles=_sorted(bundle_row(body, now) for body in seen.bundles.values()),
+        desired=sum(_number(one.get("desired")) for one in counts),
+        right=sum(_number(one.get("ready")) for one in counts),
+    )
+
+
+def rule_row(body: Body, now: datetime) -> Row:
+    """A rule's row."""
+    return _row("rules", body, rows.trouble(body), now, numbers=rows.copies(body))
+
+
+def bundle_row(body: Body, now: datetime) -> Row:
+    """A Bundle's row."""
+    status = body.get("status") or {}
+    deployed, available = (
+        str((status.get(part) or {}).get("version") or "-") for part in ("deployed", "available")
+    )
+    row = _row("bundles", body, rows.bundle_trouble(body), now, numbers=deployed)
+    return replace(row, available=available)
+
+
+def _row(what: str, body: Body, message: str, now: datetime, *, numbers: str) -> Row:
+    ready = rows.ready(body)
+    return Row(
+        what=what,
+        namespace=body["metadata"]["namespace"],
+        name=body["metadata"]["name"],
+        state=_state(body, message),
+        reason=str(ready.get("reason") or "-"),
+        since=rows.age(ready.get("lastTransitionTime"), now),
+        message=message,
+        numbers=numbers,
+    )
+
+
+def _state(body: Body, message: str) -> State:
+    ready = rows.ready(body).get("status")
+    if ready == ConditionStatus.FALSE or rows.is_drifted(body) or rows.is_untrusted(body):
+        return State.FAULT
+    if ready != ConditionStatus.TRUE or message:
+        return State.WAITS
+    return State.GOOD
+
+
+def _sorted(found: Iterable[Row]) -> list[Row]:
+    return sorted(found, key=_order)
+
+
+def _order(row: Row) -> tuple[object, ...]:
+    return ORDER[row.state], row.what, row.namespace, row.name
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,1 @@
+"""`copyrator ui`: a local web page of rules, copies and Bundles."""

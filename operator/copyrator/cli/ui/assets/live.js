@@ -1,0 +1,61 @@
+// Replaces the page's main part when the server says that something changed. Without this script
+// the page works the same, and is up to date when it is loaded.
+"use strict";
+(() => {
+  const main = document.querySelector("main[data-live]");
+  if (!main || !window.EventSource) return;
+  const state = document.getElementById("connection");
+  let source = null;
+  let stale = false;
+  let busy = false;
+
+  const say = (text) => { if (state.textContent !== text) state.textContent = text; };
+
+  // What a person is typing into is never replaced.
+  const editing = () => {
+    const active = document.activeElement;
+    return active && main.contains(active) && /^(INPUT|SELECT|TEXTAREA)$/.test(active.tagName);
+  };
+
+  async function refresh() {
+    if (busy || editing()) { stale = true; return; }
+    busy = true;
+    stale = false;
+    try {
+      const answer = await fetch(location.href, { headers: { "X-Fragment": "main" } });
+      if (answer.ok && !editing()) replace(await answer.text());
+      else if (answer.status === 403) say("This page's session has ended; start copyrator ui again.");
+    } catch {
+      say("copyrator ui isn't running any more.");
+    } finally {
+      busy = false;
+      if (stale) setTimeout(refresh, 1000);
+    }
+  }
+
+  function replace(html) {
+    const focused = document.activeElement && main.contains(document.activeElement)
+      ? document.activeElement.id : "";
+    const scrolled = [...main.querySelectorAll("[data-scroll]")].map((one) => [one.scrollLeft, one.scrollTop]);
+    main.innerHTML = html;
+    main.querySelectorAll("[data-scroll]").forEach((one, index) => {
+      if (scrolled[index]) [one.scrollLeft, one.scrollTop] = scrolled[index];
+    });
+    if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
+  }
+
+  function open() {
+    source = new EventSource("/events");
+    source.addEventListener("changed", refresh);
+    source.onopen = () => { say("Live"); refresh(); };
+    source.onerror = () => say("Not connected; trying again.");
+  }
+
+  // A hidden tab needs no connection: browsers allow six for each server, in all tabs together.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) { source?.close(); source = null; }
+    else if (!source) open();
+  });
+  document.addEventListener("focusout", () => { if (stale) setTimeout(refresh, 200); });
+  if (!document.hidden) open();
+})();

@@ -1,0 +1,315 @@
+"""The local web server of `copyrator ui`.
+
+It listens on loopback, and any local program or foreign web page may send requests to it. So each
+request needs the session's cookie, which the URL with the token sets, and the address of this
+server as its host (a foreign page may give its own name our address); a write needs the page's own
+token as well, and must come from this server's pages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from copyrator.api.keys import ObjectName
+from copyrator.cli import hints, logs, why
+from copyrator.cli.cluster import Target
+from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
+from copyrator.cli.events import events_of
+from copyrator.cli.faults import Fault, fault_of
+from copyrator.cli.installation import Installation
+from copyrator.cli.live import Live
+from copyrator.cli.matrix import View, matrix
+from copyrator.cli.objects import RESOURCES, SINGULAR
+from copyrator.cli.overview import overview
+from copyrator.cli.ui import actions
+from copyrator.cli.ui.pages import Pages
+from copyrator.kube import errors
+from copyrator.kube.client.client import KubeClient
+
+ADDRESS: Final = "127.0.0.1"
+LARGEST_FORM: Final = 16 * 1024
+"""Bytes of a form; the largest has a plan's ID."""
+QUIET: Final = 20.0
+"""Seconds without a change after which a page is updated all the same."""
+SETTLE: Final = 1.0
+"""Seconds between two updates of a page, at least."""
+_ASSETS: Final = Path(__file__).parent / "assets"
+_TYPES: Final = {"style.css": "text/css", "live.js": "text/javascript"}
+_POLICY: Final = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src data:; connect-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+)
+_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with no-referrer, forms are sent without their origin
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(slots=True)
+class Server:
+    """Serves the pages about one cluster; ``app`` after ``port`` is known."""
+
+    target: Target
+    client: KubeClient
+    live: Live
+    pages: Pages
+    installation: Installation
+    home: str | None
+    port: int = 0
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    """In the URL that opens the session."""
+    _session: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    _form: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    _stopping: bool = False
+
+    @property
+    def url(self) -> str:
+        """What the user opens; it lets its holder act as the user while the server runs."""
+        return f"http://{ADDRESS}:{self.port}/?token={self.token}"
+
+    def app(self) -> web.Application:
+        """The application; it doesn't need the port yet."""
+        app = web.Application(middlewares=[self._guarded], client_max_size=LARGEST_FORM)
+        app.on_response_prepare.append(_protect)
+        app.add_routes(
+            [
+                web.get("/", self._overview),
+                web.get("/matrix", self._matrix),
+                web.get("/rules/{namespace}/{name}", self._rule),
+                web.get("/bundles/{namespace}/{name}", self._bundle),
+                web.get("/bundles/{namespace}/{name}/log", self._log),
+                web.get("/copies/{namespace}/{kind}/{name}", self._copy),
+                web.get("/do/{verb}/{what}/{namespace}/{name}", self._ask),
+                web.post("/do/{verb}/{what}/{namespace}/{name}", self._act),
+                web.get("/events", self._events),
+                web.get("/assets/{name}", self._asset),
+            ]
+        )
+        return app
+
+    def stop(self) -> None:
+        """End the streams of events."""
+        self._stopping = True
+        self.live.tell()
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if refusal := self._refusal(request):
+            return web.Response(status=403, text=f"{refusal}\n")
+        if "token" in request.query and request.path == "/":
+            answer = web.Response(status=303, headers={"Location": "/"})
+            answer.set_cookie(
+                self._cookie, self._session, httponly=True, samesite="Strict", path="/"
+            )
+            return answer
+        try:
+            return await handler(request)
+        except web.HTTPException as error:
+            return self._failed(error.reason, error.text or error.reason, error.status)
+        except errors.NotFound as error:
+            return self._failed("Not Found", error.message, 404)
+        except Exception as error:
+            fault = error if isinstance(error, Fault) else fault_of(error)
+            return self._failed("It didn't work", fault.format_message(), 502)
+
+    @property
+    def _cookie(self) -> str:
+        """Its name; cookies of one host are sent to all of its ports."""
+        return f"copyrator-ui-{self.port}"
+
+    def _refusal(self, request: web.Request) -> str:
+        """Why a request isn't answered; empty where it is."""
+        hosts = {f"{ADDRESS}:{self.port}", f"localhost:{self.port}"}
+        if request.host not in hosts:
+            return f"This server answers only requests to {ADDRESS}:{self.port}."
+        if request.method not in ("GET", "POST"):
+            return "This server answers only GET and POST."
+        origin = request.headers.get("Origin")
+        foreign = origin is not None and origin not in {f"http://{host}" for host in hosts}
+        if foreign or (request.method == "POST" and origin is None):
+            return "This request doesn't come from a page of this server."
+        given = request.query.get("token", "") if request.path == "/" else ""
+        known = _same(request.cookies.get(self._cookie, ""), self._session)
+        if not known and not _same(given, self.token):
+            return "Open the URL that copyrator ui printed: it has the token that is missing here."
+        return ""
+
+    async def _overview(self, request: web.Request) -> web.Response:
+        seen = self.live.now
+        view = overview(seen, datetime.now(UTC))
+        return _html(self.pages.overview(seen, view, fragment=_is_fragment(request)))
+
+    async def _matrix(self, request: web.Request) -> web.Response:
+        asked, seen = request.query, self.live.now
+        view = View(
+            rules=asked.get("rules", "").strip()[:200],
+            namespaces=asked.get("namespaces", "").strip()[:200],
+            only_faults=asked.get("faults") == "1",
+            column_page=_number(asked.get("page")),
+            row_page=_number(asked.get("from")),
+        )
+        table = matrix(seen, view, datetime.now(UTC))
+        return _html(self.pages.matrix(seen, table, fragment=_is_fragment(request)))
+
+    async def _rule(self, request: web.Request) -> web.Response:
+        body = await self._object(request, "rules")
+        place = request.query.get("in", "").strip()[:253]
+        now, events = datetime.now(UTC), await self._events_of(body)
+        return _html(
+            self.pages.rule(self.live.now, body, events, place, now, fragment=_is_fragment(request))
+        )
+
+    async def _bundle(self, request: web.Request) -> web.Response:
+        body = await self._object(request, "bundles")
+        now, events = datetime.now(UTC), await self._events_of(body)
+        return _html(
+            self.pages.bundle(
+                self.live.now,
+                body,
+                events,
+                self.installation,
+                now,
+                fragment=_is_fragment(request),
+            )
+        )
+
+    async def _object(self, request: web.Request, what: str) -> Mapping[str, Any]:
+        """The object as the watch has it; a page of one that is gone says so."""
+        found = self.live.now.rules if what == "rules" else self.live.now.bundles
+        namespace, name = _key(request)
+        if body := found.get(ObjectName(namespace, name)):
+            return body
+        raise web.HTTPNotFound(
+            text=f"there is no {SINGULAR[what]} {name} in the namespace {namespace}"
+        )
+
+    async def _events_of(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The newest Events; none without the permission to list them, or without an answer."""
+        with suppress(errors.ApiError):
+            return (await events_of(self.client, body))[-20:]
+        return []
+
+    async def _log(self, request: web.Request) -> web.Response:
+        body = await self._object(request, "bundles")
+        parts = await logs.redacted_parts(self.client, body)
+        namespace, name = _key(request)
+        title = f"The newest log of Bundle {namespace}/{name}"
+        return _html(self.pages.texts(title, parts, back=request.path.removesuffix("/log")))
+
+    async def _copy(self, request: web.Request) -> web.Response:
+        (namespace, name), kind = _key(request), request.match_info["kind"]
+        parts = []
+        with suppress(Fault):  # there is no such copy, and the answer says why
+            resource, body = await find_copy(self.client, namespace, name, kind)
+            state = await state_of(self.client, self.target, resource, body, self.home)
+            parts.append(("Copy", "\n".join(copy_lines(body, state, datetime.now(UTC)))))
+        answer = await why.answer(self.target, namespace, name, kind, self.home)
+        parts.append(("Why", "\n".join(answer.lines)))
+        return _html(self.pages.texts(f"{kind} {namespace}/{name}", parts))
+
+    async def _ask(self, request: web.Request) -> web.Response:
+        name, verb, what = _verb(request)
+        body = await self._object(request, what)
+        namespace, object_name = _key(request)
+        shown = f"{SINGULAR[what]} {namespace}/{object_name}"
+        plan = actions.plan_id(body) if verb.decides else ""
+        command = (name, SINGULAR[what], f"{namespace}/{object_name}", *([plan] if plan else []))
+        html = self.pages.confirm(
+            question=f"{name.capitalize()} {shown}?",
+            effect=actions.described(verb, body),
+            command=hints.hint(*command),
+            path=request.path,
+            token=self._form,
+            hidden={"plan": plan} if plan else {},
+            button=name.capitalize(),
+            back=_page_of(request),
+        )
+        return _html(html)
+
+    async def _act(self, request: web.Request) -> web.Response:
+        name, _, what = _verb(request)
+        form = await request.post()
+        if not _same(str(form.get("token", "")), self._form):
+            return self._failed("Refused", "This form isn't from this page; open it again.", 403)
+        said = await actions.act(self.client, name, what, _key(request), str(form.get("plan", "")))
+        return _html(self.pages.texts("Done", [(name, said)], back=_page_of(request)))
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Tell a page when something has changed, at most once in SETTLE seconds.
+
+        Without a change it is told after QUIET seconds, since it shows ages.
+        """
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        seen = self.live.version
+        with suppress(ConnectionError):
+            await answer.write(b": open\n\n")
+            while not self._stopping:
+                seen = await self.live.wait(seen, QUIET)
+                await answer.write(b"event: changed\ndata:\n\n")
+                await asyncio.sleep(SETTLE)
+        return answer
+
+    async def _asset(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in _TYPES:
+            raise web.HTTPNotFound
+        return web.Response(
+            body=(_ASSETS / name).read_bytes(), content_type=_TYPES[name], charset="utf-8"
+        )
+
+    def _failed(self, title: str, message: str, status: int) -> web.Response:
+        html = self.pages.texts(title, [("Error", message)], back="/")
+        return web.Response(text=html, status=status, content_type="text/html")
+
+
+async def _protect(_request: web.Request, answer: web.StreamResponse) -> None:
+    answer.headers.update(_HEADERS)
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), wanted.encode())
+
+
+def _html(text: str) -> web.Response:
+    return web.Response(text=text, content_type="text/html")
+
+
+def _is_fragment(request: web.Request) -> bool:
+    return request.headers.get("X-Fragment") == "main"
+
+
+def _key(request: web.Request) -> tuple[str, str]:
+    return request.match_info["namespace"], request.match_info["name"]
+
+
+def _verb(request: web.Request) -> tuple[str, actions.Verb, str]:
+    name, what = request.match_info["verb"], request.match_info["what"]
+    if name not in actions.VERBS or what not in RESOURCES:
+        raise web.HTTPNotFound
+    return name, actions.VERBS[name], what
+
+
+def _page_of(request: web.Request) -> str:
+    """The object's page: the path without the verb, as it was sent."""
+    return "/" + request.rel_url.raw_path.split("/", 3)[3]
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 7 else 1

@@ -1,0 +1,255 @@
+"""Who is answered by the local web server, and what is in its pages."""
+
+import asyncio
+import re
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import aiohttp
+import pytest
+from aiohttp import web
+from tests.unit.cli.objects_seen import bundle, rule, seen
+
+from copyrator.api.keys import ObjectName
+from copyrator.cli.cluster import Target
+from copyrator.cli.live import Copies
+from copyrator.cli.ui import actions, server
+from copyrator.cli.ui.pages import Pages
+from copyrator.cli.ui.server import Server
+from copyrator.kube import errors
+
+HTML = "<script>alert(1)</script>"
+
+
+class Watched:
+    """What a Live has, without watches."""
+
+    def __init__(self, now):
+        self.now = now
+        self.version = 0
+        self.changed = asyncio.Event()
+
+    async def wait(self, seen, _seconds):
+        if self.version == seen:
+            await self.changed.wait()
+        return self.version
+
+    def tell(self):
+        self.version += 1
+        event, self.changed = self.changed, asyncio.Event()
+        event.set()
+
+
+class NoEvents:
+    """A client that may not list Events."""
+
+    def list_pages(self, *_args, **_more):
+        raise errors.Forbidden("events")
+
+
+class Page:
+    """The server, and a browser's session with it."""
+
+    def __init__(self, server, session):
+        self.server, self.session = server, session
+        self.base = f"http://127.0.0.1:{server.port}"
+
+    async def get(self, path, **more):
+        async with self.session.get(f"{self.base}{path}", **more) as answer:
+            return answer.status, await answer.text(), answer.headers
+
+    async def post(self, path, data, **headers):
+        headers = {"Origin": self.base} | headers
+        async with self.session.post(f"{self.base}{path}", data=data, headers=headers) as answer:
+            return answer.status, await answer.text()
+
+
+@pytest.fixture
+async def page():
+    known = seen(
+        rule("broken", "False", "PartialFailure", message=HTML),
+        rule("dots.and-dashes"),
+        bundle("shop", "False", "DeployFailed", message=HTML, history=[{"version": HTML}]),
+    )
+    installation = SimpleNamespace(
+        settings=SimpleNamespace(timer_interval=600.0, jobs_ttl=120), is_read=True
+    )
+    pages = Pages(cluster="https://cluster", user="ann")
+    serving = Server(Target(), NoEvents(), Watched(known), pages, installation, None)
+    runner = web.AppRunner(serving.app(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    serving.port = runner.addresses[0][1]
+    jar = aiohttp.CookieJar(unsafe=True)  # for an address instead of a name
+    async with aiohttp.ClientSession(cookie_jar=jar) as session:
+        yield Page(serving, session)
+    serving.stop()
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def opened(page):
+    """The session after the printed URL was opened."""
+    status, _, _ = await page.get(f"/?token={page.server.token}")
+    assert status == 200
+    return page
+
+
+async def test_nobody_is_answered_without_the_token(page):
+    for path in ("/", "/matrix", "/events", "/assets/live.js", "/rules/infra/broken", "/?token=x"):
+        status, text, _ = await page.get(path)
+        assert status == 403, path
+        assert "infra" not in text
+    status, _ = await page.post("/do/suspend/rules/infra/broken", {})
+    assert status == 403
+
+
+async def test_the_token_opens_a_session_and_leaves_the_address_line(opened):
+    async with opened.session.get(
+        f"{opened.base}/?token={opened.server.token}", allow_redirects=False
+    ) as answer:
+        cookie = answer.headers["Set-Cookie"]
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert opened.server.token not in cookie
+    assert (await opened.get("/"))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:1"])
+async def test_a_foreign_name_for_our_address_is_not_answered(opened, host):
+    status, text, _ = await opened.get("/", headers={"Host": host})
+    assert status == 403
+    assert "infra" not in text
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:1"])
+async def test_a_foreign_page_can_neither_read_nor_write(opened, origin):
+    status, text, _ = await opened.get("/", headers={"Origin": origin})
+    assert (status, "infra" in text) == (403, False)
+    token = await form_token(opened, "/do/suspend/rules/infra/broken")
+    status, _ = await opened.post("/do/suspend/rules/infra/broken", {"token": token}, Origin=origin)
+    assert status == 403
+
+
+async def form_token(page, path):
+    _, text, _ = await page.get(path)
+    return re.search(r'name="token" value="([^"]+)"', text)[1]
+
+
+async def test_a_write_needs_the_pages_own_token(opened, monkeypatch):
+    done = []
+
+    async def act(_client, *what):
+        done.append(what)
+        return "It is done."
+
+    monkeypatch.setattr(actions, "act", act)
+    path = "/do/suspend/rules/infra/broken"
+    for data in ({}, {"token": "x"}, {"token": opened.server.token}):
+        assert (await opened.post(path, data))[0] == 403
+    assert done == []
+    status, text = await opened.post(path, {"token": await form_token(opened, path)})
+    assert (status, "It is done." in text) == (200, True)
+    assert done == [("suspend", "rules", ("infra", "broken"), "")]
+
+
+async def test_a_question_comes_before_a_write_and_names_the_command(opened):
+    _, text, _ = await opened.get("/do/suspend/rules/infra/broken")
+    assert "Suspend rule infra/broken?" in text
+    assert "copyrator suspend rule infra/broken" in text
+
+
+async def test_pages_run_no_code_but_ours(opened):
+    _, text, headers = await opened.get("/")
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none';")
+    assert "unsafe" not in policy
+    assert re.findall(r"<script[^>]*>", text) == ['<script src="/assets/live.js" defer>']
+    assert not re.search(r"\sstyle=|\son[a-z]+=|javascript:", text)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/matrix", "/rules/infra/broken", "/bundles/infra/shop", "/rules/infra/%3Cb%3E"]
+)
+async def test_html_in_a_message_is_shown_as_text(opened, path):
+    _, text, _ = await opened.get(path)
+    assert "<script>alert" not in text
+    assert "<b>" not in text.replace('<b class="', "").replace("<b>0", "").replace(
+        "<b>1", ""
+    ).replace("<b>2", "")
+
+
+async def test_a_fragment_is_the_main_part_alone(opened):
+    _, whole, _ = await opened.get("/")
+    _, part, _ = await opened.get("/", headers={"X-Fragment": "main"})
+    assert part.strip() in whole
+    assert "<header>" not in part
+
+
+async def test_what_is_not_there_is_said(opened):
+    status, text, _ = await opened.get("/rules/infra/none")
+    assert "there is no rule none in the namespace infra" in text
+    assert status == 404
+    for path in ("/other", "/assets/server.py", "/assets/..%2fserver.py", "/do/delete/rules/a/b"):
+        assert (await opened.get(path))[0] == 404
+
+
+async def test_a_form_is_bounded(opened):
+    path = "/do/suspend/rules/infra/broken"
+    status, _ = await opened.post(path, {"token": "x" * 100_000})
+    assert status == 413
+
+
+async def test_a_page_hears_of_changes_and_the_stream_ends_with_the_server(opened, monkeypatch):
+    monkeypatch.setattr(server, "SETTLE", 0.05)
+    async with opened.session.get(f"{opened.base}/events") as answer:
+        assert answer.headers["Content-Type"] == "text/event-stream"
+
+        async def heard():
+            while await answer.content.readline() != b"event: changed\n":
+                pass
+
+        assert await answer.content.readline() == b": open\n"
+        for _ in range(3):
+            opened.server.live.tell()
+            await asyncio.wait_for(heard(), 30)
+        # Two changes in a row: the second comes while the page is being left alone.
+        opened.server.live.tell()
+        await asyncio.wait_for(heard(), 30)
+        opened.server.live.tell()
+        await asyncio.wait_for(heard(), 30)
+        opened.server.stop()
+        await asyncio.wait_for(answer.content.read(), 30)
+
+
+async def test_a_hundred_thousand_copies_are_summed_up(opened):
+    copies, places = Copies(), [f"team-{number:04}" for number in range(2000)]
+    rules = [rule(f"r{number:02}") for number in range(50)]
+    for one in rules:
+        for place in places:
+            copies.add(f"infra/{one['metadata']['name']}", "Secret", ObjectName(place, "s"))
+    opened.server.live.now = seen(*rules, copies=copies, namespaces=places)
+    status, text, _ = await opened.get("/matrix")
+    assert (status, len(text) < 1_000_000) == (200, True)
+    assert "100000 copies in all" in text
+    assert text.count('<td class="good">') == 50 * 100
+    _, text, _ = await opened.get("/rules/infra/r00")
+    assert "100 of 2000" in text
+
+
+def test_a_report_is_one_file_that_runs_nothing():
+    pages = Pages(cluster="https://cluster", user="ann")
+    known = seen(rule("broken", "False", "PartialFailure", message=HTML), bundle("shop"))
+    now = datetime(2026, 1, 2, 12, tzinfo=UTC)
+    from copyrator.cli.overview import overview  # noqa: PLC0415
+
+    installation = SimpleNamespace(
+        settings=SimpleNamespace(timer_interval=600.0, jobs_ttl=120), is_read=True
+    )
+    text = pages.report(known, overview(known, now), installation, now)
+    assert "<script" not in text
+    assert "default-src 'none'" in text
+    assert not re.search(r'(?:href|src)="', text)
+    assert "Rule infra/broken" in text
+    assert "Bundle infra/shop" in text

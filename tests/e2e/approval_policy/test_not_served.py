@@ -1,0 +1,112 @@
+"""An API server without the policy API, as Kubernetes 1.29: approval works, and what lacks is said.
+
+On Kubernetes 1.29 itself nothing has to be switched off.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.e2e.approval_policy.conftest import Person
+from tests.e2e.bundles.conftest import Operator, Team, make_team, operating
+from tests.e2e.conftest import directory_of
+from tests.e2e.owned_cluster import owned_cluster
+
+from copyrator.cli import cli
+from demo.chart import CHART
+from localcluster import Cluster
+
+ADMISSION = "admissionregistration.k8s.io/v1"
+KINDS = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
+WITHOUT = (
+    "--runtime-config=" + ",".join(f"{ADMISSION}/{kind}=false" for kind in KINDS),
+    "--disable-admission-plugins=ValidatingAdmissionPolicy",
+)
+
+
+@dataclass
+class Bare:
+    """A control plane without policies, and an operator on it."""
+
+    cluster: Cluster
+    operator: Operator
+    team: Team
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
+    home = tmp_path_factory.mktemp("bare")
+    with (
+        owned_cluster(directory_of("-bare"), WITHOUT) as cluster,
+        operating(cluster, home / "operator.log") as operator,
+    ):
+        api, namespace = cluster.api(), f"team-{secrets.token_hex(3)}"
+        api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        team = make_team(cluster, api, namespace, home)
+        yield Bare(cluster, operator, team)
+        team.let_go()
+
+
+def run(bare: Bare, kubeconfig: Path, *command: str) -> tuple[int, str]:
+    environment = {
+        "KUBECONFIG": str(kubeconfig),
+        "COPYRATOR_OPERATOR_NAMESPACE": bare.operator.namespace,
+        "COLUMNS": "300",
+    }
+    result = CliRunner().invoke(cli, command, env=environment)
+    return result.exit_code, result.output
+
+
+def test_a_plan_is_approved_by_who_may_and_by_whoever_may_edit(bare: Bare) -> None:
+    team = bare.team
+    first = team.publish("1.0.0", "first")
+    team.bundle("shop", version="1.*", approval={"mode": "Always"})
+    team.wait_reason("shop", "AwaitingApproval")
+    admin = bare.cluster.admin_kubeconfig
+    where = f"{team.namespace}/shop"
+    code, said = run(bare, admin, "approve", "bundle", where, "--yes")
+    assert code == 0, said
+    status = team.wait_deployed("shop", first)
+    assert status["history"][0]["approvedBy"] == "admin"
+
+    second = team.publish("1.1.0", "second")
+    found = team.wait_condition("shop", "UpdatePending", "AwaitingApproval")
+    assert "copyrator approve" in found["message"]
+    editor = bare.cluster.kubeconfig_for_user("editor")
+    rule = {"apiGroups": ["operator.werf.dev"], "resources": ["bundles"], "verbs": ["get", "patch"]}
+    rights = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{team.namespace}"
+    team.api.create(f"{rights}/roles", {"metadata": {"name": "edits"}, "rules": [rule]})
+    team.api.create(
+        f"{rights}/rolebindings",
+        {
+            "metadata": {"name": "edits"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "edits"},
+            "subjects": [{"kind": "User", "name": "editor"}],
+        },
+    )
+    code, said = run(bare, editor, "approve", "bundle", where, "--yes")
+    assert code == 1, "the command refuses whom the API server lets"
+    assert "approve" in said
+    plan = team.status("shop")["plan"]["id"]
+    Person(bare.cluster, "editor", editor).annotate(where, approved_plan=plan, approved_by="boss")
+    team.wait_deployed("shop", second)
+    assert team.status("shop")["history"][0]["approvedBy"] == "boss", "nobody checks the name"
+
+
+def test_doctor_and_the_chart_say_so(bare: Bare) -> None:
+    _, said = run(bare, bare.cluster.admin_kubeconfig, "doctor")
+    (line,) = [one for one in said.splitlines() if "Approval policy" in one]
+    assert "not served as v1 by this API server (Kubernetes 1.30 and later)" in line
+    assert "whoever can edit a Bundle can also approve its plans" in line
+    required = ("--set-json", 'bundles.requireApproval={"*":"Always"}')
+    options = ("--dry-run=server", "--namespace", "x", "--set", "crds.enabled=false", *required)
+    manifest, _, notes = bare.cluster.helm("install", "copyrator", str(CHART), *options).partition(
+        "NOTES:"
+    )
+    assert "ValidatingAdmissionPolicy" not in manifest
+    assert "because this API server doesn't serve ValidatingAdmissionPolicy v1" in notes

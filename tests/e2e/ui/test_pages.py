@@ -1,0 +1,168 @@
+"""What a person sees and does on the pages, in a real browser."""
+
+import asyncio
+import os
+
+import pytest
+from tests.e2e.cli.conftest import rule, secret
+from tests.e2e.installation import RULES
+from tests.e2e.ui.conftest import PICTURES, SHOWN, opened
+
+HTML = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def copied(stage, word, namespace):
+    """A rule with copies in three namespaces, and one whose source is missing."""
+    places = sorted(namespace(f"{word}-team") for _ in range(3))
+    stage.apply(
+        secret(stage.home, word, "password"),
+        rule(
+            stage.home,
+            word,
+            source={"kind": "Secret", "name": word},
+            targets={"namespaces": [f"{word}-*"]},
+        ),
+        rule(stage.home, f"{word}-no", source={"kind": "Secret", "name": f"{word}-none"}),
+    )
+    stage.wait_reason(RULES.format(stage.home), word, "Synced")
+    stage.wait_reason(RULES.format(stage.home), f"{word}-no", "SourceNotFound")
+    yield places
+    for name in (word, f"{word}-no"):
+        stage.cluster.kubectl("delete", "copyrator", name, "-n", stage.home, "--wait=false")
+
+
+async def test_a_page_updates_itself_and_keeps_what_a_person_looks_at(stage, word, copied, tab):
+    await tab.go("/")
+    await tab.shows(f"{stage.home}/{word}-no")
+    await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+    link = tab.page.locator(f'[id="to-rules-{stage.home}/{word}"]').first
+    await link.focus()
+    await tab.page.evaluate("window.kept = true")
+    stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
+    await tab.shows(f"there is no Secret {word} in {stage.home}")
+    assert await tab.page.evaluate("window.kept")  # not loaded again
+    focused = await tab.page.evaluate("document.activeElement.id")
+    assert focused == f"to-rules-{stage.home}/{word}"
+    assert tab.faults == []
+
+
+async def test_everything_is_reached_and_done_by_keyboard(stage, word, copied, tab):
+    await tab.go(f"/rules/{stage.home}/{word}")
+    for _ in range(40):
+        await tab.page.keyboard.press("Tab")
+        if await tab.page.evaluate("document.activeElement.textContent") == "Suspend …":
+            break
+    await tab.page.keyboard.press("Enter")
+    await tab.shows(f"Suspend rule {stage.home}/{word}?")
+    await tab.page.locator("#confirm").focus()
+    await tab.page.keyboard.press("Enter")
+    await tab.shows("suspended")
+    assert stage.api.get(f"{RULES.format(stage.home)}/{word}")["spec"]["suspend"] is True
+
+
+async def test_a_screen_reader_finds_the_parts_and_the_tables_heads(stage, word, copied, tab):
+    await tab.go("/")
+    await tab.shows(f"{stage.home}/{word}")
+    page = tab.page
+    assert await page.get_by_role("navigation").count() == 1
+    assert await page.get_by_role("main").count() == 1
+    assert await page.get_by_role("heading", level=1).inner_text() == "Overview"
+    for table in await page.get_by_role("table").all():
+        assert await table.locator("caption").count() == 1
+        assert await table.get_by_role("columnheader").count() > 3
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    await tab.go("/matrix")
+    assert await page.get_by_label("Namespaces").count() >= 1
+    assert await page.get_by_role("rowheader").count() >= 2
+    unlabelled = await page.evaluate(
+        "[...document.querySelectorAll('input')].filter(one => !one.labels.length).length"
+    )
+    assert unlabelled == 0
+
+
+async def test_the_matrix_leads_to_the_copies_and_their_why(stage, word, copied, tab):
+    await tab.go(f"/matrix?rules={stage.home}/{word}&namespaces={word}-*")
+    await tab.page.get_by_role("link", name="1", exact=True).first.click()
+    await tab.page.get_by_role("link", name=word, exact=True).click()
+    await tab.shows(f"It is up to date with the rule {stage.home}/{word}")
+    assert tab.faults == []
+
+
+async def test_html_in_what_others_wrote_is_text(stage, word, tab):
+    old_form = rule(stage.home, word) | {"ruleType": "secret", "selector": HTML}
+    del old_form["spec"]
+    stage.apply(old_form)
+    try:
+        stage.wait_reason(RULES.format(stage.home), word, "InvalidSpec")
+        dialogs = []
+        tab.page.on("dialog", lambda one: dialogs.append(one))  # noqa: PLW0108 - playwright marks it
+        await tab.go(f"/rules/{stage.home}/{word}")
+        await tab.shows("InvalidSpec")
+        assert await tab.page.locator("main img").count() == 0
+        assert dialogs == []
+    finally:
+        stage.cluster.kubectl("delete", "copyrator", word, "-n", stage.home, "--wait=false")
+
+
+async def test_a_foreign_page_can_not_post_to_it(stage, word, copied, tab, context):
+    async def answer(reader, writer):
+        path = f"{tab.base}/do/suspend/rules/{stage.home}/{word}"
+        form = "<form method=post action='{}'><input name=token><button id=b>x</button></form>"
+        body = form.format(path)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n")
+        writer.write(body.encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    foreign = await context.new_page()
+    await foreign.goto(f"http://localhost:{port}/")
+    await foreign.locator("#b").click()
+    await foreign.get_by_text("doesn't come from a page of this server").wait_for(timeout=SHOWN)
+    found = stage.api.get(f"{RULES.format(stage.home)}/{word}")
+    assert not found["spec"].get("suspend")
+    server.close()
+
+
+async def test_two_tabs_show_the_same(stage, word, copied, tab, context):
+    other = await opened(context, tab.url)
+    for one in (tab, other):
+        await one.go(f"/rules/{stage.home}/{word}")
+        await one.shows("3 of 3")
+    stage.cluster.kubectl("delete", "secret", word, "-n", stage.home)
+    for one in (tab, other):
+        await one.page.bring_to_front()
+        await one.shows("SourceNotFound")
+
+
+async def test_an_api_server_that_goes_away_is_said_and_comes_back(stage, word, copied, tab):
+    await tab.go("/")
+    await tab.shows(f"{stage.home}/{word}")
+    stage.cluster.kill("kube-apiserver")
+    try:
+        await tab.shows("This may be out of date")
+    finally:
+        stage.cluster.restart("kube-apiserver")
+    await tab.page.get_by_role("alert").wait_for(state="detached", timeout=SHOWN * 2)
+    await tab.shows(f"{stage.home}/{word}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_pictures_for_the_docs(stage, word, copied, shop, tab, scheme):
+    """Written into docs/images with COPYRATOR_PICTURES=1; else only drawn."""
+    await tab.page.emulate_media(color_scheme=scheme)
+    pages = {
+        "overview": "/",
+        "matrix": f"/matrix?namespaces={word}-*",
+        "bundle": f"/bundles/{stage.apps}/shop",
+    }
+    for name, path in pages.items():
+        await tab.go(path)
+        await tab.page.locator("#connection").get_by_text("Live").wait_for(timeout=SHOWN)
+        picture = await tab.page.screenshot()
+        assert picture.startswith(b"\x89PNG")
+        if os.environ.get("COPYRATOR_PICTURES"):
+            (PICTURES / f"ui-{name}-{scheme}.png").write_bytes(picture)

@@ -1,0 +1,104 @@
+"""What a plan's blind applies say of missing permissions, where nothing was reviewed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.cli.test_bundle_permissions import NOW, spec_of
+
+from copyrator.api.bundle_status import parse_status
+from copyrator.cli.blind_applies import with_refusals_of
+from copyrator.cli.bundle_permissions import manifest, roles_of, summary, why_lines
+
+Body = dict[str, Any]
+
+
+def refusal(
+    kind: str, *, account: str = "apps:werf", where: str = "live", verb: str = "patch"
+) -> str:
+    return (
+        f'{kind} "shop" is forbidden: User "system:serviceaccount:{account}" cannot {verb} '
+        f'resource "{kind}" in API group "" in the namespace "{where}"'
+    )
+
+
+DIFF = f"""\
+Blind apply ConfigMap/shop
+  --- deployed
+  +++ planned
+  - text: {refusal("secrets")}
+  + text: {refusal("pods")}
+  <blind apply reason: error: dry-run apply object: {refusal("configmaps")}>
+
+Blind apply ConfigMap/other
+  <blind apply reason: error: dry-run apply object: {refusal("configmaps")}>
+
+Blind apply Service/shop
+  <blind apply reason: error: dry-run apply object: {refusal("services")}>
+  <blind apply reason: error: {refusal("events", account="other:werf")}>
+"""
+PLAN = {"job": "p", "outcome": "Planned", "madeAt": "2026-01-02T11:55:00Z", "counts": {"apply": 3}}
+
+
+def bundle(**plan: Any) -> Body:
+    return {
+        "metadata": {"namespace": "apps", "name": "shop", "uid": "u"},
+        "spec": {"registry": "r.example.com", "repo": "shop", "project_namespace": "live"},
+        "status": {"plan": {**PLAN, **plan}},
+    }
+
+
+def test_refusals_of_the_account_are_used_and_no_content() -> None:
+    found = with_refusals_of(bundle(), DIFF)
+    assert found["status"]["plan"]["missing"] == [
+        {"verbs": ["patch"], "resource": "configmaps", "namespace": "live"},
+        {"verbs": ["patch"], "resource": "services", "namespace": "live"},
+    ]
+    assert summary(parse_status(found)) == (
+        "missing: patch configmaps in live; patch services in live"
+    )
+    said = list(why_lines(found, spec_of(dict(found)), NOW))
+    assert said[:3] == [
+        "The service account apps/werf lacked permissions 5m ago; it cannot",
+        "  patch configmaps in live",
+        "  patch services in live",
+    ]
+    assert said[3].startswith("So the plan's blind applies say, each of one permission; ")
+    (role, binding) = roles_of(found, spec_of(dict(found)))
+    assert role["rules"] == [
+        {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["patch"]}
+    ]
+    assert "# By the plan's blind applies" in manifest(found, spec_of(dict(found)), [role, binding])
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        bundle(missingPermissions=0),
+        bundle(missingPermissions=1, missing=[{"verbs": ["get"], "resource": "pods"}]),
+        bundle(counts={"update": 3}),
+        bundle(outcome="Failed"),
+        bundle() | {"spec": {}},
+        bundle() | {"status": None},
+    ],
+    ids=["nothing missing", "reviewed", "none is blind", "failed", "invalid spec", "no status"],
+)
+def test_where_it_is_known_or_there_is_none_the_words_arent_used(body: Body) -> None:
+    assert with_refusals_of(body, DIFF) is body
+
+
+@pytest.mark.parametrize("diff", [None, ""])
+def test_without_a_log_nothing_is_claimed(diff: str | None) -> None:
+    body = bundle()
+    assert with_refusals_of(body, diff) is body
+    assert not any("blind" in line for line in why_lines(body, spec_of(body), NOW))
+
+
+def test_many_objects_of_a_kind_dont_hide_another() -> None:
+    many = "".join(f"  <error: {name} {refusal('configmaps')}>\n" for name in range(2000))
+    found = with_refusals_of(bundle(), f"{many}  <error: {refusal('services')}>\n")
+    assert [one["resource"] for one in found["status"]["plan"]["missing"]] == [
+        "configmaps",
+        "services",
+    ]

@@ -1,0 +1,24 @@
+"""Unit tests start no process and open no connection: those that do are in tests/component."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import pytest
+
+
+def _refuse(*_: Any, **__: Any) -> NoReturn:
+    raise AssertionError("a unit test starts no process and opens no connection: tests/component")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_processes_and_no_connections() -> Iterator[None]:
+    """Fail a test that starts a process, connects or listens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess.Popen, "__init__", _refuse)
+        for method in ("bind", "connect", "connect_ex"):
+            patch.setattr(socket.socket, method, _refuse)
+        yield
