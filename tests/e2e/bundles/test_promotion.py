@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 from tests.e2e.bundles.conftest import DEPLOY, Operator, Team, stays, within
-from tests.e2e.installation import HOME
 
 pytestmark = pytest.mark.usefixtures("operator")
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/copyrator"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
 def promoted_from(*names: str, soak: str) -> dict[str, Any]:
@@ -67,8 +66,8 @@ def test_time_without_an_operator_does_not_count_after_a_sigkill_in_mid_soak(
     said = "without an operator don't count"
     within(DEPLOY, lambda: said in gate(team).get("message", ""), lambda: f"{gate(team)}")
     later = waits_until(team)
-    lease = team.api.get(LEASE)["metadata"]["annotations"]["copyrator.flant.com/seen-time"]
-    gap = lease.split()[-1]
+    (lease,) = team.api.get(LEASES.format(operator.namespace))["items"]
+    gap = lease["metadata"]["annotations"]["copyrator.flant.com/seen-time"].split()[-1]
     start, _, seconds = gap.partition("+")
     assert datetime.fromisoformat(start) <= killed
     assert later == until + timedelta(seconds=int(seconds.removesuffix("s")))
