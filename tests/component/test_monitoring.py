@@ -44,13 +44,15 @@ def good() -> Story:
 def bad(good: Story) -> Story:
     """All goes wrong; copies that are late and a held event loop aren't recorded, but added.
 
-    So are the hours that a plan has waited, of which only seconds are recorded.
+    So are the hours that a plan has waited, and a version, of which only seconds are recorded.
     """
     page = parse(recorded(BAD))
     waited = {
-        key: 9 * 3600 for key, value in page.items() if value and WAITED in dict(key).values()
+        key: WAITED[dict(key)["__name__"]]
+        for key, value in page.items()
+        if value and dict(key)["__name__"] in WAITED
     }
-    assert waited, "a plan waited when it was recorded"
+    assert len(waited) == len(WAITED), "a plan and a version waited when it was recorded"
     return [good[-1], {**page, **late_and_held(good[-1]), **waited}]
 
 
@@ -66,7 +68,10 @@ def late_and_held(page: Series) -> Series:
     return found
 
 
-WAITED = "copyrator_oldest_plan_seconds"
+WAITED = {
+    "copyrator_oldest_plan_seconds": 9 * 3600,
+    "copyrator_oldest_wait_seconds": 8 * 24 * 3600,
+}
 LAG, STALLS = "copyrator_copy_lag_seconds", "copyrator_event_loop_stall_seconds"
 
 

@@ -276,7 +276,9 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     status = replace(
         case.status,
         gates=gates.recorded(results),
-        candidates=age.remembered(case.status, case.spec, resolution.seen, case.now),
+        candidates=age.remembered(
+            case.status, case.spec, resolution.seen, case.now, resolution.stood
+        ),
     )
     if resolution.unresolved is not None or not resolution.tag:
         return unresolved(status, resolution.rejected, next_poll, case.now)

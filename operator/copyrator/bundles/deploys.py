@@ -35,6 +35,7 @@ from copyrator.bundles.policy import (
     drift_record,
     plan_decision,
     plan_due,
+    promotion,
     state,
     verdicts,
 )
@@ -281,10 +282,15 @@ class Deploys:
             await self._plans.discard(written)
         judge_at = plan_due.next_look(status)
         comes_of_age = age.next_look(status, case.spec, case.now)
-        awaited = until or judge_at or comes_of_age
+        promoted = None
+        if promotion.is_waiting(status):
+            promoted = self._resolutions.next_promotion(case.spec, case.now)
+        awaited = until or judge_at or comes_of_age or promoted
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
-        self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at, comes_of_age)
+        self._context.wake_at(
+            case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted
+        )
         return written
 
     async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:

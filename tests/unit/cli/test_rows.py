@@ -126,6 +126,24 @@ def test_where_trust_isnt_known_only_the_message_says_so():
     assert verified("False", ready="False")["MESSAGE"] == "deployed"
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("AwaitingApproval", True),
+        ("PromotionHeld", True),
+        ("PromotionNotAllowed", True),
+        ("NotPromoted", False),
+        ("TooYoung", False),
+        ("OutsideWindow", False),
+    ],
+)
+def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(reason, shown):
+    pending = {"type": "UpdatePending", "status": "True", "reason": reason, "message": "it waits"}
+    ready = {"type": "Ready", "status": "True", "reason": "Deployed"}
+    body = {"metadata": {"name": "b", "namespace": "n"}, "status": {"conditions": [ready, pending]}}
+    assert cells(rows.bundle_columns(NOW), body)["MESSAGE"] == ("it waits" if shown else "")
+
+
 def test_the_gates_that_a_forced_deploy_passed_over():
     over = [{"name": "age", "reason": "TooYoung"}, {"name": "window"}]
     assert rows.passed_over({"passedOver": over}) == "age, window"
