@@ -22,8 +22,6 @@ from copyrator.api.freeze import Freeze
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
 from copyrator.bundles.policy import (
-    age,
-    approval,
     drift_correction,
     drift_due,
     drift_record,
@@ -41,6 +39,8 @@ from copyrator.bundles.policy.gates import (
     Occasion,
     Result,
     Target,
+    age,
+    approval,
 )
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution

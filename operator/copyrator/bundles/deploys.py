@@ -28,17 +28,16 @@ from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import (
-    age,
-    approval,
     drift_correction,
     drift_due,
     drift_record,
     plan_decision,
     plan_due,
-    promotion,
     state,
     verdicts,
 )
+from copyrator.bundles.policy.gates import age, approval, promotion
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -46,7 +45,6 @@ from copyrator.bundles.policy.resolution import (
     with_error,
 )
 from copyrator.bundles.policy.schedule import poll_retry
-from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews

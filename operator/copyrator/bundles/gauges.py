@@ -11,7 +11,7 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift_status import DriftReason
 from copyrator.bundles.context import Context
 from copyrator.bundles.freezes import REASONS, SCOPES, Freezes
-from copyrator.bundles.policy import promotion
+from copyrator.bundles.policy.gates import promotion
 from copyrator.bundles.reference_watches import ReferenceWatches
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)

@@ -15,7 +15,7 @@ from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleCache, BundleEntry
-from copyrator.bundles.policy.depends_on import MAX_SEARCHED, TooManyError, find_cycle
+from copyrator.bundles.policy.gates.depends_on import MAX_SEARCHED, TooManyError, find_cycle
 from copyrator.bundles.policy.soak import standing
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 

@@ -35,7 +35,9 @@ from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import (
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.gates import (
+    Gates,
     age,
     approval,
     depends_on,
@@ -43,10 +45,8 @@ from copyrator.bundles.policy import (
     promotion,
     signature,
     skip_digests,
-    verdicts,
     windows,
 )
-from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
 from copyrator.bundles.redaction import Redaction

@@ -15,10 +15,11 @@ from copyrator.api.version_range import ExactTag, VersionError, parse_version
 from copyrator.bundles import promotions
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import age, promotion, signature, verdicts
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.gates import age, promotion, signature
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.policy.schedule import poll_retry
-from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access
 from copyrator.bundles.resolver import Resolution, Resolver

@@ -20,7 +20,7 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ready_reason
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.policy import freeze, signature
+from copyrator.bundles.policy.gates import freeze, signature
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref

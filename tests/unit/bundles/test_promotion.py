@@ -33,7 +33,7 @@ from copyrator.bundles.policy.gates import (
     Verdict,
     Waiting,
 )
-from copyrator.bundles.policy.promotion import GATE, has_ended, next_end
+from copyrator.bundles.policy.gates.promotion import GATE, has_ended, next_end
 from copyrator.bundles.policy.sources import Source, Sources
 
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)

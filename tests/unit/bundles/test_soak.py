@@ -24,7 +24,7 @@ from copyrator.api.promotion import PromoteFrom
 from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.api.times import format_time
 from copyrator.bundles.policy.gates import Candidate, Facts, Occasion, Passed, Verdict, Waiting
-from copyrator.bundles.policy.promotion import GATE
+from copyrator.bundles.policy.gates.promotion import GATE
 from copyrator.bundles.policy.soak import Surroundings, ended_stretch, soaked, standing
 from copyrator.bundles.policy.sources import Source, Sources
 

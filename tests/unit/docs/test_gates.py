@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from copyrator.bundles.policy import (
+from copyrator.bundles.policy.gates import (
+    Occasion,
     age,
     approval,
     depends_on,
@@ -14,7 +15,6 @@ from copyrator.bundles.policy import (
     skip_digests,
     windows,
 )
-from copyrator.bundles.policy.gates import Occasion
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"
 GATES = (
