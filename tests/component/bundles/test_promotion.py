@@ -22,6 +22,8 @@ Make = Callable[..., dict[str, Any]]
 
 SOAK = 3
 MANY = 1_000 if LONG else 200
+LATE = 600 if LONG else 120
+"""Seconds in which they all have written on a loaded machine."""
 
 
 def promoted_from(*names: str, soak: str = f"{SOAK}s", namespace: str = "team") -> dict[str, Any]:
@@ -492,12 +494,12 @@ async def test_a_thousand_bundles_are_promoted_from_one_without_a_request_each(
     for number in range(count):
         bundle(f"p{number}", promoteFrom=promoted_from("staging", soak="1h"), suspend=False)
     operator = await run()
-    await eventually(lambda: operator.controller and waiting(cluster, count) == count, "", 120)
+    await eventually(lambda: operator.controller and waiting(cluster, count) == count, "", LATE)
     asked, writes = len(registry.asked), cluster.bundle_writes()
     cluster.change("bundles", "staging", spec={"suspend": False})
     await deployed(cluster, "staging", "1.0.0")
     await eventually(
-        lambda: all(gate_of(cluster, f"p{n}").get("until") for n in range(count)), "", 120
+        lambda: all(gate_of(cluster, f"p{n}").get("until") for n in range(count)), "", LATE
     )
     assert len(registry.asked) - asked <= 1, "the change of the spec asks, and nobody else"
     written = cluster.bundle_writes() - writes
