@@ -76,3 +76,18 @@ def status(i: int) -> dict[str, Any]:
         "nextPollAt": time,
         "lastHandledRequest": f"request-{i}",
     }
+
+
+def soak(i: int) -> list[dict[str, Any]]:
+    """How long the versions of that history have stood."""
+    return [
+        {
+            "version": f"1.{j}.{i}",
+            "digest": digest(i, j),
+            "since": f"2026-11-{j + 1:02d}T10:{i % 60:02d}:00Z",
+            "until": f"2026-11-{j + 2:02d}T10:{i % 60:02d}:00Z",
+            "longest": f"23h{j}m",
+            "brokenBy": f"a deploy of 1.{j + 1}.{i} began",
+        }
+        for j in range(10)
+    ]

@@ -191,6 +191,22 @@ class Metrics:
             "Seconds since the oldest plan was made that waits for a person's decision; 0 where "
             "none does.",
         )
+        self.bundles_waiting = self._gauge(
+            "bundles_waiting",
+            "Bundles whose next version, or edit, waits for a gate, by the first one that it waits "
+            "for.",
+            "gate",
+        )
+        self.oldest_wait_seconds = self._gauge(
+            "oldest_wait_seconds",
+            "Seconds for which a Bundle has had a version, or an edit, that waits for a gate: the "
+            "maximum of all; 0 where none does.",
+        )
+        self.soak_remaining_seconds = self._gauge(
+            "soak_remaining_seconds",
+            "Seconds until the last soak ends that a Bundle with spec.promoteFrom waits for; 0 "
+            "where none goes on.",
+        )
         self.deploys = self._counter(
             "deploys",
             "Finished Jobs by action (deploy, plan, drift, uninstall) and result.",

@@ -55,13 +55,15 @@ def good() -> Story:
 def bad(good: Story) -> Story:
     """All goes wrong; late copies, a held event loop and a certificate aren't recorded, but added.
 
-    So are the hours that a plan has waited, of which only seconds are recorded.
+    So are the hours that a plan has waited, and a version, of which only seconds are recorded.
     """
     page = parse(recorded(BAD))
     waited = {
-        key: 9 * 3600 for key, value in page.items() if value and WAITED in dict(key).values()
+        key: WAITED[dict(key)["__name__"]]
+        for key, value in page.items()
+        if value and dict(key)["__name__"] in WAITED
     }
-    assert waited, "a plan waited when it was recorded"
+    assert len(waited) == len(WAITED), "a plan and a version waited when it was recorded"
     return [good[-1], {**page, **late_and_held(good[-1]), **waited, **certificate(SOON)}]
 
 
@@ -85,7 +87,10 @@ def certificate(ends: float) -> Series:
 
 
 SOON, LATER = 20 * 60.0, 1_300_000.0
-WAITED = "copyrator_oldest_plan_seconds"
+WAITED = {
+    "copyrator_oldest_plan_seconds": 9 * 3600,
+    "copyrator_oldest_wait_seconds": 8 * 24 * 3600,
+}
 LAG, STALLS = "copyrator_copy_lag_seconds", "copyrator_event_loop_stall_seconds"
 
 

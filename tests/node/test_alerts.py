@@ -34,6 +34,7 @@ FIRES = {
         f'copyrator_bundles_drifted{{{POD}, reason="DriftRecurring"}}': "1x60"
     },
     "CopyratorBundleUnhealthy": {f'copyrator_bundles_health{{{POD}, healthy="False"}}': "1x60"},
+    "CopyratorUpdateWaitsLong": {f"copyrator_oldest_wait_seconds{{{POD}}}": "604801x60"},
     "CopyratorPlanFailing": {f'copyrator_updates_pending{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
     "CopyratorRegistryUnreachable": {
@@ -61,6 +62,7 @@ WELL = {
     f'copyrator_bundles_health{{{POD}, healthy="Unknown"}}': "1x60",
     f"copyrator_oldest_poll_seconds{{{POD}}}": "700x60",
     f"copyrator_oldest_plan_seconds{{{POD}}}": "28799x60",
+    f"copyrator_oldest_wait_seconds{{{POD}}}": "604799x60",
     f"copyrator_event_loop_stall_seconds_count{{{POD}}}": "9x60",
     f'copyrator_event_loop_stall_seconds_bucket{{{POD}, le="0.25"}}': "9x60",
 }

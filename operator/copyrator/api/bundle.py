@@ -48,6 +48,7 @@ from copyrator.api.drift import (
 from copyrator.api.fields import Fields, InvalidSpec, SpecError, check_text, is_scalar, json_type
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import DEFAULT_SOAK, NO_PROMOTION, PromoteFrom, read_promote_from
 from copyrator.api.skip_digests import read_skip_digests
 from copyrator.api.tagfilter import FilterError, compile_filter
 from copyrator.api.times import format_duration, parse_duration
@@ -147,6 +148,7 @@ def _read(body: Fields, defaults: BundleDefaults) -> BundleSpec:
         approval=_read_approval(spec.sub("approval"), namespace, defaults),
         verify=read_verify(spec.sub("verify")),
         min_age=_duration(spec, "minAge", 0.0),
+        promote_from=_read_promote_from(spec, BundleKey(namespace, name)),
         skip_digests=read_skip_digests(metadata),
         depends_on=_read_depends_on(spec, BundleKey(namespace, name)),
         windows=read_windows(spec),
@@ -334,6 +336,13 @@ def _read_depends_on(spec: Fields, own: BundleKey) -> tuple[BundleKey, ...]:
             one.fail("name", "is this Bundle itself; remove the item")
         found[key] = None
     return tuple(found)
+
+
+def _read_promote_from(spec: Fields, own: BundleKey) -> PromoteFrom:
+    if not spec.has("promoteFrom"):
+        return NO_PROMOTION
+    promote = spec.sub("promoteFrom")
+    return read_promote_from(promote, own, _duration(promote, "soak", DEFAULT_SOAK))
 
 
 def _read_retry(retry: Fields, defaults: BundleDefaults) -> Retry:

@@ -11,6 +11,7 @@ from copyrator.api.drift import NO_DRIFT, Drift
 from copyrator.api.globs import Globs
 from copyrator.api.health import HealthMode
 from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import NO_PROMOTION, PromoteFrom
 from copyrator.api.windows import Window
 
 DEFAULT_VERSION: Final = "latest"
@@ -206,6 +207,8 @@ class BundleSpec:
     verify: Verify | None = None
     min_age: float = 0.0
     """Seconds for which a digest has to be known before it is deployed; 0: at once."""
+    promote_from: PromoteFrom = NO_PROMOTION
+    """Bundles where a digest must have stood before it is deployed."""
     skip_digests: tuple[str, ...] = ()
     """Digests that are never chosen, by an annotation; sorted."""
     depends_on: tuple[BundleKey, ...] = ()

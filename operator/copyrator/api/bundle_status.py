@@ -19,6 +19,8 @@ MAX_GATES: Final = 10
 """Gates that a status lists."""
 MAX_CANDIDATES: Final = 10
 """Versions that aren't deployed yet, and that a status remembers."""
+MAX_SOAKS: Final = 10
+"""Versions of which a status says how long they have stood."""
 MAX_HISTORY: Final = 10
 """Past deploys that a status holds, newest first."""
 MAX_REJECTED: Final = 5
@@ -61,6 +63,12 @@ class BundleReason(StrEnum):
     """The operator's signature policy denies repositories that it doesn't name."""
     TOO_YOUNG = "TooYoung"
     """spec.minAge has not passed since the version was seen first."""
+    NOT_PROMOTED = "NotPromoted"
+    """It hasn't stood long enough in a Bundle of spec.promoteFrom."""
+    PROMOTION_NOT_ALLOWED = "PromotionNotAllowed"
+    """A Bundle of spec.promoteFrom doesn't exist, or doesn't allow it."""
+    PROMOTION_HELD = "PromotionHeld"
+    """A Bundle of spec.promoteFrom runs it, and is held."""
     DEPENDENCY_NOT_READY = "DependencyNotReady"
     """A Bundle of spec.dependsOn isn't Ready."""
     OUTSIDE_WINDOW = "OutsideWindow"
@@ -233,6 +241,22 @@ class CandidateStatus(Record):
     first_seen: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoakStatus(Record):
+    """How long a version has stood here: evidence for the Bundles that are promoted from this."""
+
+    version: str | None = None
+    digest: str | None = None
+    since: str | None = None
+    """When its newest stretch began."""
+    until: str | None = None
+    """When that ended; absent while it goes on."""
+    longest: str | None = None
+    """Duration of its longest stretch that has ended; absent where there is no evidence."""
+    broken_by: str | None = None
+    """What ended the newest stretch, as a sentence."""
+
+
 class Trust(StrEnum):
     """Whether what is deployed satisfies ``spec.verify`` and the operator's signature policy."""
 
@@ -301,6 +325,8 @@ class BundleStatus(Record):
     """Only gates that the spec or the operator's settings ask for."""
     candidates: tuple[CandidateStatus, ...] = ()
     """Only where spec.minAge is set; oldest first."""
+    soak: tuple[SoakStatus, ...] = ()
+    """Only where another Bundle may be promoted from this one; oldest first."""
     verification: Verification = Verification()
     """Only where the spec or the operator's signature policy asks for signatures."""
     plan: PlanStatus = field(default_factory=PlanStatus)

@@ -43,6 +43,8 @@ ANN_ALLOW_TO: Final = "copyrator.flant.com/allow-to"
 
 ANN_WEBHOOK: Final = "copyrator.flant.com/webhook"
 """On the Lease: the address of its holder's webhook for the other replicas."""
+ANN_SEEN_TIME: Final = "copyrator.flant.com/seen-time"
+"""On the Lease: since when a leader renews it, and the gaps since; see api.seen_time."""
 
 ANN_RULE_REQUESTED_AT: Final = "copyrator.flant.com/requestedAt"
 """On a rule, any new value: reconcile it now and retry what failed."""
@@ -98,6 +100,10 @@ ANN_REJECTED_PLAN: Final = "operator.werf.dev/rejected-plan"
 ANN_APPROVED_BY: Final = "operator.werf.dev/approved-by"
 """On a Bundle, beside one of these two: the user's name, which the chart's policy compares."""
 DECISION_ANNOTATIONS: Final = (ANN_APPROVED_PLAN, ANN_REJECTED_PLAN, ANN_APPROVED_BY)
+ANN_HOLD: Final = "operator.werf.dev/hold"
+"""On a Bundle, any value: the reason why what is deployed isn't promoted; its soak is broken."""
+ANN_PROMOTE_TO: Final = "operator.werf.dev/promote-to"
+"""On a Bundle: comma-separated globs of namespaces whose Bundles may be promoted from it."""
 ANN_DEPLOYMENT: Final = "operator.werf.dev/deployment"
 """On a Job: the Bundle's name (an annotation, as the original wrote it)."""
 

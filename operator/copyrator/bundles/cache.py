@@ -11,7 +11,7 @@ import logging
 import sys
 import zlib
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -120,6 +120,12 @@ class BundleEntry:
     """Reason of the condition Drifted where it is True; else empty."""
     health: str
     """Status of the condition Healthy; empty where there is none."""
+    soak_hash: int
+    """Changes with ``status.soak``; 0 where it is empty."""
+    waits_for: tuple[str, ...]
+    """The gates that keep a version from being deployed, by the status."""
+    waits_since: datetime | None
+    """Since when one does."""
     is_untrusted: bool
     """What is deployed isn't signed by who is trusted."""
     labels: Mapping[str, str]
@@ -148,6 +154,16 @@ class BundleEntry:
     def depends_on(self) -> tuple[BundleKey, ...]:
         """The Bundles that its new versions wait for."""
         return () if isinstance(self.spec, InvalidSpec) else self.spec.depends_on
+
+    @property
+    def promoted_from(self) -> tuple[BundleKey, ...]:
+        """The Bundles that it is promoted from."""
+        return () if isinstance(self.spec, InvalidSpec) else self.spec.promote_from.bundles
+
+    @property
+    def may_be_promoted(self) -> bool:
+        """Bundles of other namespaces may be promoted from it."""
+        return names.ANN_PROMOTE_TO in self.annotations
 
     @property
     def is_ready(self) -> bool:
@@ -289,6 +305,9 @@ def read_entry(body: Mapping[str, Any], defaults: BundleDefaults) -> BundleEntry
         correctable=_correctable(status, spec),
         drifted=_drifted(status),
         health=_health(status, spec),
+        soak_hash=hash(status.soak) if status.soak else 0,
+        waits_for=_waits_for(status),
+        waits_since=_waits_since(status),
         is_untrusted=status.verification.verdict == Trust.NOT_TRUSTED,
         labels=(release_metadata(labels) if valid else None) or _NONE,
         annotations=ours | (release_metadata(annotations) if valid else {}) or _NONE,
@@ -323,6 +342,23 @@ def _drifted(status: BundleStatus) -> str:
     is_true = found.get("status") == ConditionStatus.TRUE
     reasons = (DriftReason.DRIFTED, DriftReason.DRIFT_RECURRING)
     return next((one for one in reasons if is_true and found.get("reason") == one), "")
+
+
+def _waits_for(status: BundleStatus) -> tuple[str, ...]:
+    found = tuple(one.name or "" for one in status.gates if one.state != GateState.PASSED)
+    return _shared(found) if found else ()
+
+
+@lru_cache(maxsize=64)
+def _shared(found: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for all Bundles that wait for the same."""
+    return found
+
+
+def _waits_since(status: BundleStatus) -> datetime | None:
+    found = conditions_by_type(status.conditions).get(ConditionType.UPDATE_PENDING, {})
+    is_true = found.get("status") == ConditionStatus.TRUE
+    return parse_time(found.get("lastTransitionTime")) if is_true else None
 
 
 def _pending(status: BundleStatus) -> str:
@@ -369,6 +405,7 @@ def _unpack(packed: bytes) -> BundleStatus:
     return parse_status({"status": msgspec.json.decode(zlib.decompress(packed))})
 
 
+_NOBODY: Final[Mapping[BundleKey, None]] = {}
 _REMEMBERED: Final = 1024
 """Deleted Bundles for which late events may still arrive."""
 
@@ -380,6 +417,7 @@ class BundleCache:
         self._entries: dict[BundleKey, BundleEntry] = {}
         self._by_release: dict[tuple[str, str], tuple[BundleKey, ...]] = {}
         self._dependants: dict[BundleKey, tuple[BundleKey, ...]] = {}
+        self._promoted: dict[BundleKey, dict[BundleKey, None]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -410,6 +448,8 @@ class BundleCache:
         if held is not None:
             self._unlink(held)
         self._entries[entry.key] = entry
+        for source in entry.promoted_from:
+            self._promoted.setdefault(source, {})[entry.key] = None
         for release in entry.releases:
             keys = self._by_release.get(release, ())
             self._by_release[release] = (*keys, entry.key)
@@ -455,7 +495,16 @@ class BundleCache:
         """The Bundles whose new versions wait for this one, which needn't exist."""
         return self._dependants.get(key, ())
 
+    def promoted_of(self, key: BundleKey) -> Collection[BundleKey]:
+        """The Bundles that are to be promoted from this one, which needn't exist or allow it."""
+        return self._promoted.get(key, _NOBODY)
+
     def _unlink(self, entry: BundleEntry) -> None:
+        for source in entry.promoted_from:
+            keys_of = self._promoted[source]
+            keys_of.pop(entry.key, None)
+            if not keys_of:
+                del self._promoted[source]
         for other in entry.depends_on:
             keys = self._dependants.pop(other, ())
             if left := tuple(key for key in keys if key != entry.key):

@@ -7,6 +7,7 @@ the Bundle's status, in the Jobs and in the registry.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -20,7 +21,9 @@ from copyrator.api.bundle_spec import ApprovalMode, BundleDefaults, BundleSpec
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.globs import Globs
 from copyrator.api.keys import BundleKey, Key
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.api.times import parse_time
+from copyrator.bundles import promotions
 from copyrator.bundles.cache import BundleCache, BundleEntry
 from copyrator.bundles.dependencies import support
 from copyrator.bundles.policy.gates import Gates
@@ -103,6 +106,8 @@ class Memory:
     """The failed plan's Job whose values are deleted once its outcome is in the status."""
     is_tidied: bool = False
     """This process has deleted what a former one may have left."""
+    soaked: str = ""
+    """The version of the Bundle for which its soak was found to be up to date."""
     remove_finalizer: str | None = None
     """The uid of the Bundle whose finalizer was removed."""
 
@@ -126,6 +131,8 @@ class Context:
     proxies: Mapping[str, str] = field(default_factory=dict)
     """Proxy variables for Jobs."""
     gates: Gates = field(default_factory=Gates)
+    seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN
+    """What time an operator saw, as of its last record."""
     memories: dict[BundleKey, Memory] = field(default_factory=dict)
     readers: FairLimit = field(
         default_factory=lambda: FairLimit(each=1, together=limits.BUNDLE_VALUES_READERS)
@@ -143,6 +150,10 @@ class Context:
             proxies=self.proxies,
             require_approval=_floors(self.settings.require_approval),
         )
+
+    def seen(self) -> SeenTime:
+        """What time an operator saw, as of now."""
+        return self.seen_time().as_of(self.clock())
 
     def record(self, entry: BundleEntry, kind: EventType, reason: str, message: str) -> None:
         """Write an Event about a Bundle."""
@@ -199,10 +210,15 @@ class Context:
         return self.clock() + timedelta(seconds=again - self.monotonic())
 
     def judge_again(self, key: BundleKey, spec: BundleSpec) -> None:
-        """Decide at the next reconcile; an answer of the registry of the last interval will do."""
+        """Decide at the next reconcile; an answer of the registry of the last interval will do.
+
+        That is another one than what may be going on now: it may have read what has changed since.
+        """
         memory = self.memory(key)
         if memory.asked_since is None:
             memory.asked_since = self.monotonic() - spec.interval
+        else:
+            memory.asked_since = math.nextafter(memory.asked_since, -math.inf)
 
     def judge_anew(self, key: BundleKey, spec: BundleSpec) -> None:
         """The same at once, also where there was nothing to do."""
@@ -223,6 +239,8 @@ class Context:
         if news:
             self._tell_rivals(before, entry)
             self._tell_dependants(before, entry)
+            self._tell_promoted(before, entry)
+            self._tell_sources(before, entry)
         return news
 
     def remove(self, key: BundleKey, uid: str) -> bool:
@@ -232,6 +250,7 @@ class Context:
         if news:
             self._tell_rivals(before, None)
             self._tell_dependants(before, None)
+            self._tell_promoted(before, None)
         return news
 
     def _tell_rivals(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
@@ -254,13 +273,37 @@ class Context:
         if entry is None or support(before) == support(after):
             return
         for key in self.bundles.dependants_of(entry.key):
-            found = self.bundles.get(key)
-            if found is None:
-                continue
-            if isinstance(found.spec, BundleSpec):
-                self.judge_anew(key, found.spec)
-            else:
+            self._ask_gates_again(key)
+
+    def _tell_promoted(self, before: BundleEntry | None, after: BundleEntry | None) -> None:
+        """Queue the Bundles that are promoted from one whose evidence, or consent, changed."""
+        entry = after or before
+        promoted = self.bundles.promoted_of(entry.key) if entry else ()
+        if not promoted:
+            return
+        shown = promotions.evidence(before) != promotions.evidence(after)
+        for key in promoted:
+            was, may = (promotions.allows(one, key.namespace) for one in (before, after))
+            if was != may or (shown and may):
+                self._ask_gates_again(key)
+
+    def _tell_sources(self, before: BundleEntry | None, after: BundleEntry) -> None:
+        """Queue the Bundles whose soak is to be kept from now on."""
+        new = set(after.promoted_from) - set(before.promoted_from if before else ())
+        for key in new:
+            source = self.bundles.get(key)
+            if source is not None and key.namespace == after.key.namespace:
                 self.queue.add(key)
+
+    def _ask_gates_again(self, key: BundleKey) -> None:
+        """Something that its gates judge by has changed; no registry is asked."""
+        found = self.bundles.get(key)
+        if found is None:
+            return
+        if isinstance(found.spec, BundleSpec):
+            self.judge_anew(key, found.spec)
+        else:
+            self.queue.add(key)
 
     def forget(self, key: BundleKey) -> None:
         """The Bundle was deleted."""

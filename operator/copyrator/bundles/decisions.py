@@ -22,8 +22,6 @@ from copyrator.api.freeze import Freeze
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.orders import target_of
 from copyrator.bundles.policy import (
-    age,
-    approval,
     drift_correction,
     drift_due,
     drift_record,
@@ -41,6 +39,8 @@ from copyrator.bundles.policy.gates import (
     Occasion,
     Result,
     Target,
+    age,
+    approval,
 )
 from copyrator.bundles.policy.resolution import resolved, unresolved, with_error
 from copyrator.bundles.resolver import Resolution
@@ -276,7 +276,9 @@ def noted(case: Case, next_poll: datetime) -> BundleStatus:
     status = replace(
         case.status,
         gates=gates.recorded(results),
-        candidates=age.remembered(case.status, case.spec, resolution.seen, case.now),
+        candidates=age.remembered(
+            case.status, case.spec, resolution.seen, case.now, resolution.stood
+        ),
     )
     if resolution.unresolved is not None or not resolution.tag:
         return unresolved(status, resolution.rejected, next_poll, case.now)

@@ -9,7 +9,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.cache import BundleCache, BundleEntry
-from copyrator.bundles.policy.depends_on import MAX_SEARCHED, TooManyError, find_cycle
+from copyrator.bundles.policy.gates.depends_on import MAX_SEARCHED, TooManyError, find_cycle
 
 _OTHERS: Final = " (or not Healthy, where that is watched)"
 

@@ -28,8 +28,6 @@ from copyrator.bundles.drifts import Drifts
 from copyrator.bundles.freezes import Freezes
 from copyrator.bundles.plans import Plans
 from copyrator.bundles.policy import (
-    age,
-    approval,
     drift_correction,
     drift_due,
     drift_record,
@@ -38,6 +36,8 @@ from copyrator.bundles.policy import (
     state,
     verdicts,
 )
+from copyrator.bundles.policy.gates import age, approval, promotion
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.requests import acknowledged
 from copyrator.bundles.policy.resolution import (
     DesiredVersion,
@@ -45,7 +45,6 @@ from copyrator.bundles.policy.resolution import (
     with_error,
 )
 from copyrator.bundles.policy.schedule import poll_retry
-from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.policy.takeover import Baseline, taken_over
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
@@ -281,10 +280,15 @@ class Deploys:
             await self._plans.discard(written)
         judge_at = plan_due.next_look(status)
         comes_of_age = age.next_look(status, case.spec, case.now)
-        awaited = until or judge_at or comes_of_age
+        promoted = None
+        if promotion.is_waiting(status):
+            promoted = self._resolutions.next_promotion(case.spec, case.now)
+        awaited = until or judge_at or comes_of_age or promoted
         if written is case.entry and case.resolution.unresolved is None and awaited is None:
             memory.settled = case.known(written)
-        self._context.wake_at(case.entry.key, memory.next_poll, until, judge_at, comes_of_age)
+        self._context.wake_at(
+            case.entry.key, memory.next_poll, until, judge_at, comes_of_age, promoted
+        )
         return written
 
     async def _is_account_missing(self, case: Case, status: BundleStatus) -> bool:

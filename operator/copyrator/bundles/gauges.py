@@ -11,6 +11,7 @@ from copyrator.api.conditions import ConditionStatus
 from copyrator.api.drift_status import DriftReason
 from copyrator.bundles.context import Context
 from copyrator.bundles.freezes import REASONS, SCOPES, Freezes
+from copyrator.bundles.policy.gates import promotion
 from copyrator.bundles.reference_watches import ReferenceWatches
 
 _REASONS: Final = frozenset(reason.value for reason in BundleReason)
@@ -46,6 +47,7 @@ def publish_gauges(context: Context, watches: ReferenceWatches) -> None:
         context.metrics.bundles_health.labels(status).set(health[status])
     context.metrics.bundles_untrusted.set(sum(entry.is_untrusted for entry in context.bundles))
     context.metrics.oldest_poll_seconds.set(oldest)
+    _publish_waits(context)
     context.metrics.plans_awaiting_approval.set(len(waiting))
     longest = (context.clock() - min(waiting)).total_seconds() if waiting else 0.0
     context.metrics.oldest_plan_seconds.set(longest)
@@ -59,3 +61,25 @@ def publish_freezes(context: Context, freezes: Freezes) -> None:
     for scope in SCOPES:
         for reason in REASONS:
             context.metrics.freezes.labels(scope, reason).set(found[scope, reason])
+
+
+def _publish_waits(context: Context) -> None:
+    """Which gates Bundles wait for, for how long already, and for how long at most."""
+    known = {gate.name for gate in (*context.gates.version, *context.gates.moment)}
+    waiting: Counter[str] = Counter()
+    now, longest, remaining = context.clock(), 0.0, 0.0
+    for entry in context.bundles:
+        first = next((name for name in entry.waits_for if name in known), None)
+        if first is None:
+            continue
+        waiting[first] += 1
+        if entry.waits_since is not None:
+            longest = max(longest, (now - entry.waits_since).total_seconds())
+        if promotion.NAME in entry.waits_for and entry.judge_at is not None:
+            remaining = max(remaining, (entry.judge_at - now).total_seconds())
+    gauge = context.metrics.bundles_waiting
+    gauge.clear()
+    for name, count in waiting.items():
+        gauge.labels(name).set(count)
+    context.metrics.oldest_wait_seconds.set(longest)
+    context.metrics.soak_remaining_seconds.set(remaining)

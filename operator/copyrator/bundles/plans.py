@@ -25,9 +25,9 @@ from copyrator.bundles.plan_jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
-from copyrator.bundles.policy import approval, plan_decision, plan_record
+from copyrator.bundles.policy import plan_decision, plan_record
 from copyrator.bundles.policy.drift_record import CheckedPlan
-from copyrator.bundles.policy.gates import Target
+from copyrator.bundles.policy.gates import Target, approval
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.observation import JobRecord

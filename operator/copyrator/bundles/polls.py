@@ -18,7 +18,7 @@ from copyrator.bundles.context import Clock, cancel_all
 from copyrator.bundles.permits import PollPermits
 from copyrator.bundles.policy.candidates import Choice, TagSelection
 from copyrator.bundles.policy.criteria import Criteria
-from copyrator.bundles.policy.signature import Asked
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.takeover import config_digest
 from copyrator.oci.auth import Credential
 from copyrator.oci.errors import RegistryError, Unreachable

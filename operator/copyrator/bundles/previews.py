@@ -20,8 +20,8 @@ from copyrator.bundles.context import Context
 from copyrator.bundles.plan_jobs import PAUSED, PlanJobs, RefusedError
 from copyrator.bundles.plan_queue import PlanQueue, Ticket
 from copyrator.bundles.plan_reader import PlanDelay, PlanFault
-from copyrator.bundles.policy import preview, signature
-from copyrator.bundles.policy.gates import Candidate, Gates
+from copyrator.bundles.policy import preview
+from copyrator.bundles.policy.gates import Candidate, Gates, signature
 from copyrator.bundles.policy.identity import job_name
 from copyrator.bundles.policy.job import JobKind
 from copyrator.bundles.policy.plan import Plan

@@ -18,7 +18,8 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.keys import BundleKey, Key
-from copyrator.bundles import dependencies
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
+from copyrator.bundles import dependencies, promotions
 from copyrator.bundles.cache import BundleCache, BundleEntry, read_entry
 from copyrator.bundles.context import Clock, Context, Hasher
 from copyrator.bundles.deletion import Deletions
@@ -34,17 +35,18 @@ from copyrator.bundles.plan_jobs import PlanJobs
 from copyrator.bundles.plan_permissions import PlanPermissions
 from copyrator.bundles.plan_queue import PlanQueue
 from copyrator.bundles.plans import Plans
-from copyrator.bundles.policy import (
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.gates import (
+    Gates,
     age,
     approval,
     depends_on,
     freeze,
+    promotion,
     signature,
     skip_digests,
-    verdicts,
     windows,
 )
-from copyrator.bundles.policy.gates import Gates
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.previews import Previews
 from copyrator.bundles.redaction import Redaction
@@ -80,7 +82,8 @@ class BundleController:
     operator's hash key is read, so ``start`` of the copying half comes first. ``namespaces`` is the
     watch of Namespaces that the copying half has, too; its records have ``annotations``.
     ``proxies`` are the proxy variables that Jobs get. ``gates`` are those that Bundles may ask for.
-    ``reviewer`` sends access reviews of accounts, whose failures affect nothing else.
+    ``seen_time`` says what time an operator saw. ``reviewer`` sends access reviews of accounts,
+    whose failures affect nothing else.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class BundleController:
         monotonic: Callable[[], float] = time.monotonic,
         proxies: Mapping[str, str] | None = None,
         gates: Gates | None = None,
+        seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
     ) -> None:
         self._context = context = Context(
             client=client,
@@ -117,9 +121,15 @@ class BundleController:
             clock=clock,
             monotonic=monotonic,
             proxies=proxies or {},
+            seen_time=seen_time,
             gates=gates
             or Gates(
-                version=(skip_digests.GATE, signature.gate(self._asks_signatures), age.GATE),
+                version=(
+                    skip_digests.GATE,
+                    signature.gate(self._asks_signatures),
+                    age.GATE,
+                    promotion.GATE,
+                ),
                 moment=(
                     depends_on.GATE,
                     freeze.gate(self._is_frozen),
@@ -297,6 +307,7 @@ class BundleController:
 
     async def _visit(self, entry: BundleEntry) -> None:
         """A Bundle that isn't being deleted: refuse it, observe its Job, or update it."""
+        entry = await self._writer.keep_soak(entry)
         spec = entry.spec
         if isinstance(spec, BundleSpec):
             spec = self._context.refusal(spec) or spec
@@ -305,6 +316,10 @@ class BundleController:
             return
         if spec.depends_on and (fault := dependencies.fault(self._context.bundles, entry)):
             await self._refuse(entry, BundleReason.INVALID_SPEC, f"spec.dependsOn: {fault}")
+            return
+        if spec.promote_from and (fault := promotions.fault(self._context.bundles, entry)):
+            text = f"spec.promoteFrom.bundles: {fault}"
+            await self._refuse(entry, BundleReason.INVALID_SPEC, text)
             return
         if problem := self._runs.ownership.conflict(entry, spec):
             await self._refuse(entry, *problem)

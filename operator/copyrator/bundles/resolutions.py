@@ -12,12 +12,14 @@ from typing import Final
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.version_range import ExactTag, VersionError, parse_version
+from copyrator.bundles import promotions
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
-from copyrator.bundles.policy import age, signature, verdicts
+from copyrator.bundles.policy import verdicts
+from copyrator.bundles.policy.gates import age, promotion, signature
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.resolution import DesiredVersion, is_answered
 from copyrator.bundles.policy.schedule import poll_retry
-from copyrator.bundles.policy.signature import Asked
 from copyrator.bundles.polls import Polls
 from copyrator.bundles.references import Access
 from copyrator.bundles.resolver import Resolution, Resolver
@@ -72,6 +74,7 @@ class Resolutions:
             context.gates,
             context.clock(),
             asked,
+            promotions.sources(context.bundles, spec, context.seen()),
             values_hash,
         ).resolve()
         if resolution is None:
@@ -127,7 +130,10 @@ class Resolutions:
         else:
             again = self._context.again_at(entry.key)
             comes_of_age = age.next_look(entry.status, spec, now) if spec.min_age else None
-            self._context.wake_at(entry.key, slot, retry, entry.judge_at, again, comes_of_age)
+            promoted = self.next_promotion(spec, now) if _awaits_promotion(entry) else None
+            self._context.wake_at(
+                entry.key, slot, retry, entry.judge_at, again, comes_of_age, promoted
+            )
             return False
         memory.asked_at = now
         return True
@@ -137,7 +143,19 @@ class Resolutions:
         at, last = entry.judge_at, self._context.memory(entry.key).judged_at
         if spec.min_age and age.has_come(entry.status, spec, last, now):
             return True
+        if spec.promote_from and _awaits_promotion(entry) and self._is_promoted(spec, last, now):
+            return True
         return _is_past(at, now) and (last is None or (at is not None and last < at))
+
+    def _is_promoted(self, spec: BundleSpec, last: datetime | None, now: datetime) -> bool:
+        """Whether another version has stood long enough since; a new process finds it out."""
+        sources = promotions.sources(self._context.bundles, spec, self._context.seen())
+        return last is None or promotion.has_ended(spec, sources, last, now)
+
+    def next_promotion(self, spec: BundleSpec, now: datetime) -> datetime | None:
+        """When the next version has stood long enough in the Bundles that are named."""
+        sources = promotions.sources(self._context.bundles, spec, self._context.seen())
+        return promotion.next_end(spec, sources, now)
 
     def _slot(self, entry: BundleEntry) -> datetime | None:
         """The next regular poll: its slot, but not while the Bundle is being edited."""
@@ -167,6 +185,10 @@ def _awaits_signature(resolution: Resolution) -> bool:
     return held is not None and any(
         one.gate == signature.NAME and one.objects for one in held.results
     )
+
+
+def _awaits_promotion(entry: BundleEntry) -> bool:
+    return promotion.NAME in entry.waits_for
 
 
 def _is_past(moment: datetime | None, now: datetime) -> bool:

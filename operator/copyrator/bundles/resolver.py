@@ -13,10 +13,15 @@ from datetime import datetime
 from typing import Final
 
 from copyrator.api.bundle_spec import BundleSpec
-from copyrator.api.bundle_status import MAX_REJECTED, BundleReason, Rejected, Verification
+from copyrator.api.bundle_status import (
+    MAX_REJECTED,
+    BundleReason,
+    Rejected,
+    Verification,
+)
 from copyrator.api.version_range import ExactTag, VersionRange, parse_version
 from copyrator.bundles.cache import BundleEntry
-from copyrator.bundles.policy import age, gates, plan_due, signature, state
+from copyrator.bundles.policy import gates, plan_due, state
 from copyrator.bundles.policy.candidates import Choice, Selection, explain
 from copyrator.bundles.policy.criteria import criteria_of, deployed_tag
 from copyrator.bundles.policy.gates import (
@@ -25,12 +30,18 @@ from copyrator.bundles.policy.gates import (
     Facts,
     Gates,
     Held,
+    Occasion,
+    Passed,
     Refused,
     Result,
     Verdict,
     Waiting,
+    age,
+    promotion,
+    signature,
 )
-from copyrator.bundles.policy.signature import NOTHING_ASKED, Asked
+from copyrator.bundles.policy.gates.signature import NOTHING_ASKED, Asked
+from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 from copyrator.bundles.polls import Answer, Listing, Polls, Question, SignatureQuestion
 from copyrator.bundles.references import Access
 from copyrator.oci.errors import NotFound, RegistryError
@@ -72,6 +83,8 @@ class Resolution:
     """The version of the plan that waits isn't trusted any more."""
     seen: tuple[Candidate, ...] = ()
     """The versions that were judged and that tags name now."""
+    stood: frozenset[str] = frozenset()
+    """Digests that stand, or have stood, in Bundles of ``spec.promoteFrom``."""
 
 
 class _PendingError(Exception):
@@ -90,6 +103,7 @@ class Resolver:
     gates: Gates
     now: datetime
     asked: Asked = NOTHING_ASKED
+    sources: Sources = NO_SOURCES
     values_hash: str | None = None
     """Of the values that would be deployed."""
 
@@ -99,9 +113,22 @@ class Resolver:
             if self.entry.is_inherited:
                 return self._inherited()
             found = self._resolve()
+            if self.spec.promote_from:
+                found = self._with_promotion(replace(found, stood=self.sources.digests))
             return self._with_trust(found) if self.asked else found
         except _PendingError:
             return None
+
+    def _with_promotion(self, found: Resolution) -> Resolution:
+        """A plan waits only as long as its version may still be promoted."""
+        plan = plan_due.awaited(self.entry.status)
+        candidate = Candidate(plan.version or "", plan.digest or "")
+        if not candidate.digest or candidate.digest == found.digest or found.error is not None:
+            return found
+        if self._occasion(candidate) not in promotion.GATE.occasions:
+            return found
+        verdict = promotion.GATE.judge(self.spec, candidate, self._facts(candidate), self.now)
+        return found if isinstance(verdict, Passed) else replace(found, plan_refused=True)
 
     def _with_trust(self, found: Resolution) -> Resolution:
         """Judge what is deployed, and what a plan waits for, by the signatures asked for now."""
@@ -242,7 +269,23 @@ class Resolver:
 
     def _judge(self, candidate: Candidate) -> tuple[tuple[Result, ...], Held | None]:
         """The verdicts of the version gates."""
-        entry, status = self.entry, self.entry.status
+        facts = self._facts(candidate)
+        results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
+        return results, gates.held(candidate, results)
+
+    def _facts(self, candidate: Candidate) -> Facts:
+        status = self.entry.status
+        return Facts(
+            status,
+            self._occasion(candidate),
+            signature=self._signature(candidate.digest) if self.asked else None,
+            first_seen=age.first_seen(status, candidate),
+            sources=self.sources,
+        )
+
+    def _occasion(self, candidate: Candidate) -> Occasion:
+        """Why it would be deployed."""
+        entry = self.entry
         wanted = state.Wanted(
             version=candidate.version,
             digest=candidate.digest,
@@ -251,12 +294,7 @@ class Resolver:
             generation=entry.generation,
             request=entry.request,
         )
-        occasion = state.occasion_of(status, wanted)
-        verdict = self._signature(candidate.digest) if self.asked else None
-        seen = age.first_seen(status, candidate)
-        facts = Facts(status, occasion, signature=verdict, first_seen=seen)
-        results = gates.judge(self.gates.version, self.spec, candidate, facts, self.now)
-        return results, gates.held(candidate, results)
+        return state.occasion_of(entry.status, wanted)
 
     def _signature(self, digest: str) -> Verdict:
         """The verdict on a digest's signatures."""

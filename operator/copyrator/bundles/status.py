@@ -26,11 +26,12 @@ from copyrator.api.conditions import (
 from copyrator.api.fields import InvalidSpec
 from copyrator.api.merge_patch import merge_patch
 from copyrator.api.times import parse_time
-from copyrator.bundles import drift_events, health_events
+from copyrator.bundles import drift_events, health_events, promotions, soaks
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.context import Context
 from copyrator.bundles.health import Health as ReleaseHealth
-from copyrator.bundles.policy import drift_condition, signature, verdicts
+from copyrator.bundles.policy import drift_condition, verdicts
+from copyrator.bundles.policy.gates import signature
 from copyrator.bundles.policy.requests import FORCE_UPDATE, failed, reset_patch
 from copyrator.bundles.policy.schedule import same_rhythm
 from copyrator.kube.client.client import PatchType
@@ -174,10 +175,30 @@ class StatusWriter:
 
         After a restored backup the same change would be written at every poll.
         """
+        status = soaks.with_soak(self._context, entry, status)
         there = entry.raw_status
         there.pop(FORCE_UPDATE, None)  # the user's
         body = _guarded(entry, {}) | {"status": merge_patch(there, status.to_dict())}
-        return await self._patch(entry, body, PatchType.MERGE, subresource="status")
+        written = await self._patch(entry, body, PatchType.MERGE, subresource="status")
+        soaks.tell(self._context, entry, status.soak)
+        return written
+
+    async def keep_soak(self, entry: BundleEntry) -> BundleEntry:
+        """Write how long what is deployed has stood, if that changed by what isn't in the status.
+
+        Raises:
+            StaleError: as ``write``.
+        """
+        memory = self._context.memory(entry.key)
+        if not promotions.is_kept(self._context.bundles, entry):
+            return entry
+        if memory.soaked == entry.resource_version:
+            return entry
+        status = soaks.with_soak(self._context, entry, entry.status)
+        if status.soak != entry.status.soak:
+            entry = await self._replace(entry, status)
+        memory.soaked = entry.resource_version
+        return entry
 
     async def ensure_finalizer(self, entry: BundleEntry) -> BundleEntry:
         """Add our finalizer, and remove what the original operator left."""

@@ -19,7 +19,7 @@ from copyrator.api.verify import refs_of
 from copyrator.bundles.cache import BundleEntry
 from copyrator.bundles.context import Context
 from copyrator.bundles.policy import trust
-from copyrator.bundles.policy.signature import Asked
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.signature_policy import (
     CONFIG_MAP,
     NO_POLICY,

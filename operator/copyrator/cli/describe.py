@@ -18,7 +18,7 @@ from copyrator.api.certificates import read_certificates
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, format_time, parse_time
 from copyrator.bundles.policy.schedule import interval_of
-from copyrator.cli import drift_state, grouping, health_state, plan_preview, rows
+from copyrator.cli import drift_state, grouping, health_state, plan_preview, rows, soak_state
 from copyrator.cli.cluster import Target, cluster_options, run
 from copyrator.cli.describe_copy import copy_lines, find_copy, state_of
 from copyrator.cli.events import events_of, last_seen, times
@@ -251,6 +251,7 @@ def bundle_lines(
     if isinstance(parsed, BundleSpec):
         yield from drift_state.describe_lines(body, parsed, now)
         yield from health_state.describe_lines(body, parsed, now)
+    yield from soak_state.describe_lines(body, now)
     annotations = body["metadata"].get("annotations") or {}
     if names.ANN_DISABLE_AUTOUPDATE in annotations:
         yield labelled("Next poll", f"none: annotation {names.ANN_DISABLE_AUTOUPDATE}")

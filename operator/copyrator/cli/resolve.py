@@ -14,7 +14,7 @@ from copyrator.api.version_range import ExactTag, VersionError, VersionRange, pa
 from copyrator.bundles.policy.candidates import Choice, explain
 from copyrator.bundles.policy.criteria import Criteria
 from copyrator.bundles.policy.gates import MAX_CANDIDATES, Passed
-from copyrator.bundles.policy.signature import Asked
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.cli.cluster import run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Column, Format, Table, dump, output_option, printable, prose

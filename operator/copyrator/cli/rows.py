@@ -83,10 +83,20 @@ def trouble(body: Body) -> str:
     return "" if fine else str(condition.get("message") or "")
 
 
+_FOR_PEOPLE = (
+    BundleReason.AWAITING_APPROVAL,
+    BundleReason.PROMOTION_HELD,
+    BundleReason.PROMOTION_NOT_ALLOWED,
+    BundleReason.FROZEN,
+    BundleReason.FREEZE_UNREADABLE,
+)
+"""Reasons for which a version waits until a person does something."""
+
+
 def bundle_trouble(body: Body) -> str:
     """The fault, what isn't trusted, healthy or as deployed, or what a person has to do."""
     pending = _condition(body, ConditionType.UPDATE_PENDING)
-    waits = pending.get("status") == "True" and pending.get("reason") in _TOLD
+    waits = pending.get("status") == "True" and pending.get("reason") in _FOR_PEOPLE
     healthy = _condition(body, ConditionType.HEALTHY)
     unseen = healthy.get("reason") in (HealthReason.FORBIDDEN, HealthReason.OTHER_MANAGER)
     verified = _condition(body, ConditionType.VERIFIED)
@@ -98,10 +108,6 @@ def bundle_trouble(body: Body) -> str:
         or (str(_condition(body, ConditionType.DRIFTED).get("message")) if is_drifted(body) else "")
         or (str(pending.get("message") or "") if waits else "")
     )
-
-
-_TOLD = (BundleReason.AWAITING_APPROVAL, BundleReason.FROZEN, BundleReason.FREEZE_UNREADABLE)
-"""Reasons for which an update waits until a person does something."""
 
 
 def is_frozen(body: Body) -> bool:

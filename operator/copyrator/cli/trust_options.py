@@ -13,9 +13,9 @@ import click
 
 from copyrator.api.fields import Fields, SpecError
 from copyrator.api.verify import read_entries
-from copyrator.bundles.policy import signature, trust
-from copyrator.bundles.policy.gates import Verdict
-from copyrator.bundles.policy.signature import Asked
+from copyrator.bundles.policy import trust
+from copyrator.bundles.policy.gates import Verdict, signature
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import printable
 from copyrator.oci.auth import Credential

@@ -12,7 +12,7 @@ from copyrator.api.counts import count
 from copyrator.api.times import format_time
 from copyrator.api.version_range import TAG
 from copyrator.bundles.policy.gates import Passed
-from copyrator.bundles.policy.signature import VERIFIED, Asked
+from copyrator.bundles.policy.gates.signature import VERIFIED, Asked
 from copyrator.cli.cluster import run
 from copyrator.cli.faults import Fault
 from copyrator.cli.output import Format, answer_option, dump, printable, prose

@@ -20,12 +20,12 @@ from copyrator.api.bundle_status import (
 from copyrator.api.conditions import ready_reason
 from copyrator.api.freeze import Freeze, in_force, sentence
 from copyrator.api.times import format_duration, parse_time
-from copyrator.bundles.policy import freeze, signature
+from copyrator.bundles.policy.gates import freeze, signature
 from copyrator.bundles.policy.schedule import interval_of
 from copyrator.bundles.policy.verdicts import times
 from copyrator.bundles.reference_scopes import Ref
 from copyrator.bundles.references import references_of
-from copyrator.cli import bundle_permissions, drift_state, health_state, rows, why_next
+from copyrator.cli import bundle_permissions, drift_state, health_state, rows, soak_state, why_next
 from copyrator.cli.hints import hint
 from copyrator.cli.installation import Installation
 from copyrator.cli.plan_state import why_lines
@@ -41,6 +41,9 @@ _REJECTED = {
     "VerificationUnavailable": "has signatures that can't be read or judged now",
     "NotInPolicy": "has a repository that the operator's signature policy doesn't name",
     "TooYoung": "was seen first too short a time ago",
+    "NotPromoted": "hasn't stood long enough in the Bundles of spec.promoteFrom",
+    "PromotionNotAllowed": "may not be promoted from a Bundle of spec.promoteFrom",
+    "PromotionHeld": "is held in a Bundle of spec.promoteFrom",
     "LowerThanDeployed": "is lower than the deployed version; to downgrade, set spec.version to it",
 }
 
@@ -87,6 +90,7 @@ def explain_bundle(
             yield f"  {freeze.NAME}: nothing waits, but no deploy would begin: {sentence(one)}."
     yield from why_next.why_lines(spec, status, now)
     yield from _trust(status)
+    yield from soak_state.why_lines(body, now)
     yield from why_lines(body, now)
     yield from bundle_permissions.why_lines(body, spec, now)
     yield from drift_state.why_lines(body, spec, now)

@@ -8,9 +8,13 @@ from zoneinfo import ZoneInfo
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, GateStatus
-from copyrator.api.times import format_time, parse_time
-from copyrator.bundles.policy import windows
+from copyrator.api.times import format_duration, format_time, parse_time
+from copyrator.bundles.policy.gates import age, promotion, windows
 from copyrator.cli import rows
+from copyrator.cli.plan_state import said
+
+_NAMED = 3
+"""Bundles that the sentence names."""
 
 
 def next_chance(spec: BundleSpec, status: BundleStatus) -> tuple[datetime, ZoneInfo | None] | None:
@@ -42,8 +46,32 @@ def why_lines(spec: BundleSpec, status: BundleStatus, now: datetime) -> Iterator
     names = [one.name or "" for one in status.gates if one.state != GateState.PASSED]
     if zone and windows.GATE.name not in names:
         names.append(windows.GATE.name)
-    said = f"gate {names[0]} passes" if len(names) == 1 else f"gates {' and '.join(names)} pass"
-    yield f"The earliest deploy is at {stamp}{local}, {rows.until(stamp, now)}, when {said}."
+    when = " and ".join(_passes(name, spec) for name in names)
+    version = _version(status)
+    what = f" of {version}" if version else ""
+    yield f"The earliest deploy{what} is at {stamp}{local}, {rows.until(stamp, now)}, when {when}."
+
+
+def _passes(gate: str, spec: BundleSpec) -> str:
+    """What happens when a gate passes by itself."""
+    if gate == promotion.NAME:
+        named = [f"{one.namespace}/{one.name}" for one in spec.promote_from.bundles]
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        where = ", ".join(named[:_NAMED]) + more
+        return f"its soak of {format_duration(spec.promote_from.soak)} in {where} ends"
+    if gate == age.GATE.name:
+        return f"it has been known for {format_duration(spec.min_age)}"
+    if gate == windows.GATE.name:
+        return "a window opens"
+    return f"gate {gate} passes"
+
+
+def _version(status: BundleStatus) -> str | None:
+    """The version that waits: the newest one that a gate turned down, or the one that resolves."""
+    reasons = {one.reason for one in status.gates if one.state != GateState.PASSED}
+    held = (one.version for one in status.available.rejected if one.reason in reasons)
+    version = next(held, status.available.version)
+    return said(version) if version else None
 
 
 def _ends_by_itself(gate: GateStatus) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
 import urllib.request
-from datetime import UTC, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.keys import BundleKey, Key
+from copyrator.api.seen_time import SeenTime
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.proxies import variables_for_jobs, with_password
 from copyrator.bundles.reconciler import BundleController
@@ -124,6 +127,7 @@ def compose(settings: Settings, connection: Connection, metrics: Metrics) -> Par
         proxies=_proxies(),
         reviewer=reviewer,
         namespaces=NAMESPACE_WATCH,
+        seen_time=_seen_time(elector),
     )
     return Parts(
         client=client,
@@ -164,6 +168,20 @@ def _proxies() -> dict[str, str]:
             name,
         )
     return variables_for_jobs(found)
+
+
+def _seen_time(elector: Elector | None) -> Callable[[], SeenTime]:
+    """What time an operator saw: by the Lease, or, without one, since this process has run."""
+    begun, started = _now(), time.monotonic()
+
+    def by_lease() -> SeenTime:
+        found = elector.lease.seen_time if elector else None
+        return found or SeenTime(since=_now())
+
+    def by_clock() -> SeenTime:
+        return SeenTime(begun, (), begun + timedelta(seconds=time.monotonic() - started))
+
+    return by_lease if elector else by_clock
 
 
 def _elector(

@@ -15,6 +15,7 @@ from tests.component.bundles.fake_cluster import BundleCluster
 from tests.component.bundles.fake_werf import Werf
 from tests.component.oci.fake_registry import FakeRegistry, registry_client
 
+from copyrator.api.seen_time import ALL_SEEN, SeenTime
 from copyrator.bundles import permission_reviews
 from copyrator.bundles.cache import BundleCache
 from copyrator.bundles.policy.gates import Gates
@@ -42,10 +43,12 @@ class Operator:
         *,
         gates: Gates | None = None,
         ahead: timedelta = timedelta(),
+        seen_time: Callable[[], SeenTime] = lambda: ALL_SEEN,
         registry_seconds: float = 8.0,
         **settings: Any,
     ) -> None:
         self.cluster = cluster
+        self.ahead = ahead
         self.client = KubeClient(Connection(Endpoint(host=cluster.url)))
         self.reviewer = KubeClient(self.client.connection, alone=True)
         timing = Timing(first_delay=0.02, longest_delay=0.1, settled=0.02, tolerance=1.0)
@@ -67,8 +70,9 @@ class Operator:
             hasher=lambda: hashlib.blake2b(key=b"key"),
             settings=Settings(**settings),
             metrics=self.metrics,
-            clock=lambda: datetime.now(UTC) + ahead,
+            clock=lambda: datetime.now(UTC) + self.ahead,
             gates=gates,
+            seen_time=seen_time,
             reviewer=self.reviewer,
             namespaces=NAMESPACE_WATCH,
         )

@@ -108,6 +108,20 @@ async def test_a_force_does_not_wait_and_nothing_is_written_while_it_waits(
     await eventually(lambda: deployed(cluster) == digest)
 
 
+async def test_a_request_deploys_again_what_is_deployed_without_a_wait(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """Its digest isn't a candidate any more, so that the status doesn't know its age."""
+    bundle(version="1.*", minAge="1h")
+    await run()
+    await eventually(lambda: cluster.reason() == "Deployed")
+    requested = {"operator.werf.dev/requestedAt": "now"}
+    cluster.change("bundles", "shop", metadata={"annotations": requested})
+    await eventually(lambda: cluster.status().get("lastHandledRequest") == "now", seconds=20)
+    await eventually(lambda: cluster.reason() == "Deployed")
+    assert cluster.status()["attempted"]["attempt"] == 2
+
+
 async def test_a_force_is_recorded_with_what_it_passed_over_and_its_retry_does_not_wait(
     cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
 ) -> None:

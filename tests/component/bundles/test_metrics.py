@@ -119,3 +119,24 @@ async def test_uninstalls_are_counted(
     await eventually(lambda: cluster.look("bundles", "shop") is None)
 
     await shows(operator, {'copyrator_deploys_total{action="uninstall",result="succeeded"}': 1})
+
+
+async def test_bundles_that_wait_are_counted_by_gate_and_the_time_of_a_soak_is_shown(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    operator = await run()
+    source = {"bundles": [{"name": "staging"}], "soak": "1h"}
+    bundle("production", promoteFrom=source)
+    await shows(operator, {'copyrator_bundles_waiting{gate="promotion"}': 1})
+    await shows(operator, {"copyrator_soak_remaining_seconds": 0})
+    bundle("staging")
+    await eventually(lambda: 3500 < shown(operator)["copyrator_soak_remaining_seconds"] <= 3600)
+    assert 0 <= shown(operator)["copyrator_oldest_wait_seconds"] < 100
+    cluster.change("bundles", "production", metadata={"annotations": FORCE})
+    await eventually(lambda: cluster.reason("production") == "Deployed")
+    await shows(operator, {"copyrator_soak_remaining_seconds": 0})
+    assert shown(operator)["copyrator_oldest_wait_seconds"] == 0
+    assert 'copyrator_bundles_waiting{gate="promotion"}' not in shown(operator)
+
+
+FORCE = {"operator.werf.dev/forceAt": "now"}

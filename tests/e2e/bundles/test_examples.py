@@ -16,6 +16,7 @@ import yaml
 from tests.e2e.bundles.conftest import DEPLOY, ROOT, Operator, Team, make_team, within
 from tests.e2e.bundles.private_registry import PASSWORD, USER, private_registry
 
+from copyrator.api.names import ANN_PROMOTE_TO
 from localcluster import Api, Cluster
 from localcluster.bundle import push
 from localcluster.signing import Key, new_key, public_key, sign
@@ -105,7 +106,9 @@ PROMISES = {
     "bundles/smallest.yaml": Promise(tags=("latest", "1.0.0"), deployed={"apps/shop": "latest"}),
     "bundles/staging-and-production.yaml": Promise(
         tags=("1.4.1", "1.4.2", "1.5.0-rc.1"),
-        deployed={"staging/shop": "1.5.0-rc.1", "production/shop": "1.4.2"},
+        deployed={"staging/shop": "1.5.0-rc.1"},
+        reasons={"production/shop": "NotPromoted"},
+        available={"production/shop": None},
     ),
     "bundles/values-from-secret.yaml": Promise(
         tags=("1.0.0",),
@@ -162,8 +165,13 @@ class Stage:
             found["stringData"] = LOGIN["stringData"]
         if found["metadata"]["name"] == "release-keys":
             found["data"] = {"cosign.pub": public_key(self.key)}
+        annotations = found["metadata"].get("annotations", {})
+        if allowed := annotations.get(ANN_PROMOTE_TO):
+            annotations[ANN_PROMOTE_TO] = self.team(allowed).namespace
         if found["kind"] == "Bundle":
             spec = found["spec"]
+            for source in spec.get("promoteFrom", {}).get("bundles", ()):
+                source["namespace"] = self.team(source["namespace"]).namespace
             spec |= {"registry": self.private if "auth" in spec else self.cluster.registry}
             spec |= {"repo": self.repo, "insecure": True}
             if target := spec.get("project_namespace"):

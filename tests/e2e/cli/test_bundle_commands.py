@@ -182,6 +182,25 @@ def test_suspend_stops_deploys_and_resume_lets_them_go_on(stage, shop):
     stage.wait_reason(BUNDLES.format(stage.apps), "shop", "Deployed")
 
 
+def test_hold_says_how_to_end_it_and_unhold_ends_it(stage, shop):
+    shown = f"bundle {stage.apps}/shop"
+    said = stage.types(f"hold {shown} --reason load-test-failed")
+    assert said == (
+        f"{shown} is held: load-test-failed. To end that: copyrator unhold bundle "
+        f"{stage.apps}/shop\n"
+    )
+    annotations = stage.api.get(f"{BUNDLES.format(stage.apps)}/shop")["metadata"]["annotations"]
+    assert annotations["operator.werf.dev/hold"] == "load-test-failed"
+    assert "It is held: load-test-failed." in stage.types(f"why {stage.apps}/shop")
+    assert "load-test-failed; copyrator" in stage.types(f"describe {shown}")
+    assert stage.types(f"unhold {shown}") == f"{shown} isn't held any more; its soak begins anew.\n"
+    assert "It is held" not in stage.types(f"why {stage.apps}/shop")
+    for wrong in ("a\x1bb", "x" * 201):
+        said = stage.types(f"hold {shown} --reason {wrong}", code=2)
+        assert "--reason must be one line of 1 to 200 characters" in said
+    assert "no-such" in stage.types(f"hold bundle {stage.apps}/no-such --reason x", code=1)
+
+
 def test_resolve_answers_as_the_operator_would(stage, shop):
     where = f"{stage.cluster.registry}/{shop} --insecure"
 

@@ -192,15 +192,19 @@ def _wrong_jobs(release: Release, records: Records) -> Iterator[str]:
 
 
 def _not_approved(release: Release, records: Records) -> Iterator[str]:
-    """Each attempt deploys what somebody approved, or the rest of it."""
+    """Each attempt deploys what somebody approved, or the rest of it, or corrects that."""
     if not release.is_gated:
         return
     plans = records.plans(release.uid)
     content = {
         plan["id"]: _inputs(plan) for plan in plans.values() if plan["id"] in release.approved
     }
+    deployed: set[str] = set()
     for number, told in records.attempts(release.uid).items():
         attempt = told[-1]
+        if attempt.get("correction") and attempt["digest"] in deployed:
+            continue
+        deployed.add(attempt["digest"])
         plan = plans.get(attempt.get("planJob", ""), {})
         approved = plan.get("approved", {}).get("id", "")
         if plan.get("decision") != "Approved" or content.get(approved) != _inputs(attempt):

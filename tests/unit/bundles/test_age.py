@@ -17,8 +17,7 @@ from copyrator.api.bundle_status import (
     Deployed,
 )
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import age
-from copyrator.bundles.policy.gates import PASSED, Candidate, Facts, Occasion, Waiting
+from copyrator.bundles.policy.gates import PASSED, Candidate, Facts, Occasion, Waiting, age
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -11,8 +11,6 @@ from copyrator.api.bundle_spec import ApprovalMode, Retry
 from copyrator.api.bundle_status import Attempted, BundleReason, BundleStatus, GateStatus
 from copyrator.api.plan_status import OperationCounts, PlanStatus
 from copyrator.api.times import format_time
-from copyrator.bundles.policy import approval
-from copyrator.bundles.policy.approval import GATE, summary
 from copyrator.bundles.policy.gates import (
     PASSED,
     Candidate,
@@ -22,7 +20,9 @@ from copyrator.bundles.policy.gates import (
     Target,
     Verdict,
     Waiting,
+    approval,
 )
+from copyrator.bundles.policy.gates.approval import GATE, summary
 
 
 def judged(

@@ -20,7 +20,8 @@ from copyrator.api.bundle_status import BundleReason, BundleStatus, Outcome
 from copyrator.api.plan_status import PlanOutcome
 from copyrator.bundles.cache import BundleEntry, read_entry
 from copyrator.bundles.decisions import Case, Moment, decided, noted
-from copyrator.bundles.policy import approval, plan_decision, plan_record, state
+from copyrator.bundles.policy import plan_decision, plan_record, state
+from copyrator.bundles.policy.gates import approval
 from copyrator.bundles.policy.observation import Ending
 from copyrator.bundles.policy.plan import (
     Operation,

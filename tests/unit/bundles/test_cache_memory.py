@@ -11,16 +11,19 @@ import tracemalloc
 
 import msgspec
 import pytest
-from tests.histories import status
+from tests.histories import soak, status
 
 from copyrator.api.bundle_spec import BundleDefaults
 from copyrator.bundles.cache import BundleCache, read_entry
 
 BYTES = 4500
 COUNT = 1000
+SOAK = 400
+"""Bytes more of a Bundle from which others are promoted."""
 
 
-def body(i: int) -> str:
+def body(i: int, *, promotes: bool = False) -> str:
+    found = {**status(i), "soak": soak(i)} if promotes else status(i)
     return json.dumps(
         {
             "metadata": {
@@ -42,15 +45,15 @@ def body(i: int) -> str:
                 "values": f"values-{i}",
                 "env": {"WERF_ENV": "production"},
             },
-            "status": status(i),
+            "status": found,
         }
     )
 
 
-def taken() -> float:
+def taken(*, promotes: bool = False) -> float:
     """Bytes that each of COUNT Bundles takes."""
     bundles, defaults = BundleCache(), BundleDefaults()
-    texts = [body(i) for i in range(COUNT + 1)]
+    texts = [body(i, promotes=promotes) for i in range(COUNT + 1)]
     bundles.take(read_entry(msgspec.json.decode(texts.pop()), defaults))  # made once for all
     gc.collect()
 
@@ -69,6 +72,11 @@ def taken() -> float:
 def test_a_bundle_with_all_its_history_takes_no_more_than_the_budget() -> None:
     # Python's table of interned strings takes megabytes when it grows, at any of them: once.
     assert min(taken(), taken()) <= BYTES
+
+
+@pytest.mark.measures
+def test_the_soak_of_a_bundle_takes_little_more() -> None:
+    assert min(taken(promotes=True), taken(promotes=True)) <= BYTES + SOAK
 
 
 def test_a_status_is_read_as_it_was_written() -> None:

@@ -11,7 +11,7 @@ from copyrator.api.bundle import BundleDefaults, parse_bundle
 from copyrator.api.bundle_spec import BundleSpec, Retry
 from copyrator.api.bundle_status import Attempted, BundleStatus, GateStatus, Outcome
 from copyrator.api.freeze import Freeze, read_annotation
-from copyrator.bundles.policy import depends_on, freeze, state, windows
+from copyrator.bundles.policy import state
 from copyrator.bundles.policy.gates import (
     PASSED,
     Candidate,
@@ -21,6 +21,9 @@ from copyrator.bundles.policy.gates import (
     Passed,
     Refused,
     Waiting,
+    depends_on,
+    freeze,
+    windows,
 )
 from copyrator.bundles.policy.observation import ending_of, read_job
 

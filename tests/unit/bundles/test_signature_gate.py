@@ -9,9 +9,17 @@ import pytest
 
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleStatus, Deployed, Verification
-from copyrator.bundles.policy import gates, signature
-from copyrator.bundles.policy.gates import Candidate, Facts, Occasion, Passed, Refused, Waiting
-from copyrator.bundles.policy.signature import Asked
+from copyrator.bundles.policy import gates
+from copyrator.bundles.policy.gates import (
+    Candidate,
+    Facts,
+    Occasion,
+    Passed,
+    Refused,
+    Waiting,
+    signature,
+)
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.signatures.model import Failure, Holds, Judgement, Requirement
 
 NOW = datetime(2026, 11, 24, tzinfo=UTC)

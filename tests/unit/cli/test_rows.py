@@ -6,6 +6,7 @@ import pytest
 
 from copyrator.api.times import format_time
 from copyrator.cli import rows
+from copyrator.cli.describe import rule_lines
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 
@@ -81,6 +82,36 @@ def test_a_failing_rule_shows_what_is_wrong_and_a_good_one_nothing():
     assert cells(rows.rule_columns(NOW), body)["MESSAGE"] == ""
 
 
+@pytest.mark.parametrize(
+    ("left", "shown"),
+    [
+        ({"days": 40, "hours": 5}, "40d"),
+        ({"hours": 48}, "2d"),
+        ({"hours": 47}, "47h"),
+        ({"minutes": 5}, "0h"),
+        ({}, "ended"),
+        ({"days": -3}, "ended"),
+    ],
+)
+def test_the_first_end_of_a_certificate(left, shown):
+    def one(**after):
+        stamp = format_time(NOW + timedelta(**after))
+        return {"source": "infra/tls", "key": "tls.crt", "commonName": "a.io", "notAfter": stamp}
+
+    found = [one(days=50), one(**left)]
+    body = {"metadata": {"name": "r", "namespace": "n"}, "status": {"certificates": found}}
+    assert cells(rows.rule_columns(NOW), body)["CERTIFICATE"] == shown
+    told = [line for line in rule_lines(body, NOW) if line.startswith("Certificate:")]
+    assert told[0].split()[1:4] == ["a.io", "(infra/tls,", "key"]
+    assert told[0].endswith(f"({shown})")
+    assert told[1].endswith("(50d)")
+
+
+def test_a_rule_without_certificates_shows_a_dash():
+    body = {"metadata": {"name": "r", "namespace": "n"}, "status": {}}
+    assert cells(rows.rule_columns(NOW), body)["CERTIFICATE"] == "-"
+
+
 def test_a_rule_without_targets_is_ready_and_says_which_it_has():
     message = "targets team-* match no namespace"
     condition = {"type": "Ready", "status": "True", "reason": "NoTargets", "message": message}
@@ -124,6 +155,24 @@ def test_where_trust_isnt_known_only_the_message_says_so():
     found = verified("True", "signed by a key")
     assert (found["REASON"], found["MESSAGE"]) == ("Deployed", "")
     assert verified("False", ready="False")["MESSAGE"] == "deployed"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("AwaitingApproval", True),
+        ("PromotionHeld", True),
+        ("PromotionNotAllowed", True),
+        ("NotPromoted", False),
+        ("TooYoung", False),
+        ("OutsideWindow", False),
+    ],
+)
+def test_a_version_that_waits_is_shown_where_somebody_has_to_do_something(reason, shown):
+    pending = {"type": "UpdatePending", "status": "True", "reason": reason, "message": "it waits"}
+    ready = {"type": "Ready", "status": "True", "reason": "Deployed"}
+    body = {"metadata": {"name": "b", "namespace": "n"}, "status": {"conditions": [ready, pending]}}
+    assert cells(rows.bundle_columns(NOW), body)["MESSAGE"] == ("it waits" if shown else "")
 
 
 def test_the_gates_that_a_forced_deploy_passed_over():

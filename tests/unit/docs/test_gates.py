@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from copyrator.bundles.policy import age, approval, depends_on, signature, skip_digests, windows
-from copyrator.bundles.policy.gates import Occasion
+from copyrator.bundles.policy.gates import (
+    Occasion,
+    age,
+    approval,
+    depends_on,
+    freeze,
+    promotion,
+    signature,
+    skip_digests,
+    windows,
+)
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "bundles.md"
 GATES = (
     skip_digests.GATE,
     signature.gate(lambda _: True),
     age.GATE,
+    promotion.GATE,
     depends_on.GATE,
+    freeze.gate(lambda _: True),
     windows.GATE,
     approval.GATE,
 )

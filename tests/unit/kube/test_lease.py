@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from copyrator.api import names
+from copyrator.api.seen_time import Gap, SeenTime
 from copyrator.kube.leader.lease import DEFAULT_TERMS, Lease, default_identity
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, tzinfo=UTC)
 STAMP = "2026-11-21T12:00:00.250000Z"
+SEEN = {names.ANN_SEEN_TIME: "2026-11-21T12:00:01Z"}
+"""The record begins with the first renewal."""
 
 
 def lease() -> Lease:
@@ -91,10 +94,10 @@ def test_its_holder_says_where_its_webhook_is_reached() -> None:
     assert seen.holders_webhook == "http://other"
     seen.webhook = "http://me"
     claimed = seen.claim(NOW)["metadata"]["annotations"]
-    assert claimed == {"theirs": "kept", names.ANN_WEBHOOK: "http://me"}
+    assert claimed == {"theirs": "kept", names.ANN_WEBHOOK: "http://me", **SEEN}
     assert seen.surrender(NOW)["metadata"]["annotations"] == {"theirs": "kept"}
     seen.webhook = None
-    assert seen.claim(NOW)["metadata"]["annotations"] == {"theirs": "kept"}, "not the former one's"
+    assert seen.claim(NOW)["metadata"]["annotations"] == {"theirs": "kept", **SEEN}
 
 
 def test_nobody_has_a_webhook_where_nobody_holds_it() -> None:
@@ -112,7 +115,7 @@ def test_a_new_one_names_its_holder_and_terms() -> None:
     assert seen.claim(NOW) == {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"namespace": "ops", "name": "copyrator"},
+        "metadata": {"namespace": "ops", "name": "copyrator", "annotations": SEEN},
         "spec": {
             "holderIdentity": "me",
             "leaseDurationSeconds": 10,
@@ -134,6 +137,7 @@ def test_a_take_over_keeps_what_others_wrote_and_is_tied_to_what_was_seen() -> N
         "name": "copyrator",
         "resourceVersion": "7",
         "labels": {"theirs": "kept"},
+        "annotations": SEEN,
     }
     assert claim["spec"] == {
         "holderIdentity": "me",
@@ -189,3 +193,53 @@ def test_in_a_pod_the_identity_is_the_pods_name(monkeypatch: pytest.MonkeyPatch)
     assert default_identity() == first
     default_identity.cache_clear()
     assert default_identity() != first
+
+
+def at(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def held(seen: Lease, seconds: float) -> Lease:
+    """After a renewal that the API server has accepted."""
+    seen.seen(seen.claim(at(seconds)), seconds)
+    return seen
+
+
+def test_the_time_in_which_a_leader_renewed_it_is_stored_with_it() -> None:
+    seen = held(lease(), 0)
+    assert seen.seen_time == SeenTime(at(0.75), (), at(0))
+    for seconds in (2, 4, 6):
+        held(seen, seconds)
+    assert seen.seen_time == SeenTime(at(0.75), (), at(6))
+
+
+def test_a_gap_without_a_leader_is_stored_by_the_next_one() -> None:
+    former = held(held(lease(), 0), 2)
+    other = Lease("ops", "copyrator", "other", DEFAULT_TERMS)
+    other.seen(former.claim(at(4)), 4)
+    held(other, 64)
+    assert other.seen_time is not None
+    assert other.seen_time.gaps == (Gap(at(3.75), at(64.75)),)
+    assert held(other, 66).seen_time == SeenTime(at(0.75), other.seen_time.gaps, at(66))
+
+
+def test_a_lease_that_is_given_back_in_time_leaves_no_gap() -> None:
+    former = held(lease(), 0)
+    other = Lease("ops", "copyrator", "other", DEFAULT_TERMS)
+    other.seen(former.surrender(at(5)), 5)
+    held(other, 12)
+    assert other.seen_time is not None
+    assert other.seen_time.gaps == ()
+
+
+def test_without_a_record_nothing_before_counts() -> None:
+    seen = lease()
+    seen.seen(body("other", STAMP), 100)
+    assert seen.seen_time is None
+    assert held(seen, 200).seen_time == SeenTime(at(200.75), (), at(200))
+
+
+def test_a_lease_that_is_deleted_while_it_is_held_keeps_the_record() -> None:
+    seen = held(held(lease(), 0), 2)
+    seen.seen(None, 3)
+    assert held(seen, 4).seen_time == SeenTime(at(0.75), (), at(4))

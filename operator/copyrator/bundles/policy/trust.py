@@ -14,8 +14,8 @@ from copyrator.api.bundle_spec import (
     VerifyEntry,
 )
 from copyrator.bundles.policy.gates import Verdict
+from copyrator.bundles.policy.gates.signature import Asked
 from copyrator.bundles.policy.identity import hash_of
-from copyrator.bundles.policy.signature import Asked
 from copyrator.settings.limits import SIGNATURE_KEYS, SIGNATURE_ROOT_BYTES
 from copyrator.signatures.model import (
     CosignIdentity,

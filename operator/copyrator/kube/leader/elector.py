@@ -14,6 +14,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from copyrator.api.seen_time import SeenTime
+from copyrator.api.times import format_time
 from copyrator.kube.client.client import KubeClient
 from copyrator.kube.errors import AlreadyExists, ApiError, ConflictError, NotFound
 from copyrator.kube.leader.lease import DEFAULT_TERMS, Lease, Terms
@@ -184,7 +186,7 @@ class Elector:
         self.lease.seen(body, self._looked_at)
 
     async def _write(self, make: Callable[[datetime], Mapping[str, Any]]) -> None:
-        sent = self._clock()
+        sent, before = self._clock(), self.lease.seen_time
         body = make(self._now())
         if self.lease.exists:
             answer = await self._request("PUT", self.lease.name, body)
@@ -193,6 +195,20 @@ class Elector:
         self.lease.seen(answer, self._clock())
         if self.lease.is_ours:
             self._until = sent + self._terms.deadline
+            self._tell_gap(before)
+
+    def _tell_gap(self, before: SeenTime | None) -> None:
+        """Log the time that nobody saw, which doesn't count for what has to stand for some time."""
+        found = self.lease.seen_time
+        if before is None or found is None or found.gaps == before.gaps or not found.gaps:
+            return
+        gap = found.gaps[-1]
+        log.warning(
+            "No replica renewed the Lease from %s to %s: this time doesn't count for "
+            "spec.promoteFrom of Bundles",
+            format_time(gap.start),
+            format_time(gap.end),
+        )
 
     async def _request(self, method: str, name: str | None, body: Any = None) -> dict[str, Any]:
         left = self._until - self._clock()

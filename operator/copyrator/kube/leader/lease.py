@@ -18,7 +18,8 @@ from datetime import datetime
 from typing import Any
 
 from copyrator.api import names
-from copyrator.api.times import format_micro_time
+from copyrator.api.seen_time import SeenTime, parse_seen
+from copyrator.api.times import format_micro_time, parse_time
 from copyrator.kube.resources import LEASES
 
 
@@ -55,6 +56,8 @@ class Lease:
         self.exists = False
         self.webhook: str | None = None
         """URL of our own webhook, published to the other replicas while we hold the Lease."""
+        self.seen_time: SeenTime | None = None
+        """The time in which a leader renewed it, as last read; None: that isn't known."""
         self._terms = terms
         self._metadata: dict[str, Any] = {"namespace": namespace, "name": name}
         self._spec: dict[str, Any] = {}
@@ -88,6 +91,7 @@ class Lease:
             self._changed_at = now
         self._metadata, self._spec = metadata, spec
         self.holder = str(spec.get("holderIdentity") or "")
+        self.seen_time = self._read_seen_time()
 
     def doubt(self, now: float) -> None:
         """Restart the count of seconds without a renewal."""
@@ -105,21 +109,35 @@ class Lease:
 
         Written with the resourceVersion that was read: of two candidates the first one wins.
         """
-        stamp = format_micro_time(now)
+        stamp, before = format_micro_time(now), None
+        if self.exists or self.is_ours:
+            before = parse_time(self._spec.get("renewTime"))
         spec = {**self._spec, "holderIdentity": self.identity, "renewTime": stamp}
         spec["leaseDurationSeconds"] = self._terms.duration
         if not self.is_ours:
             spec["acquireTime"] = stamp
             spec["leaseTransitions"] = int(self._spec.get("leaseTransitions") or 0) + 1
-        return self._object(spec, self.webhook)
+        known = self.seen_time
+        seen = (known or SeenTime()).renewed_at(before if known else None, now)
+        return self._object(spec, self.webhook, seen)
 
     def surrender(self, now: datetime) -> dict[str, Any]:
         """The object that releases it, so that another replica need not wait."""
+        before = parse_time(self._spec.get("renewTime"))
+        seen = self.seen_time.renewed_at(before, now) if self.seen_time else None
         return self._object(
-            {**self._spec, "holderIdentity": "", "renewTime": format_micro_time(now)}, None
+            {**self._spec, "holderIdentity": "", "renewTime": format_micro_time(now)}, None, seen
         )
 
-    def _object(self, spec: dict[str, Any], webhook: str | None) -> dict[str, Any]:
+    def _read_seen_time(self) -> SeenTime | None:
+        annotations = self._metadata.get("annotations") or {}
+        return parse_seen(
+            annotations.get(names.ANN_SEEN_TIME), parse_time(self._spec.get("renewTime"))
+        )
+
+    def _object(
+        self, spec: dict[str, Any], webhook: str | None, seen: SeenTime | None
+    ) -> dict[str, Any]:
         metadata = self._metadata
         if not self.exists:
             metadata = {"namespace": self.namespace, "name": self.name}
@@ -127,6 +145,9 @@ class Lease:
         annotations.pop(names.ANN_WEBHOOK, None)
         if webhook is not None:
             annotations[names.ANN_WEBHOOK] = webhook
+        annotations.pop(names.ANN_SEEN_TIME, None)
+        if seen is not None:
+            annotations[names.ANN_SEEN_TIME] = seen.format()
         if annotations or metadata.get("annotations"):
             metadata = {**metadata, "annotations": annotations}
         return {

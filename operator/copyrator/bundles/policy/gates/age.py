@@ -1,8 +1,8 @@
 """The gate of ``spec.minAge``: a digest must have been known for some time. Pure.
 
-``status.candidates`` remembers when each digest was seen first. The digests of a tag that is pushed
-again and again are remembered too, so that the oldest of them, not the newest, is deployed when its
-time has come.
+``status.candidates`` remembers when each digest was seen first, with ``spec.promoteFrom`` too. The
+digests of a tag that is pushed again and again are remembered too, so that the oldest of them, not
+the newest, is deployed when its time has come.
 """
 
 from __future__ import annotations
@@ -55,20 +55,25 @@ def lower_tags(status: BundleStatus, spec: BundleSpec, tags: Collection[str]) ->
 
 
 def remembered(
-    status: BundleStatus, spec: BundleSpec, seen: Iterable[Candidate], now: datetime
+    status: BundleStatus,
+    spec: BundleSpec,
+    seen: Iterable[Candidate],
+    now: datetime,
+    stood: Collection[str] = (),
 ) -> tuple[CandidateStatus, ...]:
-    """What ``status.candidates`` is after a poll; empty where no age is asked for.
+    """What ``status.candidates`` is after a poll; empty where nothing has to become old enough.
 
     When it is full, the newest takes the place of the second newest: so a stream of pushes never
-    drives out those that become old enough first.
+    drives out those that become old enough first, nor those that stand elsewhere already.
 
     Args:
         status: before the poll.
         spec: must admit a version for it to be remembered.
         seen: what the registry has, in any order.
         now: when it was seen.
+        stood: digests that stand, or have stood, in Bundles of ``spec.promoteFrom``.
     """
-    if not spec.min_age:
+    if not spec.min_age and not spec.promote_from:
         return ()
     kept = [one for one in _not_passed(status, spec) if admits(spec, one.version or "")]
     for candidate in seen:
@@ -81,7 +86,8 @@ def remembered(
             )
         )
         if len(kept) > MAX_CANDIDATES:
-            del kept[-2]
+            others = [i for i, one in enumerate(kept[:-1]) if one.digest not in stood]
+            del kept[others[-1] if others else -2]
     return tuple(kept)
 
 
@@ -120,7 +126,7 @@ def _of(record: CandidateStatus) -> Candidate:
 
 
 def _judge(spec: BundleSpec, candidate: Candidate, facts: Facts, now: datetime) -> Verdict:
-    if facts.status.deployed.digest is None:
+    if facts.status.deployed.digest is None or facts.is_deployed(candidate):
         return PASSED
     seen = facts.first_seen or now.replace(microsecond=0)  # as the status will have it
     until = seen + timedelta(seconds=spec.min_age)

@@ -18,6 +18,7 @@ from copyrator.api.bundle_status import BundleStatus, GateState, GateStatus
 from copyrator.api.freeze import Freeze
 from copyrator.api.times import format_time, parse_time
 from copyrator.bundles.policy.requests import Request
+from copyrator.bundles.policy.sources import NO_SOURCES, Sources
 
 MAX_CANDIDATES: Final = 50
 """Tags that are resolved, at most, until one passes the version gates."""
@@ -108,6 +109,8 @@ class Facts:
     """The verdict on its signatures; None where it isn't known."""
     first_seen: datetime | None = None
     """When this operator saw the candidate first; None: just now."""
+    sources: Sources = NO_SOURCES
+    """The Bundles of ``spec.promoteFrom``."""
     unready: tuple[str, ...] = ()
     """Why Bundles of ``spec.dependsOn`` aren't Ready, a sentence for each that isn't."""
     freezes: tuple[Freeze, ...] = ()
@@ -117,6 +120,10 @@ class Facts:
     def is_requested(self) -> bool:
         """A user asked for this deploy."""
         return self.occasion in (Occasion.REQUEST, Occasion.FORCE)
+
+    def is_deployed(self, candidate: Candidate) -> bool:
+        """Whether this digest runs already: how it came to that isn't asked again."""
+        return candidate.digest == self.status.deployed.digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,90 @@
+"""What Bundles of ``spec.promoteFrom`` are now, by the cache, and whether one leads to itself.
+
+A Bundle of another namespace that doesn't allow the promotion is treated as one that doesn't exist:
+nothing that its dependants see, or that happens to them, depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from copyrator.api.bundle_spec import BundleSpec
+from copyrator.api.bundle_status import BundleReason
+from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import allows_promotion, hold_text
+from copyrator.api.seen_time import SeenTime
+from copyrator.api.times import parse_time
+from copyrator.bundles.cache import BundleCache, BundleEntry
+from copyrator.bundles.policy.gates.depends_on import MAX_SEARCHED, TooManyError, find_cycle
+from copyrator.bundles.policy.soak import standing
+from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
+
+
+def sources(bundles: BundleCache, spec: BundleSpec, seen: SeenTime) -> Sources:
+    """The Bundles that this one is promoted from; NO_SOURCES where it names none."""
+    if not spec.promote_from:
+        return NO_SOURCES
+    named = spec.promote_from.bundles
+    return Sources(tuple(_source(bundles, key, spec.namespace) for key in named), seen)
+
+
+def _source(bundles: BundleCache, key: BundleKey, namespace: str) -> Source:
+    name, entry = f"{key.namespace}/{key.name}", bundles.get(key)
+    if entry is None or not allows(entry, namespace):
+        return Source(name=name)
+    status = entry.status
+    return Source(
+        name=name,
+        is_allowed=True,
+        hold=hold_text(entry.annotations),
+        running=status.deployed.digest,
+        soak=standing(status.soak, parse_time(entry.created)),
+    )
+
+
+def allows(entry: BundleEntry | None, namespace: str) -> bool:
+    """Whether Bundles of this namespace may be promoted from that one."""
+    return (
+        entry is not None
+        and not entry.deleting
+        and allows_promotion(entry.annotations, entry.key.namespace, namespace)
+    )
+
+
+def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
+    """Why a Bundle can't be promoted from those that it names; None where it can."""
+
+    def promoted_from(key: BundleKey) -> Iterable[BundleKey]:
+        found = bundles.get(key)
+        named = () if found is None else found.promoted_from
+        return (one for one in named if allows(bundles.get(one), key.namespace))
+
+    try:
+        cycle = find_cycle(entry.key, promoted_from)
+    except TooManyError:
+        return f"leads to more than {MAX_SEARCHED} Bundles; reduce it"
+    if not cycle:
+        return None
+    shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
+    return f"is a cycle, {shown}; remove one of these"
+
+
+def evidence(entry: BundleEntry | None) -> tuple[object, ...]:
+    """What those that are promoted from a Bundle see of it: with an equal one nothing changes."""
+    if entry is None:
+        return ()
+    is_invalid = entry.reason == BundleReason.INVALID_SPEC
+    shown = entry.uid, entry.soak_hash, hold_text(entry.annotations), is_invalid
+    return (*shown, entry.promoted_from, entry.deleting)
+
+
+def is_kept(bundles: BundleCache, entry: BundleEntry) -> bool:
+    """Whether a Bundle's soak is kept: it may be promoted from.
+
+    That is once it has been, or may be into other namespaces, or a Bundle of its own names it.
+    """
+    return (
+        bool(entry.soak_hash)
+        or entry.may_be_promoted
+        or any(key.namespace == entry.key.namespace for key in bundles.promoted_of(entry.key))
+    )

@@ -1,0 +1,73 @@
+"""`copyrator hold` and `unhold`: what a Bundle runs isn't promoted, or is again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from copyrator.api.names import ANN_HOLD
+from copyrator.api.promotion import MAX_HOLD_TEXT, shown_hold
+from copyrator.cli.cluster import Target, cluster_options, run
+from copyrator.cli.hints import hint_about
+from copyrator.cli.objects import RESOURCES, What, complete_names, one
+from copyrator.cli.output import Format, object_option, prose, reference, show
+from copyrator.cli.waiting import shown
+
+_what = click.argument("what", type=What("bundles"))
+_name = click.argument("name", metavar="[NAMESPACE/]NAME", shell_complete=complete_names)
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@click.option(
+    "--reason",
+    required=True,
+    metavar="TEXT",
+    help="Why, in one line; those who are promoted from the Bundle see it.",
+)
+@object_option
+def hold(target: Target, what: str, name: str, reason: str, shape: Format | None) -> None:
+    """Hold a Bundle: the version that it runs isn't promoted until it is unheld.
+
+    Its soak is broken and begins anew then. For a test pipeline, an alert, or a person.
+    """
+    if len(reason) > MAX_HOLD_TEXT or not reason.strip() or not reason.isprintable():
+        raise click.UsageError(
+            f"--reason must be one line of 1 to {MAX_HOLD_TEXT} characters without control "
+            "characters"
+        )
+    body = run(_annotate(target, what, name, reason))
+    done = f"is held: {shown_hold(reason).rstrip('.')}. To end that"
+    _print(body, shape, f"{shown(what, body)} {done}: {hint_about('unhold', 'bundle', body)}")
+
+
+@click.command()
+@_what
+@_name
+@cluster_options()
+@object_option
+def unhold(target: Target, what: str, name: str, shape: Format | None) -> None:
+    """End the hold of a Bundle: its soak begins anew."""
+    body = run(_annotate(target, what, name, None))
+    _print(body, shape, f"{shown(what, body)} isn't held any more; its soak begins anew.")
+
+
+async def _annotate(target: Target, what: str, name: str, reason: str | None) -> dict[str, Any]:
+    namespace, name = target.locate(name)
+    async with target.connect() as client:
+        await one(client, what, namespace, name)  # a message that names what there is
+        patch = {"metadata": {"annotations": {ANN_HOLD: reason}}}
+        body: dict[str, Any] = await client.patch(RESOURCES[what], namespace, name, patch)
+        return body
+
+
+def _print(body: dict[str, Any], shape: Format | None, sentence: str) -> None:
+    if shape is None:
+        prose([sentence])
+    elif shape is Format.NAME:
+        click.echo(reference(body))
+    else:
+        show(body, shape)

@@ -1,0 +1,511 @@
+"""A version is promoted once it has stood in the Bundles of ``spec.promoteFrom`` long enough."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from tests.component.bundles.approvals import condition
+from tests.component.bundles.conftest import eventually
+from tests.component.bundles.fake_cluster import BundleCluster, fail, path_of, succeed
+from tests.component.bundles.fake_werf import Werf
+from tests.component.oci.fake_registry import FakeRegistry
+from tests.long import LONG
+
+from copyrator.api.seen_time import Gap, SeenTime
+
+Run = Callable[..., Any]
+Make = Callable[..., dict[str, Any]]
+
+SOAK = 3
+MANY = 1_000 if LONG else 200
+LATE = 600 if LONG else 120
+"""Seconds in which they all have written on a loaded machine."""
+
+
+def promoted_from(*names: str, soak: str = f"{SOAK}s", namespace: str = "team") -> dict[str, Any]:
+    return {"bundles": [{"namespace": namespace, "name": name} for name in names], "soak": soak}
+
+
+def annotate(cluster: BundleCluster, name: str, **annotations: str | None) -> None:
+    """Set annotations of a Bundle, or remove those that are None."""
+    body = copy.deepcopy(cluster.look("bundles", name) or {})
+    found = body["metadata"].setdefault("annotations", {})
+    for key, value in annotations.items():
+        found.pop(named := f"operator.werf.dev/{key.replace('_', '-')}", None)
+        found |= {} if value is None else {named: value}
+    cluster.write(path_of("bundles", name), body)
+
+
+def digest_of(cluster: BundleCluster, name: str) -> str:
+    return str(cluster.status(name).get("deployed", {}).get("digest"))
+
+
+def soak_of(cluster: BundleCluster, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.status(name).get("soak", [])
+    return found
+
+
+def gate_of(cluster: BundleCluster, name: str = "production") -> dict[str, Any]:
+    return next(iter(cluster.status(name).get("gates", [])), {})
+
+
+async def deployed(cluster: BundleCluster, name: str, version: str) -> None:
+    await eventually(
+        lambda: (
+            cluster.reason(name) == "Deployed"
+            and cluster.status(name).get("deployed", {}).get("version") == version
+        ),
+        f"{name} runs {version}",
+        20,
+    )
+
+
+async def waits(cluster: BundleCluster, reason: str, name: str = "production") -> str:
+    """The message with which a Bundle waits."""
+    await eventually(lambda: gate_of(cluster, name).get("reason") == reason, reason, 20)
+    return str(gate_of(cluster, name)["message"])
+
+
+def started(cluster: BundleCluster, name: str) -> datetime:
+    return datetime.fromisoformat(cluster.status(name)["attempted"]["startedAt"])
+
+
+async def test_a_chain_takes_a_version_from_one_to_the_next_when_each_soak_has_ended(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("production", version="1.*", promoteFrom=promoted_from("staging"))
+    bundle("staging", version="1.*", promoteFrom=promoted_from("dev", soak="2s"))
+    bundle("dev", version="1.*")
+    await run(timer_interval=1.0)
+    for name in ("dev", "staging", "production"):
+        await deployed(cluster, name, "1.0.0")
+    first = cluster.status("production")["history"][0]
+    assert first["version"] == "1.0.0"
+
+    registry.put("app", "1.1.0", "next")
+    await deployed(cluster, "dev", "1.1.0")
+    message = await waits(cluster, "NotPromoted")
+    assert "hasn't been deployed in Bundle team/staging" in message
+    assert condition(cluster, "Ready", "production") == ("True", "Deployed")
+    (rejected,) = cluster.status("production")["available"]["rejected"]
+    assert rejected == {"version": "1.1.0", "reason": "NotPromoted"}
+    for before, name, soak in (("dev", "staging", 2), ("staging", "production", SOAK)):
+        since = datetime.fromisoformat(soak_of(cluster, before)[-1]["since"])
+        assert soak_of(cluster, before)[-1]["version"] in ("1.0.0", "1.1.0")
+        await deployed(cluster, name, "1.1.0")
+        since = datetime.fromisoformat(soak_of(cluster, before)[-1]["since"])
+        assert started(cluster, name) >= since + timedelta(seconds=soak)
+    assert gate_of(cluster) == {"name": "promotion", "state": "Passed"}
+    assert [one["version"] for one in soak_of(cluster, "staging")] == ["1.0.0", "1.1.0"]
+    assert "soak" not in cluster.status("production"), "nobody is promoted from it"
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["", "restarted"])
+async def test_it_is_deployed_at_the_second_that_was_said_and_waiting_writes_nothing(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, restart: bool
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging"))
+    operator = await run()
+    await eventually(lambda: gate_of(cluster).get("until"), "the end is known", 20)
+    writes, asked = cluster.bundle_writes(), len(registry.asked)
+    until = datetime.fromisoformat(gate_of(cluster)["until"])
+    (record,) = soak_of(cluster, "staging")
+    assert until == datetime.fromisoformat(record["since"]) + timedelta(seconds=SOAK)
+    assert cluster.reason("production") == "NotPromoted"
+    assert condition(cluster, "Ready", "production") == ("Unknown", "NotPromoted")
+    if restart:
+        await operator.stop()
+        assert cluster.bundle_writes() == writes
+        await run()
+    await eventually(lambda: cluster.jobs()[1:], "the Job of production", 20)
+    assert until <= datetime.now(UTC) < until + timedelta(seconds=2)
+    if not restart:
+        assert len(registry.asked) == asked, "the registry isn't asked for it"
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_a_lower_version_whose_soak_is_done_is_deployed_while_a_newer_waits(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """Evidence stays when the source moves up."""
+    bundle("staging", version="1.*")
+    await run(timer_interval=1.0)
+    await deployed(cluster, "staging", "1.0.0")
+    bundle("production", version="1.*", promoteFrom=promoted_from("staging"))
+    await deployed(cluster, "production", "1.0.0")
+    registry.put("app", "1.1.0", "next")
+    await deployed(cluster, "staging", "1.1.0")
+    stood = datetime.fromisoformat(soak_of(cluster, "staging")[-1]["since"])
+    await eventually(lambda: datetime.now(UTC) > stood + timedelta(seconds=SOAK - 1), seconds=20)
+    registry.put("app", "1.2.0", "newest")
+    await deployed(cluster, "staging", "1.2.0")
+    record = soak_of(cluster, "staging")[1]
+    assert record["brokenBy"] == "a deploy of 1.2.0 began"
+    lower = int(record["longest"].removesuffix("s")) >= SOAK
+    await deployed(cluster, "production", "1.1.0" if lower else "1.2.0")
+    await deployed(cluster, "production", "1.2.0")
+
+
+async def test_the_evidence_of_a_version_stays_when_the_source_moves_up_and_goes_when_down(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging", version="1.0.0", metadata={"annotations": CONSENT})
+    await run(timer_interval=1.0)
+    await deployed(cluster, "staging", "1.0.0")
+    registry.put("app", "1.1.0", "next")
+    cluster.change("bundles", "staging", spec={"version": "1.1.0"})
+    await deployed(cluster, "staging", "1.1.0")
+    assert [bool(one.get("longest")) for one in soak_of(cluster, "staging")] == [True, False]
+    cluster.change("bundles", "staging", spec={"version": "1.0.0"})
+    await deployed(cluster, "staging", "1.0.0")
+    down, there = soak_of(cluster, "staging")
+    assert (down["version"], down["until"] is not None) == ("1.1.0", True)
+    assert "longest" not in down
+    assert (there["version"], there.get("until")) == ("1.0.0", None)
+    bundle("production", version="1.1.0", promoteFrom=promoted_from("staging"))
+    assert "no longer counts in Bundle team/staging" in await waits(cluster, "NotPromoted")
+
+
+CONSENT = {"operator.werf.dev/promote-to": "production,team-*"}
+
+
+async def test_a_hold_breaks_the_soak_and_its_text_is_shown_until_it_ends(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    annotate(cluster, "staging", hold="load test failed\n\x1b[31m" + "!" * 500)
+    message = await waits(cluster, "PromotionHeld")
+    assert "Bundle team/staging is held: load test failed [31m!!" in message
+    assert len(message) < 400
+    assert "until" not in gate_of(cluster)
+    (record,) = soak_of(cluster, "staging")
+    assert record["brokenBy"].startswith("it was held: load test failed")
+    assert "longest" not in record
+    assert [job for job in cluster.jobs() if "production" in job["metadata"]["name"]] == []
+    annotate(cluster, "staging", hold=None)
+    await eventually(lambda: gate_of(cluster).get("until"), "a new soak has begun", 20)
+    (record,) = soak_of(cluster, "staging")
+    assert "brokenBy" not in record
+    await deployed(cluster, "production", "1.0.0")
+    since = datetime.fromisoformat(record["since"])
+    assert started(cluster, "production") >= since + timedelta(seconds=4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "text"),
+    [("Healthy", "False", "wasn't healthy"), ("Drifted", "True", "drifted")],
+    ids=["health", "drift"],
+)
+async def test_what_is_not_healthy_or_has_drifted_does_not_stand(
+    cluster: BundleCluster, run: Run, bundle: Make, kind: str, status: str, text: str
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    bad = {"type": kind, "status": status, "reason": "Bad", "lastTransitionTime": "2026-01-01"}
+    conditions = cluster.status("staging")["conditions"]
+    cluster.change("bundles", "staging", status={"conditions": [*conditions, bad]})
+    message = await waits_for_text(cluster, "no longer counts in Bundle team/staging")
+    assert text in message
+    (record,) = soak_of(cluster, "staging")
+    assert "longest" not in record
+    cluster.change("bundles", "staging", status={"conditions": conditions})
+    await eventually(lambda: gate_of(cluster).get("until"), "it stands again", 20)
+
+
+async def waits_for_text(cluster: BundleCluster, text: str, name: str = "production") -> str:
+    await eventually(lambda: text in gate_of(cluster, name).get("message", ""), text, 20)
+    return str(gate_of(cluster, name)["message"])
+
+
+async def test_a_failed_deploy_withdraws_the_evidence_of_what_runs(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging", version="1.*", retry={"limit": 0}, metadata={"annotations": CONSENT})
+    await run(timer_interval=1.0)
+    await deployed(cluster, "staging", "1.0.0")
+    cluster.ends = fail
+    registry.put("app", "1.1.0", "next")
+    await eventually(lambda: cluster.reason("staging") == "Quarantined", seconds=20)
+    (record,) = soak_of(cluster, "staging")
+    assert record["brokenBy"] == "a deploy of 1.1.0 failed"
+    assert "longest" not in record
+    cluster.ends = succeed
+    bundle("production", version="1.0.0", promoteFrom=promoted_from("staging"))
+    assert "a deploy of 1.1.0 failed" in await waits(cluster, "NotPromoted")
+
+
+async def test_edited_values_begin_the_soak_anew_and_the_longest_stretch_counts(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    cluster.put_object("configmaps", "values", data={"a.yaml": "a: 1"})
+    bundle("staging", values="values", metadata={"annotations": CONSENT})
+    await run()
+    await eventually(lambda: soak_of(cluster, "staging"), seconds=20)
+    (before,) = soak_of(cluster, "staging")
+    later = datetime.fromisoformat(before["since"]) + timedelta(seconds=2)
+    await eventually(lambda: datetime.now(UTC) > later, seconds=20)
+    cluster.change("configmaps", "values", data={"a.yaml": "a: 2"})
+    await eventually(lambda: cluster.status("staging")["attempted"]["attempt"] == 2, seconds=20)
+    await eventually(lambda: not soak_of(cluster, "staging")[0].get("until"), seconds=20)
+    (after,) = soak_of(cluster, "staging")
+    assert after["since"] > before["since"]
+    assert int(after["longest"].removesuffix("s")) >= 1
+
+
+async def test_only_who_is_allowed_learns_anything_of_a_bundle_of_another_namespace(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    cluster.namespace("production")
+    account = {"metadata": {"name": "werf", "namespace": "production"}}
+    cluster.write(path_of("serviceaccounts", "werf", "production"), account)
+    spec = {
+        **bundle("staging", version="1.*")["spec"],
+        "promoteFrom": promoted_from("staging", "other", soak="1s"),
+    }
+    path = path_of("bundles", "shop", "production")
+    metadata = {"name": "shop", "namespace": "production"}
+    cluster.write(path, {"metadata": metadata, "spec": spec})
+
+    def gate() -> dict[str, Any]:
+        found = cluster.objects[path].get("status", {}).get("gates", [])
+        return next(iter(found), {})
+
+    await run(timer_interval=1.0)
+    await eventually(lambda: gate().get("reason") == "PromotionNotAllowed", seconds=20)
+    refused = "doesn't exist, or doesn't allow the namespace production by the annotation"
+    assert gate()["message"] == (
+        f"Bundle team/staging {refused} operator.werf.dev/promote-to; "
+        f"Bundle team/other {refused} operator.werf.dev/promote-to"
+    )
+    conditions = {one["type"]: one for one in cluster.objects[path]["status"]["conditions"]}
+    assert (conditions["Ready"]["status"], conditions["Reconciling"]["status"]) == ("False", "True")
+    await deployed(cluster, "staging", "1.0.0")
+    assert soak_of(cluster, "staging") == [], "another namespace can't make it keep anything"
+    version = cluster.objects[path]["metadata"]["resourceVersion"]
+    annotate(cluster, "staging", hold="secret", promote_to="prod")
+    await eventually(lambda: soak_of(cluster, "staging") == [] and held(cluster), seconds=20)
+    assert cluster.objects[path]["metadata"]["resourceVersion"] == version
+    annotate(cluster, "staging", hold=None, promote_to=" prod* ,x")
+    await eventually(lambda: "team/staging" not in gate().get("message", ""), seconds=20)
+    bundle("other", version="1.*", metadata={"annotations": CONSENT})
+    deployed_at = path_of("bundles", "shop", "production")
+    await eventually(
+        lambda: cluster.objects[deployed_at]["status"].get("deployed", {}).get("version"), "", 20
+    )
+
+
+def held(cluster: BundleCluster) -> bool:
+    found = (cluster.look("bundles", "staging") or {})["metadata"].get("annotations", {})
+    return "operator.werf.dev/hold" in found
+
+
+async def test_a_cycle_is_named_and_ends_for_all_when_one_edge_goes(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("a", promoteFrom=promoted_from("b", soak="1s"))
+    bundle("b", promoteFrom=promoted_from("c", soak="1s"))
+    bundle("c", promoteFrom=promoted_from("a", soak="1s"))
+    await run()
+    for name in "abc":
+        await eventually(lambda name=name: cluster.reason(name) == "InvalidSpec", seconds=20)
+    way = "spec.promoteFrom.bundles: is a cycle, team/a -> team/b -> team/c -> team/a"
+    assert way in cluster.message("a")
+    assert cluster.jobs() == []
+    cluster.change("bundles", "a", spec={"promoteFrom": None})
+    for name in "acb":
+        await deployed(cluster, name, "1.0.0")
+
+
+async def test_time_that_no_operator_saw_does_not_count_and_is_said(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="4s"))
+    gaps: list[Gap] = []
+    seen = lambda: SeenTime(gaps=tuple(gaps))  # noqa: E731
+    operator = await run(seen_time=seen)
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    writes = len(cluster.statuses["staging"])
+    await operator.stop()
+    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
+    gaps.append(Gap(since + timedelta(seconds=1), since + timedelta(seconds=3)))
+    await eventually(lambda: datetime.now(UTC) > since + timedelta(seconds=3), seconds=20)
+    await run(seen_time=seen)
+    await waits_for_text(cluster, "(2s without an operator don't count)")
+    await deployed(cluster, "production", "1.0.0")
+    assert started(cluster, "production") >= since + timedelta(seconds=6)
+    assert len(cluster.statuses["staging"]) == writes, "a gap costs its source no write"
+
+
+async def test_a_clock_that_is_set_back_deploys_nothing_early_and_nothing_twice(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="3s"))
+    operator = await run(ahead=timedelta(seconds=3))
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    since = datetime.fromisoformat(soak_of(cluster, "staging")[0]["since"])
+    operator.ahead = timedelta()
+    await eventually(lambda: cluster.jobs()[1:], "the Job of production", 20)
+    assert datetime.now(UTC) >= since + timedelta(seconds=3)
+    await deployed(cluster, "production", "1.0.0")
+    assert len(cluster.jobs()) == 2
+
+
+async def test_a_source_that_is_created_again_has_to_stand_anew(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging", deletionPolicy="Orphan")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1h"))
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    status = dict(cluster.status("staging"))
+    cluster.drop(path_of("bundles", "staging"))
+    assert "Bundle team/staging doesn't exist" in await waits_for_text(cluster, "doesn't exist")
+    await eventually(lambda: cluster.look("bundles", "staging") is None, seconds=20)
+    status["soak"] = [{**status["soak"][0], "since": "2020-01-01T00:00:00Z", "longest": "9h"}]
+    body = bundle("other")
+    body["metadata"] |= {"name": "staging", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    cluster.write(path_of("bundles", "staging"), {**body, "status": status})
+    await eventually(lambda: gate_of(cluster).get("until"), "it has to stand anew", 20)
+    (record,) = soak_of(cluster, "staging")
+    assert "longest" not in record
+
+
+async def test_a_suspended_source_stands_and_a_suspended_bundle_waits(
+    cluster: BundleCluster, run: Run, bundle: Make
+) -> None:
+    bundle("staging")
+    bundle("production", promoteFrom=promoted_from("staging", soak="2s"), suspend=True)
+    await run()
+    await eventually(lambda: gate_of(cluster).get("until"), seconds=20)
+    cluster.change("bundles", "staging", spec={"suspend": True})
+    await eventually(lambda: cluster.reason("staging") == "Suspended", seconds=20)
+    (record,) = soak_of(cluster, "staging")
+    assert "until" not in record
+    until = datetime.fromisoformat(gate_of(cluster)["until"])
+    await eventually(lambda: datetime.now(UTC) > until, seconds=20)
+    cluster.change("bundles", "production", spec={"suspend": False})
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_a_force_does_not_wait_and_a_request_does(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    bundle("staging", version="1.0.0")
+    bundle("production", version="1.*", promoteFrom=promoted_from("staging", soak="1s"))
+    await run(timer_interval=1.0)
+    await deployed(cluster, "production", "1.0.0")
+    registry.put("app", "1.1.0", "next")
+    await waits(cluster, "NotPromoted")
+    annotate(cluster, "production", requestedAt="now")
+    await eventually(
+        lambda: cluster.status("production").get("lastHandledRequest") == "now", seconds=20
+    )
+    await deployed(cluster, "production", "1.0.0")
+    assert cluster.status("production")["attempted"]["attempt"] == 2
+    annotate(cluster, "production", forceAt="now")
+    await deployed(cluster, "production", "1.1.0")
+
+
+async def test_a_retry_is_not_asked_again(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    cluster.ends = lambda job: (
+        fail(job) if "production" in job["metadata"]["name"] else succeed(job)
+    )
+    bundle("staging")
+    retry = {"limit": 5, "backoff": "2s"}
+    bundle("production", promoteFrom=promoted_from("staging", soak="1s"), retry=retry)
+    await run(timer_interval=1.0)
+    await eventually(lambda: cluster.status("production").get("attempted", {}).get("failures"))
+    annotate(cluster, "staging", hold="too late")
+    await eventually(lambda: soak_of(cluster, "staging")[0].get("brokenBy"), seconds=20)
+    cluster.ends = succeed
+    await deployed(cluster, "production", "1.0.0")
+
+
+async def test_the_digest_counts_and_not_the_repository_or_the_tag(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    registry.put("builds", "latest", "one")
+    bundle("staging", repo="builds", version="latest")
+    bundle("production", promoteFrom=promoted_from("staging", soak="1s"))
+    await run()
+    await deployed(cluster, "production", "1.0.0")
+    assert digest_of(cluster, "staging") == digest_of(cluster, "production")
+
+
+async def test_a_former_digest_of_a_tag_is_deployed_when_its_time_has_come(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    """A stream of pushes to one tag doesn't starve the dependants."""
+    first = registry.put("app", "latest", "0")
+    bundle("staging", version="latest")
+    bundle("production", version="latest", promoteFrom=promoted_from("staging", soak="2s"))
+    await run(timer_interval=1.0)
+    await eventually(lambda: digest_of(cluster, "production") == first, seconds=20)
+    second = registry.put("app", "latest", "1")
+    await eventually(lambda: digest_of(cluster, "staging") == second, seconds=20)
+    cluster.change("bundles", "staging", spec={"suspend": True})
+    await eventually(lambda: cluster.reason("staging") == "Suspended", seconds=20)
+    third = registry.put("app", "latest", "2")
+    await eventually(lambda: digest_of(cluster, "production") == second, seconds=20)
+    assert third in [one["digest"] for one in cluster.status("production")["candidates"]]
+
+
+async def test_a_plan_that_waits_is_dropped_when_its_version_may_not_be_promoted_any_more(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make, werf: Werf
+) -> None:
+    registry.put("app", "latest", "one")
+    bundle("staging", version="latest")
+    spec = {"approval": {"mode": "Always"}, "promoteFrom": promoted_from("staging", soak="1s")}
+    bundle("production", version="latest", **spec)
+    await run(timer_interval=1.0)
+    await eventually(lambda: approval_of(cluster).get("reason") == "AwaitingApproval", seconds=20)
+    plan = cluster.status("production")["plan"]["id"]
+    annotate(cluster, "staging", hold="not this one")
+    await eventually(lambda: gate_of(cluster).get("reason") == "PromotionHeld", seconds=20)
+    annotate(cluster, "production", approved_plan=plan)
+    await waits_for_text(cluster, "is held: not this one")
+    assert "deployed" not in cluster.status("production")
+
+
+def approval_of(cluster: BundleCluster) -> dict[str, Any]:
+    found = cluster.status("production").get("gates", [])
+    return next((one for one in found if one["name"] == "approval"), {})
+
+
+async def test_a_thousand_bundles_are_promoted_from_one_without_a_request_each(
+    cluster: BundleCluster, registry: FakeRegistry, run: Run, bundle: Make
+) -> None:
+    count = MANY
+    bundle("staging", suspend=True)
+    for number in range(count):
+        bundle(f"p{number}", promoteFrom=promoted_from("staging", soak="1h"), suspend=False)
+    operator = await run()
+    await eventually(lambda: operator.controller and waiting(cluster, count) == count, "", LATE)
+    asked, writes = len(registry.asked), cluster.bundle_writes()
+    cluster.change("bundles", "staging", spec={"suspend": False})
+    await deployed(cluster, "staging", "1.0.0")
+    await eventually(
+        lambda: all(gate_of(cluster, f"p{n}").get("until") for n in range(count)), "", LATE
+    )
+    assert len(registry.asked) - asked <= 1, "the change of the spec asks, and nobody else"
+    written = cluster.bundle_writes() - writes
+    assert count <= written <= count + 10, "each says once until when it waits"
+    assert len(cluster.jobs()) == 1
+
+
+def waiting(cluster: BundleCluster, count: int) -> int:
+    return sum(gate_of(cluster, f"p{n}").get("reason") == "NotPromoted" for n in range(count))

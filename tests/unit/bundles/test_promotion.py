@@ -1,0 +1,363 @@
+"""The gate of ``spec.promoteFrom``, with a fake clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from copyrator.api.bundle import parse_bundle
+from copyrator.api.bundle_spec import BundleDefaults, BundleSpec
+from copyrator.api.bundle_status import BundleStatus, Deployed, SoakStatus
+from copyrator.api.fields import InvalidSpec
+from copyrator.api.keys import BundleKey
+from copyrator.api.promotion import (
+    DEFAULT_SOAK,
+    MAX_HOLD_TEXT,
+    MAX_SOURCES,
+    allows_promotion,
+    hold_text,
+)
+from copyrator.api.seen_time import ALL_SEEN, Gap, SeenTime
+from copyrator.api.times import format_time
+from copyrator.bundles.policy.gates import (
+    PASSED,
+    Candidate,
+    Facts,
+    Occasion,
+    Refused,
+    Verdict,
+    Waiting,
+)
+from copyrator.bundles.policy.gates.promotion import GATE, has_ended, next_end
+from copyrator.bundles.policy.sources import Source, Sources
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+DIGEST = "sha256:" + "1" * 64
+SHOWN = f"1.4.2 ({DIGEST[:19]})"
+WANTED = Candidate("1.4.2", DIGEST)
+OWN = "operator.werf.dev/"
+
+
+def at(minutes: float) -> datetime:
+    return NOON + timedelta(minutes=minutes)
+
+
+def parsed(promote_from: Any) -> BundleSpec | InvalidSpec:
+    spec = {"registry": "r", "repo": "a", "promoteFrom": promote_from}
+    body = {"metadata": {"name": "shop", "namespace": "production"}, "spec": spec}
+    return parse_bundle(body, BundleDefaults())
+
+
+def spec_of(soak: str = "1h") -> BundleSpec:
+    found = parsed({"bundles": [{"namespace": "staging", "name": "shop"}], "soak": soak})
+    assert isinstance(found, BundleSpec)
+    return found
+
+
+def test_a_source_is_in_the_same_namespace_unless_it_says_another() -> None:
+    named = [{"name": "a"}, {"namespace": "staging", "name": "shop"}, {"name": "a"}]
+    found = parsed({"bundles": named})
+    assert isinstance(found, BundleSpec)
+    keys = (BundleKey("production", "a"), BundleKey("staging", "shop"))
+    assert found.promote_from.bundles == keys
+    assert found.promote_from.soak == DEFAULT_SOAK
+    assert GATE.concerns(found)
+    none = parsed(None)
+    assert isinstance(none, BundleSpec)
+    assert not GATE.concerns(none)
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "message"),
+    [
+        ({}, "spec.promoteFrom.bundles", "is required: name at least one"),
+        ({"bundles": []}, "spec.promoteFrom.bundles", "is required"),
+        ([], "spec.promoteFrom", "must be a map"),
+        ({"bundles": "a"}, "spec.promoteFrom.bundles", "must be a list"),
+        ({"bundles": [{}]}, "spec.promoteFrom.bundles[0].name", "is required"),
+        ({"bundles": [{"name": "shop"}]}, "spec.promoteFrom.bundles[0].name", "itself"),
+        (
+            {"bundles": [{"name": "a", "namespace": "b*"}]},
+            "spec.promoteFrom.bundles[0].namespace",
+            "is a pattern",
+        ),
+        (
+            {"bundles": [{"name": f"a{n}"} for n in range(MAX_SOURCES + 1)]},
+            "spec.promoteFrom.bundles",
+            "at most 20",
+        ),
+        ({"bundles": [{"name": "a"}], "soak": "1"}, "spec.promoteFrom.soak", "isn't a valid"),
+        ({"bundles": [{"name": "a"}], "soak": "0s"}, "spec.promoteFrom.soak", "between 1s"),
+        ({"bundles": [{"name": "a"}], "soak": "721h"}, "spec.promoteFrom.soak", "720h"),
+    ],
+)
+def test_what_is_not_valid_is_refused(value: Any, path: str, message: str) -> None:
+    found = parsed(value)
+    assert isinstance(found, InvalidSpec)
+    assert found.path == path
+    assert message in found.message
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (None, False),
+        ("", False),
+        ("production", True),
+        ("dev, production ,x", True),
+        ("prod*", True),
+        ("*", True),
+        ("Production", False),
+        ("prod", False),
+        ("x" * 1023, False),
+        ("production," + "x" * 1013, False),
+        ("production," + ",".join(f"{n}*" for n in range(64)), True),
+        ("production," + ",".join(f"{n}*" for n in range(65)), False),
+    ],
+)
+def test_another_namespace_needs_the_consent_of_the_source(text: str | None, allowed: bool) -> None:
+    annotations = {} if text is None else {f"{OWN}promote-to": text}
+    assert allows_promotion(annotations, "staging", "production") is allowed
+    assert allows_promotion(annotations, "production", "production")
+
+
+def test_the_text_of_a_hold_is_one_line_and_bounded() -> None:
+    def shown(text: str) -> str | None:
+        return hold_text({f"{OWN}hold": text})
+
+    assert hold_text({}) is None
+    assert shown("load\ttest\n\nfailed \x1b[0m\u202e") == "load test failed [0m"
+    assert shown(" \n") == shown("") == "no reason is given"
+    assert shown("x" * MAX_HOLD_TEXT) == "x" * MAX_HOLD_TEXT
+    long = shown("x" * 1000)
+    assert long is not None
+    assert (len(long), long[-1]) == (MAX_HOLD_TEXT, "…")
+
+
+def source(name: str = "staging/shop", **fields: Any) -> Source:
+    return Source(name=name, is_allowed=True, **fields)
+
+
+def soaked(**fields: Any) -> Source:
+    record = {"version": "1.4.2", "digest": DIGEST, "since": format_time(NOON), **fields}
+    return source(soak=(SoakStatus(**record),), running=DIGEST)
+
+
+def judge(*sources: Source, now: datetime = NOON, seen: SeenTime = ALL_SEEN) -> Verdict:
+    facts = Facts(BundleStatus(), Occasion.NEW_DIGEST, sources=Sources(sources, seen))
+    return GATE.judge(spec_of(), WANTED, facts, now)
+
+
+ASKED = "and spec.promoteFrom.soak asks for 1h"
+
+
+@pytest.mark.parametrize(
+    ("found", "now", "verdict"),
+    [
+        (
+            Source(name="staging/shop"),
+            NOON,
+            Refused(
+                "PromotionNotAllowed",
+                "Bundle staging/shop doesn't exist, or doesn't allow the namespace production by "
+                "the annotation operator.werf.dev/promote-to",
+                is_retried=True,
+            ),
+        ),
+        (
+            Source(name="production/x"),
+            NOON,
+            Waiting("NotPromoted", f"{SHOWN} waits, as Bundle production/x doesn't exist"),
+        ),
+        (
+            source(),
+            NOON,
+            Waiting(
+                "NotPromoted",
+                f"{SHOWN} hasn't been deployed in Bundle staging/shop, where "
+                "spec.promoteFrom.soak asks for 1h",
+            ),
+        ),
+        (
+            soaked(),
+            at(59),
+            Waiting(
+                "NotPromoted",
+                f"{SHOWN} has stood in Bundle staging/shop since 2026-05-04T12:00:00Z, {ASKED}",
+                at(60),
+            ),
+        ),
+        (soaked(), at(60) - timedelta(microseconds=1), at(60)),
+        (soaked(), at(60), PASSED),
+        (soaked(), at(-60), at(60)),
+        (soaked(longest="59m59s"), at(1), at(60)),
+        (soaked(longest="1h"), at(1), PASSED),
+        (soaked(longest="1h", until=format_time(at(90))), at(91), PASSED),
+        (
+            soaked(longest="30m", until=format_time(at(30)), broken_by="a deploy of 1.5.0 began"),
+            at(600),
+            Waiting(
+                "NotPromoted",
+                f"{SHOWN} stood in Bundle staging/shop for 30m at most, until "
+                f"2026-05-04T12:30:00Z (a deploy of 1.5.0 began), {ASKED}",
+            ),
+        ),
+        (
+            soaked(until=format_time(at(90)), broken_by="it was held: no"),
+            at(600),
+            Waiting(
+                "NotPromoted",
+                f"{SHOWN} no longer counts in Bundle staging/shop since 2026-05-04T13:30:00Z "
+                f"(it was held: no), {ASKED}",
+            ),
+        ),
+        (
+            replace(soaked(), hold="no"),
+            at(600),
+            Waiting("PromotionHeld", f"{SHOWN}: Bundle staging/shop is held: no"),
+        ),
+        (replace(soaked(longest="2h"), hold="no", running="sha256:other"), at(600), PASSED),
+    ],
+    ids=[
+        "not allowed",
+        "none of its own namespace",
+        "not deployed there",
+        "it stands",
+        "a moment before",
+        "to the second",
+        "the clock was set back",
+        "the longest stretch isn't enough, the open one will be",
+        "the longest stretch was enough",
+        "it has ended, and was enough",
+        "it has ended too soon",
+        "the evidence was withdrawn",
+        "held",
+        "held while another version runs",
+    ],
+)
+def test_the_verdict_on_one_source(
+    found: Source, now: datetime, verdict: Verdict | datetime
+) -> None:
+    got = judge(found, now=now)
+    if isinstance(verdict, datetime):
+        assert isinstance(got, Waiting)
+        assert got.until == verdict
+    else:
+        assert got == verdict
+
+
+def test_it_must_have_stood_in_all_of_them_and_the_last_end_counts() -> None:
+    later = replace(soaked(since=format_time(at(10))), name="qa/shop")
+    got = judge(soaked(), later, now=at(5))
+    assert isinstance(got, Waiting)
+    assert got.until == at(70)
+    assert judge(soaked(), later, now=at(60)) == replace(
+        got, message=got.message.partition("; ")[2]
+    )
+    assert judge(soaked(), later, now=at(70)) is PASSED
+    never = judge(soaked(), source("qa/shop"), now=at(5))
+    assert isinstance(never, Waiting)
+    assert never.until is None
+    assert never.message.startswith(f"{SHOWN} hasn't been deployed in Bundle qa/shop")
+    refused = judge(soaked(), replace(soaked(), hold="x"), Source(name="qa/shop"))
+    assert isinstance(refused, Refused)
+    held = judge(source(), replace(soaked(), hold="x"))
+    assert isinstance(held, Waiting)
+    assert held.reason == "PromotionHeld"
+
+
+def test_a_message_names_three() -> None:
+    got = judge(*(source(f"staging/{n}") for n in range(5)))
+    assert isinstance(got, Waiting)
+    assert got.message.endswith("; and 2 more")
+    assert got.message.count("Bundle") == 3
+
+
+def test_time_that_nobody_saw_does_not_count_and_is_said() -> None:
+    seen = SeenTime(gaps=(Gap(at(10), at(25)),))
+    got = judge(soaked(), now=at(60), seen=seen)
+    assert isinstance(got, Waiting)
+    assert got.until == at(75)
+    assert "since 2026-05-04T12:00:00Z (15m without an operator don't count), and" in got.message
+    assert judge(soaked(), now=at(75), seen=seen) is PASSED
+    before = judge(soaked(), now=at(60), seen=SeenTime(since=at(30)))
+    assert isinstance(before, Waiting)
+    assert before.until == at(90)
+
+
+def test_what_runs_already_passes() -> None:
+    status = BundleStatus(deployed=Deployed(version="1.4.2", digest=DIGEST))
+    facts = Facts(status, Occasion.REQUEST, sources=Sources((source(),)))
+    assert GATE.judge(spec_of(), WANTED, facts, NOON) is PASSED
+
+
+def test_only_new_versions_and_requests_wait() -> None:
+    assert GATE.occasions == {Occasion.NEW_DIGEST, Occasion.REQUEST}
+
+
+def several(*since: float) -> Source:
+    records = (
+        SoakStatus(version=f"1.{n}.0", digest=f"sha256:{n}", since=format_time(at(minutes)))
+        for n, minutes in enumerate(since)
+    )
+    return source(soak=tuple(records))
+
+
+def test_the_next_end_is_that_of_any_version_in_all_of_them() -> None:
+    sources, spec = Sources((several(0, 10, 20), several(5, 5))), spec_of()
+    assert next_end(spec, sources, at(0)) == at(65)
+    assert next_end(spec, sources, at(65)) == at(70)
+    assert next_end(spec, sources, at(70)) is None
+    assert next_end(spec, Sources(), at(0)) is None
+    assert has_ended(spec, sources, at(64), at(65))
+    assert not has_ended(spec, sources, at(65), at(69))
+    assert has_ended(spec, sources, at(0), at(99))
+
+
+RECORDS = st.builds(
+    lambda since, until, longest: SoakStatus(
+        version="1.4.2",
+        digest=DIGEST,
+        since=None if since is None else format_time(at(since)),
+        until=None if until is None else format_time(at(until)),
+        longest=longest,
+    ),
+    st.none() | st.integers(-100, 100),
+    st.none() | st.integers(-100, 100),
+    st.none() | st.sampled_from(["0s", "59m", "1h", "2h"]),
+)
+SOURCES = st.builds(
+    lambda record, hold, allowed: Source(
+        name="staging/shop", is_allowed=allowed, hold=hold, running=DIGEST, soak=(record,)
+    ),
+    RECORDS,
+    st.none() | st.just("x"),
+    st.booleans(),
+)
+GAPS = st.lists(st.tuples(st.integers(-90, 90), st.integers(1, 30)), max_size=4)
+
+
+@given(st.lists(SOURCES, min_size=1, max_size=3), GAPS, st.integers(-100, 300))
+def test_every_wait_ends_when_its_message_said_and_not_before(
+    sources: list[Source], gaps: list[tuple[int, int]], minutes: int
+) -> None:
+    seen = SeenTime(since=at(-60))
+    for start, length in sorted(gaps):
+        seen = seen.renewed_at(at(start), at(start + length))
+    now, seen = at(minutes), replace(seen, renewed=None)
+    verdict = judge(*sources, now=now, seen=seen)
+    if isinstance(verdict, Waiting) and verdict.until is not None:
+        assert verdict.until > now
+        assert judge(*sources, now=verdict.until, seen=seen) is PASSED
+        just_before = verdict.until - timedelta(seconds=1)
+        assert judge(*sources, now=just_before, seen=seen) is not PASSED
+        assert next_end(spec_of(), Sources(tuple(sources), seen), now) == verdict.until
+    elif not isinstance(verdict, Waiting):
+        assert next_end(spec_of(), Sources(tuple(sources), seen), now) is None
+    else:
+        assert judge(*sources, now=now + timedelta(days=9), seen=seen) is not PASSED
