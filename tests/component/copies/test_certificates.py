@@ -1,6 +1,5 @@
 """Certificates in copies: status, condition, Event, metric, and the moment of the warning."""
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -180,8 +179,7 @@ async def test_the_warning_begins_and_the_certificate_ends_in_time_without_polli
         await operator.settled(0.5)
         reconciled = operator.metrics.reconciles.labels("rule", "again")._value.get()
         assert datetime.now(UTC) < ends - timedelta(seconds=4), "not slow"
-        while condition(cluster) != ("True", "CertificateExpiring"):
-            await asyncio.sleep(0.01)
+        await until(lambda: condition(cluster) == ("True", "CertificateExpiring"), "warned", 15)
         assert datetime.now(UTC) >= ends - timedelta(seconds=4)
         await until(lambda: condition(cluster) == ("True", "CertificateExpired"), "ended")
         assert datetime.now(UTC) >= ends
