@@ -437,11 +437,14 @@ def test_the_alerts_are_those_of_the_file_with_the_chosen_time(cluster):
     values = {
         "metrics.prometheusRule.enabled": True,
         "metrics.prometheusRule.pollLateSeconds": 7200,
+        "rules.certificateWarning": 2592000,
     }
     (rule,) = rendered_kind(cluster, "PrometheusRule", values)
     alerts = {one["alert"]: one["expr"] for one in rule["spec"]["groups"][0]["rules"]}
     assert alerts["CopyratorPollLate"].endswith("> 7200")
-    assert len(alerts) == 14
+    assert alerts["CopyratorCertificateExpiring"].endswith("<= 2592000")
+    file = Path(__file__).resolve().parents[2] / "charts" / "copyrator" / "files" / "alerts.yaml"
+    assert len(alerts) == file.read_text().count("- alert: ")
 
 
 def policies(cluster, values):

@@ -37,6 +37,9 @@ FIRES = {
     "CopyratorUpdateWaitsLong": {f"copyrator_oldest_wait_seconds{{{POD}}}": "604801x60"},
     "CopyratorPlanFailing": {f'copyrator_updates_pending{{{POD}, reason="PlanUnstable"}}': "1x60"},
     "CopyratorPlanAwaitsApproval": {f"copyrator_oldest_plan_seconds{{{POD}}}": "28801x60"},
+    "CopyratorFreezeUnreadable": {
+        f'copyrator_freezes{{{POD}, scope="all", reason="FreezeUnreadable"}}': "1x60"
+    },
     "CopyratorRegistryUnreachable": {
         f'copyrator_bundles{{{POD}, reason="RegistryUnreachable"}}': "1x60"
     },
@@ -68,6 +71,12 @@ WELL = {
 }
 
 
+def chosen() -> str:
+    """The file with the chart's default values."""
+    text = ALERTS.read_text().replace("POLL_LATE_SECONDS", "1800")
+    return text.replace("CERTIFICATE_WARNING_SECONDS", "1209600")
+
+
 @pytest.fixture(scope="module")
 def promtool(store: Store) -> str:
     if found := shutil.which("promtool"):
@@ -92,12 +101,7 @@ def promtool(store: Store) -> str:
 @pytest.fixture
 def tried(promtool: str, tmp_path: Path):
     """Feeds series to the alerts and returns which fire after 50 minutes."""
-    rules = (
-        ALERTS.read_text()
-        .replace("POLL_LATE_SECONDS", "1800")
-        .replace("CERTIFICATE_WARNING_SECONDS", "1209600")
-    )
-    (tmp_path / "alerts.yaml").write_text(rules)
+    (tmp_path / "alerts.yaml").write_text(chosen())
 
     def trying(series: dict[str, str]) -> list[str]:
         test = {
@@ -126,11 +130,7 @@ def tried(promtool: str, tmp_path: Path):
 
 def test_promtool_finds_no_fault(promtool: str, tmp_path: Path):
     rules = tmp_path / "alerts.yaml"
-    rules.write_text(
-        ALERTS.read_text()
-        .replace("POLL_LATE_SECONDS", "1800")
-        .replace("CERTIFICATE_WARNING_SECONDS", "1209600")
-    )
+    rules.write_text(chosen())
     done = subprocess.run(
         [promtool, "check", "rules", "--lint=all", "--lint-fatal", str(rules)],
         capture_output=True,
