@@ -182,7 +182,7 @@ LABEL_VALUE = (
         (
             source(name=None, selector={}),
             (
-                "spec.source.selector: must name at least one label; an empty one would copy "
+                "spec.source.selector: must name at least one label; an empty one would select "
                 "everything of this kind; to do so, set {key: …, operator: DoesNotExist}"
             ),
         ),

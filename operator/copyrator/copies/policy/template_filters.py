@@ -16,7 +16,6 @@ from jinja2.runtime import Undefined
 
 from copyrator.api.json_text import UnreadableJsonError, read_json
 from copyrator.copies.policy.docker_config import merged_config
-from copyrator.copies.policy.pem_bundle import bundled
 from copyrator.copies.policy.template_meter import Meter, TemplateError
 from copyrator.copies.policy.template_values import (
     Withheld,
@@ -107,6 +106,9 @@ def merge_dockerconfig(meter: Meter, value: Any) -> str:
 
 def pem_bundle(meter: Meter, value: Any, drop_expired: bool = False, key: Any = None) -> str:
     """All certificates, each once; nothing else comes out, so Secrets' may be read here."""
+    # Loads cryptography, which few operators need.
+    from copyrator.copies.policy.pem_bundle import bundled  # noqa: PLC0415
+
     scope = meter.scope
     if drop_expired and scope is None:
         raise TemplateError("pem_bundle(drop_expired=true) needs spec.sources")
