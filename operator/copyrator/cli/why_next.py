@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason, BundleStatus, GateState, GateStatus
 from copyrator.api.times import format_duration, format_time, parse_time
-from copyrator.bundles.policy.gates import age, promotion, windows
+from copyrator.bundles.policy.gates import age, freeze, promotion, windows
 from copyrator.cli import rows
 from copyrator.cli.plan_state import said
 
@@ -63,6 +63,8 @@ def _passes(gate: str, spec: BundleSpec) -> str:
         return f"it has been known for {format_duration(spec.min_age)}"
     if gate == windows.GATE.name:
         return "a window opens"
+    if gate == freeze.NAME:
+        return "the freeze ends"
     return f"gate {gate} passes"
 
 

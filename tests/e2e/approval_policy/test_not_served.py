@@ -49,7 +49,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bare]:
         api.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         team = make_team(cluster, api, namespace, home)
         yield Bare(cluster, operator, team)
-        team.let_go()
+        team.remove_finalizers()
 
 
 def run(bare: Bare, kubeconfig: Path, *command: str) -> tuple[int, str]:

@@ -86,5 +86,5 @@ def team(cluster: Cluster, api: Api, tmp_path: Path) -> Iterator[Team]:
     api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     found = make_team(cluster, api, name, tmp_path)
     yield found
-    found.let_go()
+    found.remove_finalizers()
     api.delete(f"/api/v1/namespaces/{name}")

@@ -108,6 +108,7 @@ async def test_html_in_what_others_wrote_is_text(stage, word, tab):
 
 async def test_a_foreign_page_can_not_post_to_it(stage, word, copied, tab, context):
     async def answer(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
         path = f"{tab.base}/do/suspend/rules/{stage.home}/{word}"
         form = "<form method=post action='{}'><input name=token><button id=b>x</button></form>"
         body = form.format(path)
