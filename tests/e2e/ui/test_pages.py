@@ -139,18 +139,6 @@ async def test_two_tabs_show_the_same(stage, word, copied, tab, context):
         await one.shows("SourceNotFound")
 
 
-async def test_an_api_server_that_goes_away_is_said_and_comes_back(stage, word, copied, tab):
-    await tab.go("/")
-    await tab.shows(f"{stage.home}/{word}")
-    stage.cluster.kill("kube-apiserver")
-    try:
-        await tab.shows("This may be out of date")
-    finally:
-        stage.cluster.restart("kube-apiserver")
-    await tab.page.get_by_role("alert").wait_for(state="detached", timeout=SHOWN * 2)
-    await tab.shows(f"{stage.home}/{word}")
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_pictures_for_the_docs(stage, word, copied, shop, tab, scheme):
     """Written into docs/images with COPYRATOR_PICTURES=1; else only drawn."""
