@@ -23,6 +23,7 @@ from tests.component.bundles.conftest import eventually
 from tests.component.bundles.drifting import CORRECT, DETECT, EDITED, OTHER, Release
 from tests.component.bundles.fake_cluster import BundleCluster, fail
 from tests.component.bundles.fake_werf import DELETE, Werf
+from tests.component.bundles.freezing import freeze_all, thaw_all
 from tests.component.bundles.test_drift import told
 from tests.component.bundles.test_metrics import shows
 from tests.component.bundles.test_windows import MONDAY, OFFICE_HOURS, ahead_of
@@ -271,6 +272,28 @@ async def test_a_correction_waits_for_a_window(
     await operator.stop()
 
     await run(ahead=ahead_of(MONDAY + timedelta(days=7, seconds=-1)))
+
+    await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected", seconds=20)
+    await release.in_sync()
+    assert history(cluster)[0] == ("Succeeded", True)
+
+
+async def test_a_correction_waits_for_the_end_of_a_freeze(
+    cluster: BundleCluster, run: Run, bundle: Make, release: Release
+) -> None:
+    bundle(drift=CORRECT)
+    operator = await run()
+    await release.in_sync()
+    freeze_all(cluster, reason="incident")
+    await drift(release, *EDITED)
+    await release.judged("True", "Drifted")
+    there = lambda: {one["name"]: one.get("reason") for one in cluster.status().get("gates", [])}  # noqa: E731
+    await eventually(lambda: there() == {"freeze": "Frozen"}, "the gate says it", seconds=20)
+    await idle(operator)
+    assert condition(cluster, "Ready") == ("True", "Deployed")
+    assert len(cluster.jobs()) == 1
+
+    thaw_all(cluster)
 
     await eventually(lambda: len(cluster.jobs()) == 2, "it is corrected", seconds=20)
     await release.in_sync()
