@@ -9,7 +9,7 @@ from copyrator.api.bundle_spec import BundleSpec
 from copyrator.api.bundle_status import BundleReason
 from copyrator.api.keys import BundleKey
 from copyrator.bundles.cache import BundleCache, BundleEntry
-from copyrator.bundles.policy.gates.depends_on import MAX_SEARCHED, TooManyError, find_cycle
+from copyrator.bundles.policy.gates.depends_on import cycle_fault
 
 _OTHERS: Final = " (or not Healthy, where that is watched)"
 
@@ -39,14 +39,7 @@ def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
         found = bundles.get(key)
         return () if found is None else found.depends_on
 
-    try:
-        cycle = find_cycle(entry.key, depends_on)
-    except TooManyError:
-        return f"leads to more than {MAX_SEARCHED} Bundles; reduce it"
-    if not cycle:
-        return None
-    shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
-    return f"is a cycle, {shown}; remove one of these"
+    return cycle_fault(entry.key, depends_on)
 
 
 def support(entry: BundleEntry | None) -> tuple[object, ...]:

@@ -15,7 +15,7 @@ from copyrator.api.promotion import allows_promotion, hold_text
 from copyrator.api.seen_time import SeenTime
 from copyrator.api.times import parse_time
 from copyrator.bundles.cache import BundleCache, BundleEntry
-from copyrator.bundles.policy.gates.depends_on import MAX_SEARCHED, TooManyError, find_cycle
+from copyrator.bundles.policy.gates.depends_on import cycle_fault
 from copyrator.bundles.policy.soak import standing
 from copyrator.bundles.policy.sources import NO_SOURCES, Source, Sources
 
@@ -59,14 +59,7 @@ def fault(bundles: BundleCache, entry: BundleEntry) -> str | None:
         named = () if found is None else found.promoted_from
         return (one for one in named if allows(bundles.get(one), key.namespace))
 
-    try:
-        cycle = find_cycle(entry.key, promoted_from)
-    except TooManyError:
-        return f"leads to more than {MAX_SEARCHED} Bundles; reduce it"
-    if not cycle:
-        return None
-    shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
-    return f"is a cycle, {shown}; remove one of these"
+    return cycle_fault(entry.key, promoted_from)
 
 
 def evidence(entry: BundleEntry | None) -> tuple[object, ...]:

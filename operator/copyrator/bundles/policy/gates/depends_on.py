@@ -55,6 +55,20 @@ def find_cycle(
     return ()
 
 
+def cycle_fault(
+    start: BundleKey, leads_to: Callable[[BundleKey], Iterable[BundleKey]]
+) -> str | None:
+    """The end of the sentence about a field that leads back to its Bundle; None where none does."""
+    try:
+        cycle = find_cycle(start, leads_to)
+    except TooManyError:
+        return f"leads to more than {MAX_SEARCHED} Bundles; reduce it"
+    if not cycle:
+        return None
+    shown = " -> ".join(f"{key.namespace}/{key.name}" for key in cycle)
+    return f"is a cycle, {shown}; remove one of these"
+
+
 def _way(
     came_from: dict[BundleKey, BundleKey], start: BundleKey, end: BundleKey
 ) -> tuple[BundleKey, ...]:
