@@ -9,6 +9,7 @@ import json
 import select
 import socket
 import ssl
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,8 @@ class _Connections:
         self._address = urlsplit(server)
         self._context = context
         self._idle: deque[http.client.HTTPSConnection] = deque()
+        # Not `__del__`: in a cycle the sockets might be collected first, still open.
+        weakref.finalize(self, _close_all, self._idle)
 
     def take(self) -> http.client.HTTPSConnection:
         """One that nobody else uses."""
@@ -56,9 +59,10 @@ class _Connections:
         """It may serve another request."""
         self._idle.append(connection)
 
-    def __del__(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+
+def _close_all(connections: deque[http.client.HTTPSConnection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 def _has_ended(sock: socket.socket) -> bool:
