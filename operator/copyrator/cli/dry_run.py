@@ -101,6 +101,7 @@ class DryRun:
             metrics=metrics,
             clock=lambda: datetime.now(UTC),
             monotonic=time.monotonic,
+            rollouts=False,
             knows_rules=self.knows_rules,
         )
         self.kinds = Kinds(self.context, self.context.home)

@@ -55,6 +55,9 @@ class Request:
     def is_right(self, record):
         return record.content == self.content
 
+    def waits(self, record):
+        return False
+
     def is_drift(self, record):
         return record.content == "drifted"
 
