@@ -12,18 +12,38 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from copyrator.api.rollout import Rollout, RolloutState, read_rollout_state
+from copyrator.api.rollout import (
+    Restart,
+    Rollout,
+    RolloutState,
+    Stopped,
+    read_rollout_state,
+)
 from copyrator.copies.cache.bindings import CompiledRule, CopyRequest, SourceBinding
 from copyrator.copies.cache.rollout_gate import RolloutGate
+from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy import rollout as policy
+from copyrator.copies.policy.consumers import Seen, hurt, unhealthy
 from copyrator.copies.rule_state import RuleState
 from copyrator.workqueue.timeslice import TimeSlice
 
-Persist = Callable[[], Awaitable[bool]]
-"""Writes the status now; returns whether it has the rollout's state."""
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a rollout acts through."""
+
+    consumers: Consumers
+    persist: Callable[[], Awaitable[bool]]
+    """Writes the status now; returns whether it has the rollout's state."""
+
+
 AT_ONCE: Final = 0.0
 """In place of seconds: the content has changed meanwhile."""
+FAULT_SECONDS: Final = 15.0
+"""Seconds before consumers that couldn't be read or restarted are read again."""
+LOOK_SECONDS: Final = 30.0
+"""Seconds between two looks at the consumer that stopped a rollout."""
 UNSAVED: Final = 1.0
 """Seconds before a step is begun again whose state couldn't be written."""
 
@@ -48,7 +68,7 @@ class _Turn:
     state: RuleState
     compiled: CompiledRule
     spec: Rollout
-    persist: Persist
+    means: Means
 
     @property
     def gate(self) -> RolloutGate:
@@ -58,6 +78,15 @@ class _Turn:
 
     async def take(self) -> float | None:
         """Decide and act; see `advance`."""
+        try:
+            wait = await self._decide()
+        except ConsumersError as error:
+            self.state.rollout_fault = str(error)
+            return FAULT_SECONDS
+        self.state.rollout_fault = None
+        return wait
+
+    async def _decide(self) -> float | None:
         content = self._content()
         before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
         if before is not None and before.content == content and not before.running:
@@ -74,44 +103,125 @@ class _Turn:
         self.state.rollout = known
         if self.gate.step != known.step:  # after a restart, or an edit of the rule
             self._admit(known, found)
+        if known.stopped is not None:
+            return await self._stopped(known, known.stopped, found)
         return await self._go_on(known, found)
 
     def _done(self, content: str) -> float | None:
         """No rollout is in progress, or not any more: there is nothing to wait for."""
-        self.state.rollout, self.state.rollout_fault = RolloutState(content), None
+        if self.state.rollout is not None and self.state.rollout.running:
+            self._count("finished")
+        self.state.rollout = RolloutState(content)
         self.gate.open()
         return None
 
+    def _count(self, outcome: str) -> None:
+        self.context.metrics.rollouts.labels(outcome).inc()
+
     async def _enter(self, state: RolloutState, found: _Found) -> float | None:
-        """Begin a step."""
-        self.gate.close()
-        self.state.rollout = state
-        if not await self.persist():
+        """Begin a step: it is written to the status before any copy of it."""
+        if state.step == 1:
+            self.gate.close()
+        if self.spec.health:
+            seen = await self._look(state, found)
+            state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
+        if not await self._persist(state):
             return UNSAVED
         if self._content() != state.content:
             return AT_ONCE
+        if state.step == 1:
+            self._count("started")
         self._admit(state, found)
         return None
+
+    async def _persist(self, state: RolloutState) -> bool:
+        """Write a step to the status; it has begun only where that succeeded."""
+        before, written = self.state.rollout, False
+        self.state.rollout = state
+        try:
+            written = await self.means.persist()
+        finally:
+            if not written:
+                self.state.rollout = before
+        return written
 
     def _admit(self, state: RolloutState, found: _Found) -> None:
         self.gate.admit(state.step, policy.share(self.spec, state.step, found.ordered))
 
     async def _go_on(self, state: RolloutState, found: _Found) -> float | None:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
-        now = self.context.clock()
-        step = policy.next_step(self.spec, state.step, len(found.ordered))
         if state.next_at is None:
             if any(name in self.gate for name in found.unwritten):
                 return None  # each write is followed by a look at the rule
-            if not step:
+            if self.spec.restart is Restart.CONSUMERS:
+                seen = await self._look(state, found)
+                await self.means.consumers.restart(state.content, seen)
+            if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
-            self.state.rollout = state = policy.paused(state, now, self.spec.pause)
+            self.state.rollout = state = policy.paused(state, self.context.clock(), self._pause)
         assert state.next_at is not None
-        if now < state.next_at:
-            return (state.next_at - now) / timedelta(seconds=1)
+        left = (state.next_at - self.context.clock()) / timedelta(seconds=1)
+        if left > 0:
+            return left
+        if self.spec.health and self.compiled.rule.resume != state.ticket:
+            one = hurt(state, await self._look(state, found))
+            if one is not None:
+                return self._stop(state, one)
+        return await self._end_step(state, found)
+
+    @property
+    def _pause(self) -> float:
+        """Seconds between the writes of two steps."""
+        least = self.context.settings.rollout_health_pause if self.spec.health else 0.0
+        return max(self.spec.pause, least)
+
+    async def _end_step(self, state: RolloutState, found: _Found) -> float | None:
+        if self._content() != state.content:
+            return AT_ONCE
+        step = self._next(state, found)
         if not step:
             return self._done(state.content)
-        return await self._enter(dataclasses.replace(state, step=step, next_at=None), found)
+        after = dataclasses.replace(state, step=step, next_at=None, stopped=None)
+        return await self._enter(after, found)
+
+    def _next(self, state: RolloutState, found: _Found) -> int:
+        return policy.next_step(self.spec, state.step, len(found.ordered))
+
+    # --- health ----------------------------------------------------------------------------------
+
+    async def _look(self, state: RolloutState, found: _Found) -> list[Seen]:
+        """Read the consumers in the namespaces whose turn a step is."""
+        place = policy.portion(self.spec, state.step, found.ordered)
+        return await self.means.consumers.look(self.compiled, place)
+
+    def _stop(self, state: RolloutState, one: Seen) -> float:
+        """Write nothing more, but what doesn't exist."""
+        self.gate.stop()
+        self.state.rollout = dataclasses.replace(state, stopped=Stopped(one.consumer, one.lacks))
+        self.state.report_at_once()
+        self.state.next_look = self.context.monotonic() + LOOK_SECONDS
+        self._count("stopped")
+        return LOOK_SECONDS
+
+    async def _stopped(self, state: RolloutState, stopped: Stopped, found: _Found) -> float | None:
+        """Go on when a person says so, or when the consumer has recovered."""
+        self.gate.stop()
+        if self.compiled.rule.resume == state.ticket:
+            return await self._end_step(state, found)
+        left = self.state.next_look - self.context.monotonic()
+        if left > 0:
+            return left
+        self.state.next_look = self.context.monotonic() + LOOK_SECONDS
+        seen = await self.means.consumers.read(self.compiled, stopped.consumer)
+        if seen is not None and not seen.healthy:
+            return LOOK_SECONDS
+        one = hurt(state, await self._look(state, found))
+        if one is not None:
+            self.state.rollout = dataclasses.replace(
+                state, stopped=Stopped(one.consumer, one.lacks)
+            )
+            return LOOK_SECONDS
+        return await self._end_step(state, found)
 
     # --- what is wanted, and what exists ---------------------------------------------------------
 
@@ -161,7 +271,7 @@ class _Turn:
         return key in self.context.problems
 
 
-async def advance(context: CopyContext, state: RuleState, persist: Persist) -> float | None:
+async def advance(context: CopyContext, state: RuleState, means: Means) -> float | None:
     """Decide where a rule's changed content is written now.
 
     Returns:
@@ -179,4 +289,4 @@ async def advance(context: CopyContext, state: RuleState, persist: Persist) -> f
     if not context.rollouts:
         compiled.gate.open()
         return None
-    return await _Turn(context, state, compiled, spec, persist).take()
+    return await _Turn(context, state, compiled, spec, means).take()

@@ -25,6 +25,7 @@ from copyrator.copies.composed_rules import (
     seconds_until_change,
 )
 from copyrator.copies.composer import ComposeError
+from copyrator.copies.consumers import Consumers
 from copyrator.copies.context import SUMMARY_REST, CopyContext
 from copyrator.copies.deletions import DeletionGuard
 from copyrator.copies.kinds import Kinds
@@ -32,7 +33,7 @@ from copyrator.copies.notices import tell_owners
 from copyrator.copies.policy.rendering import Text
 from copyrator.copies.removal import RuleRemover
 from copyrator.copies.resealing import end_request, queue_unsealed
-from copyrator.copies.rollouts import advance
+from copyrator.copies.rollouts import Means, advance
 from copyrator.copies.rule_report import report
 from copyrator.copies.rule_state import RulePhase, RuleState
 from copyrator.copies.source_watches import has_watches, no_room, watch_sources
@@ -83,6 +84,7 @@ class RuleReconciler:
         self._remover = RuleRemover(context, kinds)
         self._compiler = RuleCompiler(context)
         self._deletions = DeletionGuard(context)
+        self._consumers = Consumers(context)
 
     async def reconcile(self, key: RuleKey) -> Outcome:
         """Reconcile a rule and queue its copies."""
@@ -318,7 +320,7 @@ class RuleReconciler:
             stored = read_rollout_state(rule.status)
             return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
-        return await advance(self._context, state, persist)
+        return await advance(self._context, state, Means(self._consumers, persist))
 
     # --- due copies ------------------------------------------------------------------------------
 

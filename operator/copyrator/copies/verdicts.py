@@ -174,8 +174,8 @@ def _incomplete(
 ) -> ReadyCondition | None:
     """Some copies aren't as wanted: they have failed, wait for their step, or are due."""
     rollout = rollout_verdicts.progress(compiled.spec, waits.rollout)
-    if rollout and waits.fault:
-        text = f"{rollout}: {_up_to_date(summary)}: {waits.fault}"
+    if waits.fault:
+        text = f"the rollout can't go on: {_up_to_date(summary)}: {waits.fault}"
         return ReadyCondition(Health.RETRYING, RuleReason.PARTIAL_FAILURE, text)
     if summary.failed or summary.conflicts or summary.stuck:
         text = f"{_failing(summary)}; {rollout}" if rollout else _failing(summary)

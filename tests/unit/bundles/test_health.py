@@ -26,7 +26,7 @@ from copyrator.bundles.policy.health import (
     undeployed,
 )
 from copyrator.bundles.policy.health_scopes import decide
-from copyrator.bundles.policy.kstatus import Status
+from copyrator.api.kstatus import Status
 from copyrator.settings import limits
 
 NOW = 5000.0
