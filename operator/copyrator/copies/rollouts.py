@@ -159,6 +159,7 @@ class _Turn:
             if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
             self.state.rollout = state = policy.paused(state, self.context.clock(), self._pause)
+            self.state.report_at_once()
         assert state.next_at is not None
         left = (state.next_at - self.context.clock()) / timedelta(seconds=1)
         if left > 0:
