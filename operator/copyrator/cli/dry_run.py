@@ -153,6 +153,10 @@ class DryRun:
                 return f"{one.get('reason')}: {one.get('message')}"
         return ""
 
+    def status_of(self, rule: RuleKey) -> Mapping[str, Any]:
+        """What the operator reported about a rule."""
+        return self._statuses.get(rule, {})
+
     def knows_rules(self, namespace: str) -> bool:
         """Whether all rules of a namespace were listed, so that another one doesn't exist."""
         return bool(self._listed & {None, namespace})
