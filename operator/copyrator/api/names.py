@@ -68,7 +68,7 @@ ANN_RESTART: Final = "copyrator.flant.com/restart"
 pods use has new content, where the copy's rule restarts consumers.
 """
 ANN_RESTARTED_FOR: Final = "copyrator.flant.com/restarted-for"
-"""On such a workload: the contents that it was restarted for, separated by commas."""
+"""On such a workload: the content that it was last restarted for, by rule."""
 
 FINALIZER_RULE: Final = "copyrator.flant.com/cleanup"
 

@@ -12,6 +12,7 @@ from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy.consumers import (
     COPIES_USED,
+    Occasion,
     Seen,
     read_consumer,
     restart_patch,
@@ -94,16 +95,16 @@ class Consumers:
                 return None
         return read_consumer(resource.kind, body, self._copies(compiled, consumer.namespace))
 
-    async def restart(self, content: str, seen: Iterable[Seen]) -> None:
+    async def restart(self, occasion: Occasion, seen: Iterable[Seen]) -> None:
         """Restart those that want it, once for each content.
 
         Raises:
             ConsumersError: one can't be restarted.
         """
         context = self._context
-        for one in to_restart(content, seen):
+        for one in to_restart(occasion, seen):
             consumer = one.consumer
-            patch = restart_patch(one, content, context.clock())
+            patch = restart_patch(one, occasion, context.clock())
             with _requests(MAY_RESTART), suppress(errors.NotFound):
                 await context.home.client.patch(
                     KINDS[consumer.kind], consumer.namespace, consumer.name, patch

@@ -7,7 +7,7 @@ on where it was: what was written of a step is told from the copies' seals.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -19,14 +19,14 @@ from copyrator.api.rollout import (
     Stopped,
     read_rollout_state,
 )
-from copyrator.copies.cache.bindings import CompiledRule, CopyRequest, SourceBinding
+from copyrator.copies.cache.bindings import CompiledRule
 from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.consumers import Consumers, ConsumersError
 from copyrator.copies.context import CopyContext
 from copyrator.copies.policy import rollout as policy
-from copyrator.copies.policy.consumers import Seen, hurt, unhealthy
+from copyrator.copies.policy.consumers import Occasion, Seen, hurt, unhealthy
+from copyrator.copies.rollout_targets import Found, compare, content_of
 from copyrator.copies.rule_state import RuleState
-from copyrator.workqueue.timeslice import TimeSlice
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,18 +46,6 @@ LOOK_SECONDS: Final = 30.0
 """Seconds between two looks at the consumer that stopped a rollout."""
 UNSAVED: Final = 1.0
 """Seconds before a step is begun again whose state couldn't be written."""
-
-
-@dataclass(slots=True)
-class _Found:
-    """A rule's targets, compared with what it wants."""
-
-    ordered: Sequence[str]
-    """In the order of their turns."""
-    old: set[str]
-    """Those with a copy of other content."""
-    unwritten: set[str]
-    """Of these, those that haven't failed."""
 
 
 @dataclass(slots=True)
@@ -87,19 +75,26 @@ class _Turn:
         return wait
 
     async def _decide(self) -> float | None:
-        content = self._content()
+        content = content_of(self.context, self.compiled)
         before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
         if before is not None and before.content == content and not before.running:
             return self._done(content)
-        found = await self._compare()
-        if self._content() != content:
+        found = await compare(self.context, self.compiled, self.spec)
+        if content_of(self.context, self.compiled) != content:
             return AT_ONCE
         wanted = policy.Wanted(content, len(found.ordered), len(found.old))
         known = policy.begin(self.spec, before, wanted, self.context.clock())
-        if not known.running or self.compiled.rule.finish == content:
-            return self._done(content)
-        if known != before:
-            return await self._enter(known, found)
+        if not known.running:
+            interrupted = before is not None and before.running
+            return (
+                await self._at_once(content, found, before) if interrupted else self._done(content)
+            )
+        if self.compiled.rule.finish == content:
+            return await self._at_once(content, found)
+        return await (self._enter if known != before else self._carry_on)(known, found)
+
+    async def _carry_on(self, known: RolloutState, found: Found) -> float | None:
+        """A step has begun, maybe before a restart."""
         self.state.rollout = known
         if self.gate.step != known.step:  # after a restart, or an edit of the rule
             self._admit(known, found)
@@ -115,10 +110,33 @@ class _Turn:
         self.gate.open()
         return None
 
+    async def _at_once(
+        self, content: str, found: Found, interrupted: RolloutState | None = None
+    ) -> float | None:
+        """Write everywhere: a change back from an `interrupted` rollout, or the end of one.
+
+        The status keeps the rollout until its consumers are restarted, so that this isn't
+        forgotten.
+        """
+        self.gate.open()
+        places = found.ordered
+        if interrupted is not None:
+            places = policy.share(self.spec, interrupted.step, found.ordered)
+        if self.spec.restart is Restart.CONSUMERS:
+            if found.unwritten:
+                return None  # each write is followed by a look at the rule
+            occasion = Occasion(self.compiled.rule.owner, content, back=interrupted is not None)
+            seen = await self.means.consumers.look(self.compiled, places)
+            await self.means.consumers.restart(occasion, seen)
+            if content_of(self.context, self.compiled) != content:
+                self.gate.close()
+                return AT_ONCE
+        return self._done(content)
+
     def _count(self, outcome: str) -> None:
         self.context.metrics.rollouts.labels(outcome).inc()
 
-    async def _enter(self, state: RolloutState, found: _Found) -> float | None:
+    async def _enter(self, state: RolloutState, found: Found) -> float | None:
         """Begin a step: it is written to the status before any copy of it."""
         if state.step == 1:
             self.gate.close()
@@ -127,7 +145,7 @@ class _Turn:
             state = dataclasses.replace(state, unhealthy_before=unhealthy(seen))
         if not await self._persist(state):
             return UNSAVED
-        if self._content() != state.content:
+        if content_of(self.context, self.compiled) != state.content:
             return AT_ONCE
         if state.step == 1:
             self._count("started")
@@ -145,17 +163,18 @@ class _Turn:
                 self.state.rollout = before
         return written
 
-    def _admit(self, state: RolloutState, found: _Found) -> None:
+    def _admit(self, state: RolloutState, found: Found) -> None:
         self.gate.admit(state.step, policy.share(self.spec, state.step, found.ordered))
 
-    async def _go_on(self, state: RolloutState, found: _Found) -> float | None:
+    async def _go_on(self, state: RolloutState, found: Found) -> float | None:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
         if state.next_at is None:
             if any(name in self.gate for name in found.unwritten):
                 return None  # each write is followed by a look at the rule
             if self.spec.restart is Restart.CONSUMERS:
                 seen = await self._look(state, found)
-                await self.means.consumers.restart(state.content, seen)
+                occasion = Occasion(self.compiled.rule.owner, state.content)
+                await self.means.consumers.restart(occasion, seen)
             if not self.spec.health and not self._next(state, found):
                 return self._done(state.content)
             self.state.rollout = state = policy.paused(state, self.context.clock(), self._pause)
@@ -176,8 +195,8 @@ class _Turn:
         least = self.context.settings.rollout_health_pause if self.spec.health else 0.0
         return max(self.spec.pause, least)
 
-    async def _end_step(self, state: RolloutState, found: _Found) -> float | None:
-        if self._content() != state.content:
+    async def _end_step(self, state: RolloutState, found: Found) -> float | None:
+        if content_of(self.context, self.compiled) != state.content:
             return AT_ONCE
         step = self._next(state, found)
         if not step:
@@ -185,12 +204,12 @@ class _Turn:
         after = dataclasses.replace(state, step=step, next_at=None, stopped=None)
         return await self._enter(after, found)
 
-    def _next(self, state: RolloutState, found: _Found) -> int:
+    def _next(self, state: RolloutState, found: Found) -> int:
         return policy.next_step(self.spec, state.step, len(found.ordered))
 
     # --- health ----------------------------------------------------------------------------------
 
-    async def _look(self, state: RolloutState, found: _Found) -> list[Seen]:
+    async def _look(self, state: RolloutState, found: Found) -> list[Seen]:
         """Read the consumers in the namespaces whose turn a step is."""
         place = policy.portion(self.spec, state.step, found.ordered)
         return await self.means.consumers.look(self.compiled, place)
@@ -204,7 +223,7 @@ class _Turn:
         self._count("stopped")
         return LOOK_SECONDS
 
-    async def _stopped(self, state: RolloutState, stopped: Stopped, found: _Found) -> float | None:
+    async def _stopped(self, state: RolloutState, stopped: Stopped, found: Found) -> float | None:
         """Go on when a person says so, or when the consumer has recovered."""
         self.gate.stop()
         if self.compiled.rule.resume == state.ticket:
@@ -223,53 +242,6 @@ class _Turn:
             )
             return LOOK_SECONDS
         return await self._end_step(state, found)
-
-    # --- what is wanted, and what exists ---------------------------------------------------------
-
-    def _content(self) -> str:
-        """A keyed hash of what the rule's copies are to have, whatever their namespaces."""
-        owner = self.compiled.rule.owner
-        marks = {
-            origin: binding.mark.hex()
-            for origin, binding in self.context.index.of_rule(owner).items()
-        }
-        return self.compiled.sealer.digest({"rule": owner, "content": marks}).hex()
-
-    async def _compare(self) -> _Found:
-        """All targets, in memory: no copy is read."""
-        targets: dict[str, Mapping[str, str]] = {}
-        old: set[str] = set()
-        unwritten: set[str] = set()
-        turn = TimeSlice()
-        for binding in list(self.context.index.of_rule(self.compiled.rule.owner).values()):
-            for name in list(self.compiled.targets):
-                await turn.pause()
-                namespace = self.context.home.namespaces.get(name)
-                if namespace is None or namespace.terminating or not binding.covers(namespace):
-                    continue
-                targets[name] = namespace.labels
-                request = CopyRequest.of(binding, namespace)
-                if self._is_old(binding, request):
-                    old.add(name)
-                    if not self._has_failed(request):
-                        unwritten.add(name)
-        return _Found(policy.in_order(self.spec, targets.items()), old, unwritten)
-
-    def _is_old(self, binding: SourceBinding, request: CopyRequest) -> bool:
-        view = self.context.home.kinds.get(binding.compiled.resource)
-        if view is None or request.broken or request.pending:
-            return False
-        record = view.copies.get((request.namespace.name, request.desired.name))
-        mine = (
-            record is not None and record.owner == self.compiled.rule.owner and not record.deleting
-        )
-        return mine and record is not None and request.is_old(record)
-
-    def _has_failed(self, request: CopyRequest) -> bool:
-        key = self.context.home.key(
-            self.compiled.resource, request.namespace.name, request.desired.name
-        )
-        return key in self.context.problems
 
 
 async def advance(context: CopyContext, state: RuleState, means: Means) -> float | None:

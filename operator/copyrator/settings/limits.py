@@ -257,7 +257,7 @@ CONSUMER_LISTS: Final = 8
 """Lists of consumers that all rollouts have in flight."""
 
 RESTARTED_FOR: Final = 10
-"""Contents that a consumer's annotation names as the reason of a restart: the latest ones."""
+"""Rules that a consumer's annotation names as the reason of its restarts: the latest ones."""
 
 TENANT_HOST_POLLS: Final = 6
 """Requests in flight to one registry for the Bundles of one namespace: fewer than the 8 requests

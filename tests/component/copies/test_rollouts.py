@@ -713,6 +713,27 @@ async def test_consumers_that_ask_for_it_are_restarted_once_for_each_content(clu
         assert sorted(restarts()) == [f"t{n}/web" for n in range(TARGETS)]
 
 
+async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluster):
+    for number in range(TARGETS):
+        cluster.namespace(f"t{number}")
+        workload(cluster, f"t{number}", annotations={names.ANN_RESTART: "true"})
+
+    def restarts() -> list[str]:
+        return sorted(path.split("/")[5] for _, path in cluster.writes("deployments"))
+
+    async with staged(cluster, spec(restart="Consumers")) as stage:
+        stage.change("new")
+        await stage.at_step(1, "t0")
+        stage.change("old")
+        await stage.done("old")
+        assert restarts() == ["t0", "t0"]
+        stage.change("newer")
+        await stage.at_step(1, "t0", value="newer")
+        stage.annotate(rollout_finish=stage.rollout["content"])
+        await stage.done("newer")
+        assert restarts() == ["t0", "t0", *(f"t{n}" for n in range(TARGETS))]
+
+
 async def test_rules_without_a_rollout_read_no_workload(cluster):
     cluster.namespace("t0")
     workload(cluster, "t0", annotations={names.ANN_RESTART: "true"})

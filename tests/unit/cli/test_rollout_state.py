@@ -28,8 +28,10 @@ ROLLOUT = Rollout(("1", "10%", "100%"))
                 True,
                 Restart.CONSUMERS,
             ),
-            "100%; 1h after each; tier=canary first; stops if consumers aren't healthy; restarts "
-            "consumers",
+            (
+                "100%; 1h after each; tier=canary first; stops if consumers aren't healthy; "
+                "restarts consumers"
+            ),
         ),
     ],
 )

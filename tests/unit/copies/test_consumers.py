@@ -11,6 +11,7 @@ from hypothesis import given
 from copyrator.api import names
 from copyrator.api.rollout import Consumer, RolloutState
 from copyrator.copies.policy.consumers import (
+    Occasion,
     Seen,
     hurt,
     names_used,
@@ -126,8 +127,9 @@ def test_one_that_is_being_deleted_counts_as_gone() -> None:
         ({"restart": "true"}, False, True),
         ({"restart": "yes"}, False, False),
         ({"restart": "true"}, True, False),
-        ({"restart": "true", "restarted_for": f"b,{CONTENT}"}, False, False),
-        ({"restart": "true", "restarted_for": "b"}, False, True),
+        ({"restart": "true", "restarted_for": f"ops/b=b,ops/a={CONTENT}"}, False, False),
+        ({"restart": "true", "restarted_for": f"ops/b={CONTENT},x"}, False, True),
+        ({"restart": "true", "restarted_for": "ops/a=b"}, False, True),
     ],
 )
 def test_who_is_restarted(annotations: dict[str, str], paused: bool, restarts: bool) -> None:
@@ -135,13 +137,24 @@ def test_who_is_restarted(annotations: dict[str, str], paused: bool, restarts: b
     body["spec"]["paused"] = paused
     one = read(body)
     assert one is not None
-    assert bool(to_restart(CONTENT, [one])) is restarts
+    assert bool(to_restart(Occasion("ops/a", CONTENT), [one])) is restarts
+
+
+@pytest.mark.parametrize(
+    ("mark", "restarts"), [(None, False), (f"ops/a={CONTENT}", False), ("ops/a=b", True)]
+)
+def test_a_change_back_restarts_those_that_had_the_other_content(
+    mark: str | None, restarts: bool
+) -> None:
+    one = read(workload(restart="true", **({"restarted_for": mark} if mark else {})))
+    assert one is not None
+    assert bool(to_restart(Occasion("ops/a", CONTENT, back=True), [one])) is restarts
 
 
 def test_a_restart_is_kubectls_with_a_mark_of_bounded_length() -> None:
-    earlier = tuple(map(str, range(50)))
+    earlier = {"ops/a": "old", **{f"ops/{number}": "x" for number in range(50)}}
     one = Seen(Consumer("a", "Deployment", "b"), restarted_for=earlier)
-    patch = restart_patch(one, CONTENT, NOW)
+    patch = restart_patch(one, Occasion("ops/a", CONTENT), NOW)
     assert patch["spec"] == {
         "template": {
             "metadata": {
@@ -150,7 +163,8 @@ def test_a_restart_is_kubectls_with_a_mark_of_bounded_length() -> None:
         }
     }
     marks = patch["metadata"]["annotations"][names.ANN_RESTARTED_FOR].split(",")
-    assert marks == [*earlier[1 - RESTARTED_FOR :], CONTENT]
+    others = [f"ops/{number}=x" for number in range(50)]
+    assert marks == [*others[1 - RESTARTED_FOR :], f"ops/a={CONTENT}"]
 
 
 def seen(name: str, *, healthy: bool = False, created: datetime | None = None) -> Seen:

@@ -7,7 +7,7 @@ expected type counts as absent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ from copyrator.settings.limits import RESTARTED_FOR, UNHEALTHY_BEFORE
 
 COPIES_USED: Final = ("ConfigMap", "Secret", "ServiceAccount")
 """Kinds that a pod can name."""
+_MARKS: Final = 8192
+"""Characters that are read of the annotation with the marks."""
 _TEXT: Final = 200
 """Characters of what a consumer lacks."""
 _HEALTHY: Final = (Status.CURRENT, Status.TERMINATING)
@@ -35,7 +37,8 @@ class Seen:
     created: datetime | None = None
     may_restart: bool = False
     """It has the annotation, and isn't paused."""
-    restarted_for: tuple[str, ...] = ()
+    restarted_for: Mapping[str, str] = field(default_factory=dict)
+    """The content that it was last restarted for, by rule (``namespace/name``)."""
 
 
 def read_consumer(
@@ -58,8 +61,11 @@ def read_consumer(
     )
 
 
-def _contents(text: Any) -> tuple[str, ...]:
-    return tuple(filter(None, text[:4096].split(","))) if isinstance(text, str) else ()
+def _contents(text: Any) -> dict[str, str]:
+    """``ops/creds=HASH,ops/ca=HASH``."""
+    parts = text[:_MARKS].split(",") if isinstance(text, str) else []
+    pairs = (part.partition("=") for part in parts)
+    return {rule: content for rule, sign, content in pairs if sign}
 
 
 # --- what a pod names ----------------------------------------------------------------------------
@@ -72,8 +78,8 @@ def names_used(kind: str, template: Mapping[str, Any]) -> Iterator[str]:
         yield _text(spec, "serviceAccountName")
         return
     yield from _in_volumes(kind, spec)
-    for field in ("containers", "initContainers"):
-        for container in _maps(spec, field):
+    for place in ("containers", "initContainers"):
+        for container in _maps(spec, place):
             yield from _in_environment(kind, container)
     if kind == "Secret":
         for one in _maps(spec, "imagePullSecrets"):
@@ -123,17 +129,36 @@ def hurt(state: RolloutState, seen: Iterable[Seen]) -> Seen | None:
     return min(found, key=lambda one: one.consumer, default=None)
 
 
-def to_restart(content: str, seen: Iterable[Seen]) -> Sequence[Seen]:
-    """Those to restart for this content: once each."""
-    return [one for one in seen if one.may_restart and content not in one.restarted_for]
+@dataclass(frozen=True, slots=True)
+class Occasion:
+    """Why consumers are restarted."""
+
+    rule: str
+    """``namespace/name``."""
+    content: str
+    back: bool = False
+    """A change back: only those that were restarted for another content."""
 
 
-def restart_patch(one: Seen, content: str, now: datetime) -> dict[str, Any]:
+def to_restart(occasion: Occasion, seen: Iterable[Seen]) -> Sequence[Seen]:
+    """Those to restart: once for each content."""
+    found = []
+    for one in seen:
+        last = one.restarted_for.get(occasion.rule, "")
+        if one.may_restart and last != occasion.content and (last or not occasion.back):
+            found.append(one)
+    return found
+
+
+def restart_patch(one: Seen, occasion: Occasion, now: datetime) -> dict[str, Any]:
     """What ``kubectl rollout restart`` patches, and the mark that it was done."""
-    marks = ",".join((*one.restarted_for, content)[-RESTARTED_FOR:])
+    others = [pair for pair in one.restarted_for.items() if pair[0] != occasion.rule]
+    marks = [*others, (occasion.rule, occasion.content)][-RESTARTED_FOR:]
     template = {"metadata": {"annotations": {_RESTARTED_AT: format_time(now)}}}
     return {
-        "metadata": {"annotations": {names.ANN_RESTARTED_FOR: marks}},
+        "metadata": {
+            "annotations": {names.ANN_RESTARTED_FOR: ",".join(map("=".join, marks))},
+        },
         "spec": {"template": template},
     }
 
