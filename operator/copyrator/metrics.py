@@ -122,6 +122,8 @@ class Metrics:
             "stopped by a consumer that isn't healthy, finished.",
             "outcome",
         )
+        for outcome in ("started", "stopped", "finished"):
+            self.rollouts.labels(outcome)  # so that the first one is an increase, too
         self.consumer_restarts = self._counter(
             "consumer_restarts", "Workloads restarted because a copy that they use has new content."
         )

@@ -1,5 +1,6 @@
 """Changed content in steps, on the real API server, with real consumers."""
 
+import shlex
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tests.e2e.copies.conftest import DATA, Operator, User, deploy, encoded, wait_quiet, within
+from tests.e2e.documents import commands
 from tests.e2e.installation import installed
 from tests.long import LONG
 
 from copyrator.cli import cli
+from demo.chart import ROOT
 from localcluster import Api, Cluster
 
 TARGETS = 1000 if LONG else 12
@@ -88,9 +91,11 @@ class Fleet:
         assert self.holding(value) == sorted(spaces)
 
     def done(self, value: str) -> None:
-        within(PATIENCE, lambda: "step" not in self.rollout, lambda: f"done: {self.rollout}")
-        self.user.wait_ready(self.home, self.word)
-        assert self.holding(value) == self.spaces
+        def look() -> bool:
+            ready = self.user.condition(self.home, self.word).get("status") == "True"
+            return ready and "step" not in self.rollout and self.holding(value) == self.spaces
+
+        within(PATIENCE, look, lambda: f"done: {self.rollout}")
 
     def types(self, command: str, code: int = 0) -> str:
         """Type a command of ours."""
@@ -341,6 +346,45 @@ def test_consumers_that_fail_with_the_new_content_stop_it_after_the_first_step(
     fleet.change("good")  # the repaired one
     fleet.done("good")
     assert all(healthy(user, space) for space in spaces)
+
+
+def test_the_commands_of_the_document_work_one_after_the_other(
+    operator, user, word, namespace, tmp_path
+):
+    """docs/rollouts.md, with the names of this test's namespaces in place of its own."""
+    spaces = sorted(namespace(f"{word}-{letter}", labels={"app": word}) for letter in "ab")
+    for space in spaces:
+        consumer(user, space, "db-password")
+    text = (ROOT / "examples" / "rules" / "rollout.yaml").read_text()
+    text = text.replace("namespace: copyrator", f"namespace: {operator.namespace}")
+    manifest = tmp_path / "rollout.yaml"
+    manifest.write_text(text.replace("team-*", f"{word}-*"))
+    fleet = Fleet(operator, user, "db-password")
+    fleet.spaces = spaces
+    names = {
+        "examples/rules/rollout.yaml": str(manifest),
+        "copyrator/db-password": f"{fleet.home}/db-password",
+        "-n copyrator": f"-n {fleet.home}",
+        "team-a": spaces[1],
+    }
+    typed = commands("docs/rollouts.md")
+    assert typed[-1].startswith("copyrator rollout finish")
+    for command in typed:
+        if command.startswith("kubectl"):
+            command = command.replace("copyrator/db-password", "copyrators/db-password")
+        for name, own in names.items():
+            command = command.replace(name, own)
+        program, *words = shlex.split(command)
+        if program == "kubectl":
+            operator.cluster.kubectl(*words)
+            if "patch" in words:
+                fleet.at_step(1, "changed", spaces[1])
+        else:
+            said = fleet.types(command.removeprefix("copyrator "))
+            assert "describe" not in words or "1 of 4, its pause ends at" in said
+    fleet.done("changed")
+    assert all(web(user, space)["metadata"]["generation"] == 1 for space in spaces[:1])
+    user.delete("copyrators", fleet.home, "db-password")
 
 
 @pytest.mark.refused("list deployments", "list statefulsets", "list daemonsets")
