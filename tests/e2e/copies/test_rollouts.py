@@ -348,6 +348,15 @@ def test_consumers_that_fail_with_the_new_content_stop_it_after_the_first_step(
     assert all(healthy(user, space) for space in spaces)
 
 
+def with_names(command: str, names: dict[str, str]) -> str:
+    """A command with other names of objects."""
+    if command.startswith("kubectl"):  # its names have no namespace
+        command = command.replace("copyrator/db-password", "copyrators/db-password")
+    for name, own in names.items():
+        command = command.replace(name, own)
+    return command
+
+
 def test_the_commands_of_the_document_work_one_after_the_other(
     operator, user, word, namespace, tmp_path
 ):
@@ -370,20 +379,16 @@ def test_the_commands_of_the_document_work_one_after_the_other(
     typed = commands("docs/rollouts.md")
     assert typed[-1].startswith("copyrator rollout finish")
     for command in typed:
-        if command.startswith("kubectl"):
-            command = command.replace("copyrator/db-password", "copyrators/db-password")
-        for name, own in names.items():
-            command = command.replace(name, own)
-        program, *words = shlex.split(command)
+        program, *words = shlex.split(with_names(command, names))
         if program == "kubectl":
             operator.cluster.kubectl(*words)
             if "patch" in words:
                 fleet.at_step(1, "changed", spaces[1])
         else:
-            said = fleet.types(command.removeprefix("copyrator "))
+            said = fleet.types(shlex.join(words))
             assert "describe" not in words or "1 of 4, its pause ends at" in said
     fleet.done("changed")
-    assert all(web(user, space)["metadata"]["generation"] == 1 for space in spaces[:1])
+    assert [web(user, space)["metadata"]["generation"] for space in spaces] == [1, 2]
     user.delete("copyrators", fleet.home, "db-password")
 
 
