@@ -58,11 +58,9 @@ ANN_CONFIRM_DELETE: Final = "copyrator.flant.com/confirm-delete"
 """On a rule: the generation whose deletions are confirmed (``spec.maxDelete``)."""
 
 ANN_ROLLOUT_RESUME: Final = "copyrator.flant.com/rollout-resume"
-"""On a rule: content and step, as in its status (``CONTENT-STEP``), at which a stopped rollout goes
-on.
-"""
+"""On a rule: ``CONTENT-STARTEDAT-STEP``, as in its status: a rollout that stopped there goes on."""
 ANN_ROLLOUT_FINISH: Final = "copyrator.flant.com/rollout-finish"
-"""On a rule: the content, as in its status, that is written to all copies without further steps."""
+"""On a rule: ``CONTENT-STARTEDAT``, as in its status: this rollout has no further steps."""
 ANN_RESTART: Final = "copyrator.flant.com/restart"
 """On a Deployment, StatefulSet or DaemonSet, value ``true``: it is restarted when a copy that its
 pods use has new content, where the copy's rule restarts consumers.

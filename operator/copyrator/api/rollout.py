@@ -189,9 +189,15 @@ class RolloutState:
         return self.step > 0
 
     @property
+    def id(self) -> str:
+        """What the annotation that finishes it has to be: another one for each rollout."""
+        began = format_time(self.started_at) if self.started_at else ""
+        return f"{self.content}-{began}"
+
+    @property
     def ticket(self) -> str:
         """What the annotation that resumes it at this step has to be."""
-        return f"{self.content}-{self.step}"
+        return f"{self.id}-{self.step}"
 
     def to_dict(self, steps: int) -> dict[str, Any]:
         """As in the status."""

@@ -62,7 +62,7 @@ async def _act(
                 raise Fault(f"{shown(what, body)}: its rollout isn't stopped; it goes on by itself")
             marks = {names.ANN_ROLLOUT_RESUME: state.ticket}
         else:
-            marks = {names.ANN_ROLLOUT_FINISH: state.content}
+            marks = {names.ANN_ROLLOUT_FINISH: state.id}
         body = await client.patch(RULES, namespace, name, {"metadata": {"annotations": marks}})
         before = state.ticket
         body = await wait(client, what, body, timeout, lambda seen: _has_moved(seen, before))

@@ -30,6 +30,8 @@ MAY_READ: Final = (
 MAY_RESTART: Final = (
     "set rules.restart in the chart, or grant patch of deployments, statefulsets and daemonsets"
 )
+TOGETHER: Final = 32
+"""Namespaces whose lists are begun together, so that the memory doesn't grow with their number."""
 KINDS: Final = {one.kind: one for one in (DEPLOYMENTS, STATEFULSETS, DAEMONSETS)}
 
 
@@ -58,16 +60,23 @@ class Consumers:
         self._lists = asyncio.Semaphore(CONSUMER_LISTS)
 
     async def look(self, compiled: CompiledRule, namespaces: Iterable[str]) -> list[Seen]:
-        """Read the consumers in some namespaces: one list of each kind and namespace.
+        """Read the consumers that matter in some namespaces: a list of each kind and namespace.
 
         Raises:
             ConsumersError: they can't be listed.
         """
         if compiled.spec.kind not in COPIES_USED:
             return []
+        found: list[Seen] = []
+        places = list(namespaces)
+        for start in range(0, len(places), TOGETHER):
+            found += await self._look_in(compiled, places[start : start + TOGETHER])
+        return found
+
+    async def _look_in(self, compiled: CompiledRule, namespaces: Sequence[str]) -> list[Seen]:
         tasks = [
-            asyncio.ensure_future(self._list(compiled, namespace, resource))
-            for namespace in namespaces
+            asyncio.ensure_future(self._list(copies, namespace, resource))
+            for namespace, copies in ((one, self._copies(compiled, one)) for one in namespaces)
             for resource in KINDS.values()
         ]
         try:
@@ -112,9 +121,8 @@ class Consumers:
                 context.metrics.consumer_restarts.inc()
 
     async def _list(
-        self, compiled: CompiledRule, namespace: str, resource: Resource
+        self, copies: tuple[str, frozenset[str]], namespace: str, resource: Resource
     ) -> Sequence[Seen]:
-        copies = self._copies(compiled, namespace)
         found: list[Seen] = []
         async with self._lists:
             turn = TimeSlice()
@@ -123,7 +131,7 @@ class Consumers:
                 async for page in read:
                     for body in page.items:
                         one = read_consumer(resource.kind, body, copies)
-                        if one is not None:
+                        if one is not None and one.matters:
                             found.append(one)
                         await turn.pause()
         return found

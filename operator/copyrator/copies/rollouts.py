@@ -89,7 +89,7 @@ class _Turn:
             return (
                 await self._at_once(content, found, before) if interrupted else self._done(content)
             )
-        if self.compiled.rule.finish == content:
+        if self.compiled.rule.finish == known.id:
             return await self._at_once(content, found)
         return await (self._enter if known != before else self._carry_on)(known, found)
 

@@ -320,7 +320,10 @@ class RuleReconciler:
             stored = read_rollout_state(rule.status)
             return bool(stored and state.rollout and stored.ticket == state.rollout.ticket)
 
-        return await advance(self._context, state, Means(self._consumers, persist))
+        wait = await advance(self._context, state, Means(self._consumers, persist))
+        if state.rollout is not None and state.rollout.running:
+            state.forget_lag()  # its copies are late on purpose
+        return wait
 
     # --- due copies ------------------------------------------------------------------------------
 

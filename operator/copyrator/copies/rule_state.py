@@ -242,6 +242,10 @@ class RuleState:
         """A copy was written."""
         self._last_write = now
 
+    def forget_lag(self) -> None:
+        """The copies needn't follow the source at once."""
+        self.source_changed = None
+
     def take_lag(self) -> float | None:
         """Seconds from a source's change to the last write; None without such a write.
 

@@ -156,6 +156,7 @@ async def stage(cluster) -> AsyncIterator[Stage]:
 
 async def test_changed_content_is_written_step_by_step(cluster, stage):
     cluster.seen.clear()
+    lags = stage.operator.metrics.registry.get_sample_value("copyrator_copy_lag_seconds_count")
     stage.change("new")
     await stage.at_step(1, "t0")
     assert reason(cluster, "r") == "RollingOut"
@@ -176,6 +177,10 @@ async def test_changed_content_is_written_step_by_step(cluster, stage):
     assert sorted(writes) == [("update", path_of("configmaps", f"t{n}", "x")) for n in range(6)]
     assert cluster.of("list") == []
     assert [one for one in cluster.of("get") if "/t" in one.path] == []
+    sample = stage.operator.metrics.registry.get_sample_value
+    assert sample("copyrator_copy_lag_seconds_count") == lags  # they were late on purpose
+    for outcome in ("started", "finished"):
+        assert sample("copyrator_rollouts_total", {"outcome": outcome}) == 1
 
 
 async def test_the_namespaces_that_first_selects_come_first(cluster):
@@ -621,10 +626,11 @@ async def test_a_stopped_rollout_is_resumed_at_its_step_only(cluster, healthy):
     workload(cluster, "t0", ready=0)
     stage.wait()
     await stopped(stage)
-    stage.annotate(rollout_resume=f"{stage.rollout['content']}-2")
+    ticket = f"{stage.rollout['content']}-{stage.rollout['startedAt']}"
+    stage.annotate(rollout_resume=f"{ticket}-2")
     await stage.settled()
     assert reason(cluster, "r") == "RolloutStopped"
-    stage.annotate(rollout_resume=f"{stage.rollout['content']}-1")
+    stage.annotate(rollout_resume=f"{ticket}-1")
     await stage.at_step(2, "t0", "t1", "t2")
     workload(cluster, "t2", ready=0)
     stage.wait()
@@ -638,10 +644,15 @@ async def test_a_rollout_is_finished_at_once_also_a_stopped_one(cluster, healthy
     workload(cluster, "t0", ready=0)
     stage.wait()
     await stopped(stage)
-    stage.annotate(rollout_finish=stage.rollout["content"])
+    stage.annotate(rollout_finish=f"{stage.rollout['content']}-{stage.rollout['startedAt']}")
     await stage.done()
-    stage.change("newer")
-    await stage.at_step(1, "t0", value="newer")  # it was for the other content
+    stage.edit(**spec(steps=["1", "100%"]))
+    for value in ("newer", "new"):  # it isn't for another content, nor for this one again
+        stage.passed += timedelta(seconds=2)
+        stage.change(value)
+        await stage.at_step(1, "t0", value=value)
+        stage.wait()
+        await stage.done(value)
 
 
 async def test_what_was_unhealthy_or_didnt_exist_before_stops_nothing(cluster, healthy):
@@ -729,7 +740,7 @@ async def test_a_change_back_and_a_finished_rollout_restart_consumers_too(cluste
         assert restarts() == ["t0", "t0"]
         stage.change("newer")
         await stage.at_step(1, "t0", value="newer")
-        stage.annotate(rollout_finish=stage.rollout["content"])
+        stage.annotate(rollout_finish=f"{stage.rollout['content']}-{stage.rollout['startedAt']}")
         await stage.done("newer")
         assert restarts() == ["t0", "t0", *(f"t{n}" for n in range(TARGETS))]
 

@@ -196,8 +196,11 @@ def test_a_long_message_is_cut() -> None:
     assert len(stopped.to_dict()["message"]) == 256
 
 
-def test_the_ticket_names_content_and_step() -> None:
-    assert RolloutState(CONTENT, step=3).ticket == f"{CONTENT}-3"
+def test_each_rollout_and_each_step_of_it_has_a_name_of_its_own() -> None:
+    state = RolloutState(CONTENT, step=3, started_at=NOW)
+    assert state.id == f"{CONTENT}-2026-01-01T12:00:00Z"
+    assert state.ticket == f"{CONTENT}-2026-01-01T12:00:00Z-3"
+    assert RolloutState(CONTENT).id == f"{CONTENT}-"
 
 
 @given(JSON)

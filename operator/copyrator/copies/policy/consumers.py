@@ -40,6 +40,11 @@ class Seen:
     restarted_for: Mapping[str, str] = field(default_factory=dict)
     """The content that it was last restarted for, by rule (``namespace/name``)."""
 
+    @property
+    def matters(self) -> bool:
+        """Whether anything may depend on it: most consumers are healthy and aren't restarted."""
+        return self.may_restart or not self.healthy
+
 
 def read_consumer(
     kind: str, body: Mapping[str, Any], copies: tuple[str, frozenset[str]]
