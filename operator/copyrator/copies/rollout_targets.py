@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from copyrator.api.rollout import Rollout
 from copyrator.copies.cache.bindings import CompiledRule, CopyRequest
 from copyrator.copies.context import CopyContext
-from copyrator.copies.policy.rollout import in_order
+from copyrator.copies.policy.rollout import Target, in_order
 from copyrator.workqueue.timeslice import TimeSlice
 
 
@@ -31,9 +32,11 @@ def content_of(context: CopyContext, compiled: CompiledRule) -> str:
     return compiled.sealer.digest({"rule": owner, "content": marks}).hex()
 
 
-async def compare(context: CopyContext, compiled: CompiledRule, rollout: Rollout) -> Found:
-    """Compare all targets."""
-    labels: dict[str, Mapping[str, str]] = {}
+async def compare(
+    context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime | None
+) -> Found:
+    """Compare all targets; `began`: when the rollout of the present content did, if it has."""
+    targets: dict[str, Target] = {}
     old: set[str] = set()
     unwritten: set[str] = set()
     turn = TimeSlice()
@@ -43,13 +46,13 @@ async def compare(context: CopyContext, compiled: CompiledRule, rollout: Rollout
             namespace = context.home.namespaces.get(name)
             if namespace is None or namespace.terminating or not binding.covers(namespace):
                 continue
-            labels[name] = namespace.labels
+            targets[name] = Target(name, namespace.labels, namespace.created)
             request = CopyRequest.of(binding, namespace)
             if _is_old(context, compiled, request):
                 old.add(name)
                 if not _has_failed(context, compiled, request):
                     unwritten.add(name)
-    ordered = in_order(rollout, labels.items())
+    ordered = in_order(rollout, targets.values(), began)
     return Found(ordered, frozenset(old), frozenset(unwritten))
 
 

@@ -7,7 +7,7 @@ on where it was: what was written of a step is told from the copies' seals.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -79,7 +79,8 @@ class _Turn:
         before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
         if before is not None and before.content == content and not before.running:
             return self._done(content)
-        found = await compare(self.context, self.compiled, self.spec)
+        began = before.started_at if before is not None and before.content == content else None
+        found = await compare(self.context, self.compiled, self.spec, began)
         if content_of(self.context, self.compiled) != content:
             return AT_ONCE
         wanted = policy.Wanted(content, len(found.ordered), len(found.old))
@@ -164,7 +165,8 @@ class _Turn:
         return written
 
     def _admit(self, state: RolloutState, found: Found) -> None:
-        self.gate.admit(state.step, policy.share(self.spec, state.step, found.ordered))
+        portion = policy.portion(self.spec, state.step, found.ordered)
+        self.gate.admit(state.step, policy.share(self.spec, state.step, found.ordered), portion)
 
     async def _go_on(self, state: RolloutState, found: Found) -> float | None:
         """Wait for the writes of a step, then for its pause, then begin the next one."""
@@ -211,8 +213,11 @@ class _Turn:
 
     async def _look(self, state: RolloutState, found: Found) -> list[Seen]:
         """Read the consumers in the namespaces whose turn a step is."""
-        place = policy.portion(self.spec, state.step, found.ordered)
-        return await self.means.consumers.look(self.compiled, place)
+        if self.gate.step == state.step:
+            places: Sequence[str] = self.gate.portion
+        else:
+            places = policy.portion(self.spec, state.step, found.ordered)
+        return await self.means.consumers.look(self.compiled, places)
 
     def _stop(self, state: RolloutState, one: Seen) -> float:
         """Write nothing more, but what doesn't exist."""

@@ -11,6 +11,7 @@ from copyrator.api.rollout import Rollout, RolloutState
 from copyrator.api.selectors import LabelSelector
 from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.policy.rollout import (
+    Target,
     Wanted,
     begin,
     in_order,
@@ -75,15 +76,28 @@ def test_what_the_wanted_content_asks_for(
 
 
 def test_the_selected_namespaces_come_first_and_the_rest_by_name() -> None:
-    canary = LabelSelector.from_labels({"tier": "canary"})
+    rollout = replace(ROLLOUT, first=LabelSelector.from_labels({"tier": "canary"}))
+    canary = {"tier": "canary"}
     targets = [
-        ("b", {}),
-        ("z", {"tier": "canary"}),
-        ("a", {"tier": "x"}),
-        ("y", {"tier": "canary"}),
+        Target("b", {}),
+        Target("z", canary),
+        Target("a", {"tier": "x"}),
+        Target("y", canary),
     ]
-    assert in_order(replace(ROLLOUT, first=canary), targets) == ["y", "z", "a", "b"]
-    assert in_order(ROLLOUT, targets) == ["a", "b", "y", "z"]
+    assert in_order(rollout, targets, None) == ["y", "z", "a", "b"]
+    assert in_order(ROLLOUT, targets, None) == ["a", "b", "y", "z"]
+
+
+def test_namespaces_created_since_the_beginning_come_last() -> None:
+    targets = [
+        Target("a", {}, "2026-01-01T12:00:02Z"),
+        Target("b", {}, "2026-01-01T12:00:01Z"),
+        Target("y", {}, "2026-01-01T12:00:00Z"),
+        Target("z", {}),
+    ]
+    began = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
+    assert in_order(ROLLOUT, targets, began) == ["y", "z", "a", "b"]
+    assert in_order(ROLLOUT, targets, None) == ["a", "b", "y", "z"]
 
 
 @pytest.mark.parametrize(
@@ -116,8 +130,8 @@ def test_a_gate_holds_old_copies_back_and_a_stopped_one_all() -> None:
     gate = RolloutGate()
     assert gate.holds("a", old=True)
     assert not gate.holds("a", old=False)
-    gate.admit(2, ["a"])
-    assert ("a" in gate, "b" in gate, gate.step) == (True, False, 2)
+    gate.admit(2, ["a"], ["a"])
+    assert ("a" in gate, "b" in gate, gate.step, gate.portion) == (True, False, 2, ["a"])
     assert not gate.holds("a", old=True)
     assert gate.holds("b", old=True)
     gate.stop()

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from copyrator.api.keys import CopyKey, RuleKey
 from copyrator.api.rollout import read_rollout_state
 from copyrator.api.rule import RuleSpec
+from copyrator.api.times import format_time
 from copyrator.copies.cache.bindings import CompiledRule, CopyRequest, SourceBinding
 from copyrator.copies.cache.copies import Copies
 from copyrator.copies.cache.index import BindingIndex
@@ -226,7 +227,9 @@ def happen(world: World, event: str, number: int) -> None:
     elif event == "restart":
         world.operator = Operator(world)
     elif event in ("namespace", "an early namespace"):
-        world.namespaces.put(Namespace(f"{'n' if event == 'namespace' else 'a'}{number}"))
+        name = f"{'n' if event == 'namespace' else 'a'}{number}"
+        if world.namespaces.get(name) is None:
+            world.namespaces.put(Namespace(name, created=format_time(world.now)))
     elif event == "drop a namespace" and name:
         world.namespaces.drop(name)
         forget(world, name)

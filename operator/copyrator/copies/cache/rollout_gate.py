@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class RolloutGate:
     """Closed until its rule has decided about the present content."""
 
-    __slots__ = ("_everywhere", "_share", "step", "stopped")
+    __slots__ = ("_everywhere", "_share", "portion", "step", "stopped")
 
     def __init__(self) -> None:
         self.close()
@@ -17,6 +17,8 @@ class RolloutGate:
         """Write no changed content."""
         self._everywhere = False
         self._share: frozenset[str] = frozenset()
+        self.portion: Sequence[str] = ()
+        """The namespaces whose turn that step is."""
         self.step = 0
         """The step that it is open for; 0: none."""
         self.stopped = False
@@ -27,10 +29,11 @@ class RolloutGate:
         self.close()
         self._everywhere = True
 
-    def admit(self, step: int, namespaces: Iterable[str]) -> None:
+    def admit(self, step: int, namespaces: Iterable[str], portion: Sequence[str] = ()) -> None:
         """Write changed content in these namespaces."""
         self.close()
         self.step = step
+        self.portion = portion
         self._share = frozenset(namespaces)
 
     def stop(self) -> None:

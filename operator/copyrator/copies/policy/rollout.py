@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from copyrator.api.rollout import Rollout, RolloutState
+from copyrator.api.times import format_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,29 @@ class Wanted:
     """Of these, how many are old."""
 
 
-def in_order(rollout: Rollout, targets: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """Namespaces (names and labels) in the order of their turns."""
-    first = rollout.first
-    ranked = [(first is None or not first.matches(labels), name) for name, labels in targets]
-    return [name for _, name in sorted(ranked)]
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A namespace that gets copies."""
+
+    name: str
+    labels: Mapping[str, str]
+    created: str = ""
+    """creationTimestamp."""
+
+
+def in_order(rollout: Rollout, targets: Iterable[Target], began: datetime | None) -> list[str]:
+    """Namespaces in the order of their turns: first those that are selected, then by name.
+
+    Those that were created after a rollout `began` have the new content, and come last: they don't
+    take others' turns.
+    """
+    since, first = format_time(began) if began else None, rollout.first
+
+    def rank(one: Target) -> tuple[bool, bool, str]:
+        is_new = since is not None and one.created >= since
+        return is_new, first is None or not first.matches(one.labels), one.name
+
+    return [one.name for one in sorted(targets, key=rank)]
 
 
 def begin(
