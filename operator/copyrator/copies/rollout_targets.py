@@ -33,9 +33,9 @@ def content_of(context: CopyContext, compiled: CompiledRule) -> str:
 
 
 async def compare(
-    context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime | None
+    context: CopyContext, compiled: CompiledRule, rollout: Rollout, began: datetime
 ) -> Found:
-    """Compare all targets; `began`: when the rollout of the present content did, if it has."""
+    """Compare all targets; `began`: when the rollout of the present content did, or would."""
     targets: dict[str, Target] = {}
     old: set[str] = set()
     unwritten: set[str] = set()

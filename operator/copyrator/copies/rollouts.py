@@ -79,12 +79,14 @@ class _Turn:
         before = self.state.rollout or read_rollout_state(self.compiled.rule.status)
         if before is not None and before.content == content and not before.running:
             return self._done(content)
-        began = before.started_at if before is not None and before.content == content else None
-        found = await compare(self.context, self.compiled, self.spec, began)
+        now = self.context.clock()
+        found = await compare(
+            self.context, self.compiled, self.spec, policy.began(before, content, now)
+        )
         if content_of(self.context, self.compiled) != content:
             return AT_ONCE
         wanted = policy.Wanted(content, len(found.ordered), len(found.old))
-        known = policy.begin(self.spec, before, wanted, self.context.clock())
+        known = policy.begin(self.spec, before, wanted, now)
         if not known.running:
             interrupted = before is not None and before.running
             return (

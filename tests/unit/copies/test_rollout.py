@@ -13,6 +13,7 @@ from copyrator.copies.cache.rollout_gate import RolloutGate
 from copyrator.copies.policy.rollout import (
     Target,
     Wanted,
+    began,
     begin,
     in_order,
     next_step,
@@ -84,8 +85,8 @@ def test_the_selected_namespaces_come_first_and_the_rest_by_name() -> None:
         Target("a", {"tier": "x"}),
         Target("y", canary),
     ]
-    assert in_order(rollout, targets, None) == ["y", "z", "a", "b"]
-    assert in_order(ROLLOUT, targets, None) == ["a", "b", "y", "z"]
+    assert in_order(rollout, targets, NOW) == ["y", "z", "a", "b"]
+    assert in_order(ROLLOUT, targets, NOW) == ["a", "b", "y", "z"]
 
 
 def test_namespaces_created_since_the_beginning_come_last() -> None:
@@ -95,9 +96,22 @@ def test_namespaces_created_since_the_beginning_come_last() -> None:
         Target("y", {}, "2026-01-01T12:00:00Z"),
         Target("z", {}),
     ]
-    began = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
-    assert in_order(ROLLOUT, targets, began) == ["y", "z", "a", "b"]
-    assert in_order(ROLLOUT, targets, None) == ["a", "b", "y", "z"]
+    since = datetime(2026, 1, 1, 12, 0, 1, tzinfo=UTC)
+    assert in_order(ROLLOUT, targets, since) == ["y", "z", "a", "b"]
+    assert in_order(ROLLOUT, targets, since + timedelta(seconds=2)) == ["a", "b", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "moment"),
+    [
+        (None, NEW, NOW + timedelta(seconds=0.5)),
+        (RolloutState(NEW), NEW, NOW + timedelta(seconds=0.5)),
+        (RUNNING, NEW, NOW),
+        (RUNNING, OLD, NOW + timedelta(seconds=0.5)),
+    ],
+)
+def test_when_a_rollout_began(before: RolloutState | None, content: str, moment: datetime) -> None:
+    assert began(before, content, NOW) == moment
 
 
 @pytest.mark.parametrize(

@@ -39,19 +39,26 @@ class Target:
     """creationTimestamp."""
 
 
-def in_order(rollout: Rollout, targets: Iterable[Target], began: datetime | None) -> list[str]:
+def in_order(rollout: Rollout, targets: Iterable[Target], began: datetime) -> list[str]:
     """Namespaces in the order of their turns: first those that are selected, then by name.
 
     Those that were created after a rollout `began` have the new content, and come last: they don't
     take others' turns.
     """
-    since, first = format_time(began) if began else None, rollout.first
+    since, first = format_time(began), rollout.first
 
     def rank(one: Target) -> tuple[bool, bool, str]:
-        is_new = since is not None and one.created >= since
+        is_new = one.created >= since
         return is_new, first is None or not first.matches(one.labels), one.name
 
     return [one.name for one in sorted(targets, key=rank)]
+
+
+def began(before: RolloutState | None, content: str, now: datetime) -> datetime:
+    """When the rollout of a content began; now where it hasn't."""
+    if before is not None and before.content == content and before.started_at is not None:
+        return before.started_at
+    return _whole(now)
 
 
 def begin(
